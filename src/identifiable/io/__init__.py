@@ -1,0 +1,12 @@
+"""Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv`, `.safetensors`.
+
+Every format is read a block of rows at a time and never loaded whole, and nothing in a file is ever
+executed. Whatever is wrong with a file is a `DataError` of one line.
+"""
+
+from __future__ import annotations
+
+from identifiable.io.opening import open_representation, read_label_table, read_labels
+from identifiable.io.saving import save_array
+
+__all__ = ["open_representation", "read_label_table", "read_labels", "save_array"]

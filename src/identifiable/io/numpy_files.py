@@ -1,0 +1,234 @@
+"""`.npy` and `.npz`.
+
+Headers are parsed by `numpy.lib.format`, which evaluates literals only; pickled objects are refused.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import shutil
+import struct
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from identifiable._checks import DataError
+from identifiable.io.containers import (
+    IDS,
+    IdentifiedColumn,
+    IdentifiedRows,
+    check_table,
+    choose,
+    pickled,
+    read_whole,
+    reason,
+    shown,
+)
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
+
+HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
+COPY_BYTES = 2**20
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
+
+MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
+
+
+class NpyFile:
+    """One array."""
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, path: Path):
+        self._path, self._label = path, str(path)
+        self._file = FileBytes.open(path, self._label)
+        self._layout = _layout(self._file.read(0, HEADER_BYTES), self._label)
+        _check_size(self._layout, self._file.size, self._label)
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        self._refuse_part(part)
+        check_table(self._layout, self._label)
+        return IdentifiedRows(StoredRows(self._file, self._layout, partial(_npy_again, self._path.absolute())), None)
+
+    def column(self, part: str | None) -> IdentifiedColumn:
+        self._refuse_part(part)
+        return IdentifiedColumn(read_whole(self._file, self._layout, self._label), None)
+
+    def _refuse_part(self, part: str | None) -> None:
+        if part is not None:
+            raise DataError(f"{self._label}: a .npy file is one array without parts; drop the colon and {part!r}.")
+
+
+class NpzFile:
+    """A zip archive of arrays.
+
+    A stored member is read where it lies in the archive (its checksum is not verified: that would be a
+    pass over all of it). A compressed one is unpacked once, a little at a time, into a temporary file
+    without a name, and read from there; its checksum is verified. An array called `ids` identifies the rows.
+    """
+
+    def __init__(self, path: Path):
+        self._path, self._label = path, str(path)
+        self._file = FileBytes.open(path, self._label)
+        self._layouts: dict[str, Layout] = {}
+        self._broken: dict[str, DataError] = {}
+        with self._archive() as archive:
+            arrays = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+            self._members = {member.filename.removesuffix(".npy"): member for member in arrays}
+            for name, member in self._members.items():
+                try:
+                    with self._damage_named(), archive.open(member) as stream:
+                        layout = _layout(stream.read(HEADER_BYTES), f"{self._label}:{shown(name)}")
+                    _check_size(layout, member.file_size, f"{self._label}:{shown(name)}")
+                    self._layouts[name] = layout
+                except DataError as error:  # matters only if this member is the one that is asked for
+                    self._broken[name] = error
+        self.names = tuple(self._members)
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        name = self._choose(part, 2)
+        label = f"{self._label}:{shown(name)}"
+        check_table(self._layouts[name], label)
+        file, layout = self._located(name)
+        again = partial(_npz_again, self._path.absolute(), name)
+        ids = ids or (IDS if own_ids and IDS in self.names and name != IDS else None)
+        return IdentifiedRows(StoredRows(file, layout, again), None if ids is None else self.column(ids).values)
+
+    def column(self, part: str | None) -> IdentifiedColumn:
+        name = self._choose(part, 1)
+        own = None
+        if name != IDS and IDS in self._layouts and self._layouts[IDS].shape[:1] == self._layouts[name].shape[:1]:
+            own = self.column(IDS).values
+        if self._layouts[name].stored.hasobject:
+            raise DataError(pickled(f"{self._label}:{shown(name)}"))
+        return IdentifiedColumn(read_whole(*self._located(name), f"{self._label}:{shown(name)}"), own)
+
+    def _choose(self, part: str | None, ndim: int) -> str:
+        if part in self._broken:
+            raise self._broken[part]
+        if part is None and self._broken and not set(self._layouts) - {IDS}:
+            raise next(iter(self._broken.values()))
+        return choose(self._layouts, part, ndim, self._label)
+
+    def _located(self, name: str) -> tuple[FileBytes, Layout]:
+        """The file the array's bytes are in, and where."""
+        member, layout = self._members[name], self._layouts[name]
+        if member.compress_type != zipfile.ZIP_STORED:
+            return self._unpacked(name), layout
+        head = self._file.read(member.header_offset, LOCAL_HEADER.size)
+        signature, name_length, extra_length = LOCAL_HEADER.unpack(head.ljust(LOCAL_HEADER.size, b"\0"))
+        start = member.header_offset + LOCAL_HEADER.size + name_length + extra_length
+        fits = member.compress_size == member.file_size and start + member.file_size <= self._file.size
+        if signature != b"PK\x03\x04" or not fits:
+            raise self._damaged(f"the entry of {name!r} does not match the archive's directory")
+        inside = Layout(start + layout.offset, layout.shape, layout.stored, layout.fortran)
+        return self._file, inside
+
+    def _unpacked(self, name: str) -> FileBytes:
+        member = self._members[name]
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        if member.file_size > free:
+            raise DataError(
+                f"{self._label}:{shown(name)} unpacks to {member.file_size:,} bytes, but {tempfile.gettempdir()} has "
+                f"{free:,} free; set TMPDIR to a larger disk, or save it uncompressed (np.savez)."
+            )
+
+        def unpack(file: IO[bytes]) -> None:
+            with self._archive() as archive:
+                with self._damage_named():
+                    stream = archive.open(member)
+                with stream:
+                    while chunk := self._next(stream):
+                        file.write(chunk)
+
+        unpacked = scratch_file(f"{self._label}:{shown(name)}", unpack)
+        if unpacked.size != member.file_size:
+            raise self._damaged(f"{name!r} unpacks to {unpacked.size:,} bytes instead of {member.file_size:,}")
+        return unpacked
+
+    def _next(self, stream: IO[bytes]) -> bytes:
+        with self._damage_named():
+            return stream.read(COPY_BYTES)
+
+    @contextmanager
+    def _archive(self) -> Iterator[zipfile.ZipFile]:
+        with self._file.stream() as stream:
+            with self._damage_named():
+                archive = zipfile.ZipFile(stream)
+            with archive:
+                yield archive
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError:
+            raise
+        except Exception as error:  # zipfile and its decompressors raise a dozen unrelated types on damaged archives
+            head = self._file.read(0, 4)
+            if not head.startswith(b"PK"):
+                raise DataError(_not_this_format(self._label, ".npz", head)) from None
+            raise self._damaged(reason(error)) from None
+
+    def _damaged(self, why: str) -> DataError:
+        return DataError(f"{self._label}: the .npz file is damaged or truncated ({why}); copy or write it again.")
+
+
+def _npy_again(path: Path) -> StoredRows:
+    return NpyFile(path).table(None, ids=None, own_ids=False).rows
+
+
+def _npz_again(path: Path, name: str) -> StoredRows:
+    return NpzFile(path).table(name, ids=None, own_ids=False).rows
+
+
+def _layout(head: bytes, label: str) -> Layout:
+    """The layout that the first bytes of a .npy file declare."""
+    if not head.startswith(npy_format.MAGIC_PREFIX):
+        raise DataError(_not_this_format(label, ".npy", head))
+    stream = io.BytesIO(head)
+    try:
+        with warnings.catch_warnings():  # about headers written by Python 2, and by ast about odd literals
+            warnings.simplefilter("ignore")
+            version = npy_format.read_magic(stream)
+            # 3.0 differs from 2.0 only in the encoding of field names, which a table of numbers has none of
+            read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+            shape, fortran, dtype = read(stream)
+    except Exception as error:  # the text between the braces is anyone's: parsing it raises nearly anything
+        raise DataError(f"{label}: the .npy header is damaged ({reason(error)}); write the file again.") from None
+    if any(length < 0 for length in shape):
+        raise DataError(f"{label}: the .npy header declares a negative length, shape {shape}; write the file again.")
+    return Layout(stream.tell(), tuple(int(length) for length in shape), np.dtype(dtype), bool(fortran))
+
+
+def _check_size(layout: Layout, size: int, label: str) -> None:
+    """The declared shape must account for every byte, before anything is allocated."""
+    if layout.stored.hasobject:
+        return  # refused later, for a better reason
+    expected = math.prod(layout.shape) * layout.stored.itemsize
+    present = size - layout.offset
+    if present == expected:
+        return
+    if present < expected:
+        raise DataError(
+            f"{label}: truncated: shape {layout.shape} of {layout.stored} needs {expected:,} bytes, "
+            f"the file holds {present:,}; copy or write it again."
+        )
+    raise DataError(
+        f"{label}: {present - expected:,} bytes follow the array of shape {layout.shape} "
+        "(several arrays in one file, or damage); save each array in its own file."
+    )
+
+
+def _not_this_format(label: str, expected: str, head: bytes) -> str:
+    known = [what for magic, what in MAGIC.items() if head.startswith(magic)]
+    got = f"what looks like {known[0]}" if known else f"a file that begins with {head[:8]!r}"
+    return f"{label}: expected a {expected} file, got {got}; check how it was written."

@@ -1,0 +1,104 @@
+"""Open a file as a `Representation`; read the labels of its rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, PairingError
+from identifiable.blocks import Blocks
+from identifiable.io.containers import Container, IdentifiedColumn, listed, shown
+from identifiable.io.locations import check_is_file, split_spec
+from identifiable.io.numpy_files import NpyFile, NpzFile
+from identifiable.io.safetensors_files import SafetensorsFile
+from identifiable.io.tables import TextTable, read_lines
+from identifiable.representation import Representation
+
+READERS: dict[str, Callable[[Path], Container]] = {
+    ".npy": NpyFile,
+    ".npz": NpzFile,
+    ".csv": TextTable,
+    ".tsv": TextTable,
+    ".safetensors": SafetensorsFile,
+}
+PLAIN_TEXT = (".txt", "")  # one id or label per line
+
+
+def open_representation(
+    spec: str | os.PathLike[str], *, ids: str | None = None, rows: int | None = None
+) -> Representation:
+    """The table in a file, its rows read lazily.
+
+    Parameters
+    ----------
+    spec
+        ``path`` or ``path:part``. A part is the key of an array in a `.npz`, the name of a tensor in a
+        `.safetensors`, or columns of a `.csv`/`.tsv` by names and patterns (``feature_*``, ``a,b``).
+    ids
+        Who the rows are: a column of the table, a key or tensor in the same file, or another file
+        with one id per row (text lines, `.npy`, ``table.csv:column``, …). Without it: an array called
+        `ids` beside the values; in a table a column called `id`, `sample_id` or `index`, or a first
+        column without a name.
+    rows
+        How many rows to read at once (`identifiable.Blocks`).
+
+    `values.source.stored_dtype` of the result tells how the numbers are stored, which may differ from
+    the dtype they are read as (``bfloat16``, ``text``).
+    """
+    path, part = split_spec(spec, tuple(READERS))
+    container = _container(path)
+    inside = ids is not None and ids in container.names
+    table = container.table(part, ids=ids if inside else None, own_ids=ids is None)
+    row_ids = table.ids if ids is None or inside else _sidecar(ids, path, container)
+    label = str(path) if part is None else f"{path}:{part}"
+    n = table.rows.shape[0]
+    if row_ids is not None and len(row_ids) != n:
+        raise PairingError(
+            f"{label}: {n} rows but {len(row_ids)} ids (from {ids or 'the same file'}); give one id for each row."
+        )
+    name = path.stem if part is None else f"{path.stem}:{part}"
+    return Representation(Blocks(table.rows, rows=rows, name=label), ids=row_ids, name=name)
+
+
+def read_labels(spec: str | os.PathLike[str]) -> NDArray[Any]:
+    """One label for each row, as text or integers: a column of a table, a 1-D array, or the lines of a text file."""
+    return read_label_table(spec)[0]
+
+
+def read_label_table(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Labels as `read_labels` gives them, and the ids of their rows if the file has them, to join by."""
+    path, part = split_spec(spec, tuple(READERS))
+    if path.suffix.lower() not in PLAIN_TEXT:
+        column = _container(path).column(part)
+    else:
+        check_is_file(path)
+        if part is not None:
+            raise DataError(f"{path}: a text file has one label per line and no parts; drop the colon and {part!r}.")
+        column = IdentifiedColumn(read_lines(path), None)
+    if not len(column.values):
+        raise DataError(f"{path}: expected one label per row, found none.")
+    return column.values, column.ids
+
+
+def _container(path: Path) -> Container:
+    check_is_file(path)
+    suffix = path.suffix.lower()
+    if suffix not in READERS:
+        what = suffix or "a file without a suffix"
+        raise DataError(f"{path}: cannot read {what}; expected one of {', '.join(READERS)}: convert or rename it.")
+    return READERS[suffix](path)
+
+
+def _sidecar(ids: str, path: Path, container: Container) -> NDArray[Any]:
+    """Ids from another file."""
+    beside, _ = split_spec(ids, tuple(READERS))
+    if not os.path.lexists(beside):
+        held = listed([shown(name) or "(unnamed)" for name in container.names]) or "no named parts"
+        raise DataError(
+            f"{path}: ids {ids!r} are neither a column or key in it (it has {held}) nor a file; check the name."
+        )
+    return read_labels(ids)

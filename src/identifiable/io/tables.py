@@ -1,0 +1,361 @@
+"""`.csv` and `.tsv`, and plain lists of text.
+
+A table is scanned once: every cell is checked and the numbers go, as float64, to a temporary file
+without a name, from which rows are then read like those of a `.npy`. Parsing text is slow (tens of MB
+a second) and a comparison passes over its rows many times, so it is done once. What is in memory is
+one piece of the text (`PIECE_BYTES`) and the ids.
+
+The first row is a header if one of its cells is not a number, or if it reads 0, 1, 2, … (three or more
+columns, as pandas writes an array without an index). Cells may be quoted; lines end in LF, CRLF or CR.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import fnmatch
+import io
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError
+from identifiable.io.containers import IdentifiedColumn, IdentifiedRows, identities_from_text, listed, shown
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+PIECE_BYTES = 2**20
+MAX_RECORD_BYTES = 2**26
+BOM = b"\xef\xbb\xbf"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+ID_NAMES = ("id", "sample_id", "index")  # columns that are ids if nobody says otherwise, in any case of letters
+
+Parsed = tuple[NDArray[np.float64], list[str]]
+"""Values and ids of some lines."""
+
+
+class TextTable:
+    """A table of numbers in text, with or without a header and a column of ids."""
+
+    def __init__(self, path: Path):
+        self._path, self._label = path, str(path)
+        self._delimiter = DELIMITERS[path.suffix.lower()]
+        self._file = FileBytes.open(path, self._label)
+        line, text = next(_pieces(self._file))
+        first = next(self._records(line, text))[1]
+        self._has_header = not all(_is_number(cell) for cell in first) or (
+            len(first) > 2 and first == [str(j) for j in range(len(first))]
+        )
+        self._header = [cell.strip() for cell in first] if self._has_header else [str(j) for j in range(len(first))]
+        self.names = tuple(self._header)
+        if len(first) == 1:
+            self._refuse_other_delimiters(first[0])
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        columns, id_column = self._roles(part, ids, own_ids)
+        found: list[str] = []
+        n = 0
+
+        def parse(file: IO[bytes]) -> None:
+            nonlocal n
+            for line, text in self._body():
+                values, names = self._numbers(line, text, columns, id_column)
+                file.write(values.data)
+                found.extend(names)
+                n += len(values)
+
+        file = scratch_file(self._label, parse)
+        if n == 0:
+            raise DataError(f"{self._label}: expected rows of numbers, found a header and nothing below it.")
+        again = partial(_again, self._path.absolute(), part, ids)
+        rows = StoredRows(file, Layout(0, (n, len(columns)), np.dtype(np.float64)), again)
+        rows.stored_dtype = "text"
+        return IdentifiedRows(rows, None if id_column is None else identities_from_text(found))
+
+    def column(self, part: str | None) -> IdentifiedColumn:
+        wanted, id_column = self._one_column(part)
+        values: list[str] = []
+        ids: list[str] = []
+        for line, text in self._body():
+            for at, cells in self._records(line, text):
+                self._check_width(at, cells)
+                values.append(self._filled(at, cells, wanted))
+                if id_column is not None:
+                    ids.append(self._filled(at, cells, id_column))
+        if not values:
+            raise DataError(f"{self._label}: expected rows below the header, found none.")
+        return IdentifiedColumn(identities_from_text(values), None if id_column is None else identities_from_text(ids))
+
+    def _roles(self, part: str | None, ids: str | None, own_ids: bool) -> tuple[list[int], int | None]:
+        """Which columns hold the values, and which the ids. What looks like ids is no value unless named as one."""
+        asked = [] if part is None else self._matching(part)
+        exactly = {j for j in asked if part is not None and self._header[j] in (part, *part.split(","))}
+        id_like = [j for j in self._id_like() if j not in exactly]
+        id_column = self._position(ids) if ids is not None else self._own_ids(id_like) if own_ids else None
+        left_out = {*id_like, id_column}
+        columns = [j for j in (asked if part is not None else range(len(self._header))) if j not in left_out]
+        if not columns:
+            raise DataError(
+                f"{self._label}: expected columns of numbers, found only ids ({listed([shown(name) for name in self._header])})."
+            )
+        return columns, id_column
+
+    def _one_column(self, part: str | None) -> tuple[int, int | None]:
+        id_like = self._id_like()
+        if part is not None:
+            wanted = self._position(part)
+        else:
+            choice = [j for j in range(len(self._header)) if j not in id_like] or list(range(len(self._header)))
+            if len(choice) != 1:
+                names = [shown(self._header[j]) for j in choice]
+                raise DataError(
+                    f"{self._label}: expected one column, it has {len(choice)} ({listed(names)}); "
+                    f"name one after a colon, as in {self._label}:{names[0]}"
+                )
+            wanted = choice[0]
+        return wanted, self._own_ids([j for j in id_like if j != wanted])
+
+    def _id_like(self) -> list[int]:
+        if not self._has_header:
+            return []
+        unnamed = [0] if self._header[0] == "" and len(self._header) > 1 else []
+        return unnamed + [j for j, name in enumerate(self._header) if name.lower() in ID_NAMES]
+
+    def _own_ids(self, id_like: Sequence[int]) -> int | None:
+        named = [j for j in id_like if self._header[j]]
+        if len(named) > 1:
+            names = " and ".join(repr(self._header[j]) for j in named)
+            raise DataError(f"{self._label}: columns {names} could all be the ids; choose one with --ids.")
+        return next(iter(named or id_like), None)
+
+    def _position(self, name: str) -> int:
+        places = [j for j, column in enumerate(self._header) if column == name]
+        if len(places) > 1:
+            raise DataError(f"{self._label}: {len(places)} columns are called {name!r}; rename all but one.")
+        if not places:
+            raise self._no_column(name)
+        return places[0]
+
+    def _matching(self, part: str) -> list[int]:
+        """Columns that a comma-separated list of names and patterns selects, in the order of the file."""
+        if part in self._header:
+            return [j for j, name in enumerate(self._header) if name == part]
+        chosen: set[int] = set()
+        for pattern in part.split(","):
+            here = {j for j, name in enumerate(self._header) if name == pattern or fnmatch.fnmatchcase(name, pattern)}
+            if not here:
+                raise self._no_column(pattern)
+            chosen |= here
+        return sorted(chosen)
+
+    def _no_column(self, name: str) -> DataError:
+        similar = difflib.get_close_matches(name, self._header, n=1)
+        hint = f"; did you mean {shown(similar[0])}?" if similar else ""
+        what = "columns" if self._has_header else "no header, so its columns are called"
+        return DataError(
+            f"{self._label}: no column matches {name!r}; it has {what} {listed([shown(name) for name in self._header])}{hint}"
+        )
+
+    def _refuse_other_delimiters(self, cell: str) -> None:
+        for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+            if other != self._delimiter and other in cell:
+                raise DataError(
+                    f"{self._label}: expected cells separated by {'tabs' if self._delimiter == chr(9) else 'commas'}, "
+                    f"the first line is separated by {name}; save it again as .csv (commas) or .tsv (tabs)."
+                )
+
+    def _body(self) -> Iterator[tuple[int, str]]:
+        """Pieces of text below the header, each with the number of its first line."""
+        pieces = _pieces(self._file)
+        line, text = next(pieces)
+        if self._has_header:
+            header = io.StringIO(text, newline="")
+            reader = csv.reader(header, delimiter=self._delimiter)
+            next(reader)
+            line, text = line + reader.line_num, header.read()
+        if text:
+            yield line, text
+        yield from pieces
+
+    def _records(self, line: int, text: str) -> Iterator[tuple[int, list[str]]]:
+        """Cells of each record, with the number of the line it begins on."""
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
+        at = line
+        try:
+            for cells in reader:
+                if not cells:
+                    raise _blank(self._label, at)
+                yield at, cells
+                at = line + reader.line_num
+        except csv.Error as error:
+            raise DataError(f"{self._label}: line {at}: cannot be read ({error}); check its quotes.") from None
+
+    def _numbers(self, line: int, text: str, columns: list[int], id_column: int | None) -> Parsed:
+        """Values and ids of a piece: by numpy's parser, or cell by cell if that fails, to say where."""
+        fast = self._fast(line, text, columns, id_column)
+        return self._cell_by_cell(line, text, columns, id_column) if fast is None else fast
+
+    def _fast(self, line: int, text: str, columns: list[int], id_column: int | None) -> Parsed | None:
+        width, delimiter = len(self._header), self._delimiter
+        usecols: list[int] | None = columns if len(columns) < width else None
+        if '"' in text:
+            records = [cells for _, cells in self._records(line, text)]
+            if any(len(cells) != width for cells in records):
+                return None
+            ids = [] if id_column is None else [cells[id_column].strip() for cells in records]
+            lines = [delimiter.join([cells[j] for j in columns]) for cells in records]
+            usecols = None
+        else:
+            lines = text.removesuffix("\n").split("\n")
+            if any(row.count(delimiter) != width - 1 for row in lines):
+                return None
+            ids = [] if id_column is None else [row.split(delimiter, id_column + 1)[id_column].strip() for row in lines]
+        if not all(ids):
+            return None
+        try:
+            values = np.loadtxt(lines, np.float64, comments=None, delimiter=delimiter, usecols=usecols, ndmin=2)
+        except ValueError:
+            return None
+        return (values, ids) if values.shape == (len(lines), len(columns)) else None
+
+    def _cell_by_cell(self, line: int, text: str, columns: list[int], id_column: int | None) -> Parsed:
+        rows, ids = [], []
+        for at, cells in self._records(line, text):
+            self._check_width(at, cells)
+            rows.append([self._number(at, cells, j) for j in columns])
+            if id_column is not None:
+                ids.append(self._filled(at, cells, id_column))
+        return np.array(rows, np.float64), ids
+
+    def _check_width(self, at: int, cells: Sequence[str]) -> None:
+        if len(cells) != len(self._header):
+            raise DataError(
+                f"{self._label}: line {at} has {len(cells)} cells where the first line has {len(self._header)}; "
+                "every line needs the same number."
+            )
+
+    def _filled(self, at: int, cells: Sequence[str], column: int) -> str:
+        cell = cells[column].strip()
+        if not cell:
+            where = f"line {at}, {self._shown(column)}"
+            raise DataError(f"{self._label}: {where}: the cell is empty; fill it in or drop the row.")
+        return cell
+
+    def _number(self, at: int, cells: Sequence[str], column: int) -> float:
+        cell = self._filled(at, cells, column)
+        if not _is_number(cell):
+            self._not_a_number(at, column, cell)
+        return float(cell)
+
+    def _not_a_number(self, at: int, column: int, cell: str) -> NoReturn:
+        ids = f", or name the id column with --ids {shown(self._header[column])}" if self._has_header else ""
+        raise DataError(
+            f"{self._label}: line {at}, {self._shown(column)}: {cell[:60]!r} is not a number; "
+            f"choose the columns to read with {self._label}:PATTERN{ids}."
+        )
+
+    def _shown(self, column: int) -> str:
+        name = self._header[column] if self._has_header else ""
+        return f"column {name!r}" if name else f"column {column + 1}"
+
+
+def _again(path: Path, part: str | None, ids: str | None) -> StoredRows:
+    return TextTable(path).table(part, ids=ids, own_ids=False).rows
+
+
+def read_lines(path: Path) -> NDArray[Any]:
+    """A plain text file, one id or label per line."""
+    values: list[str] = []
+    for line, text in _pieces(FileBytes.open(path, str(path)), quotes=False):
+        for at, value in enumerate(text.removesuffix("\n").split("\n"), line):
+            if not value.strip():
+                raise _blank(str(path), at)
+            values.append(value.strip())
+    return identities_from_text(values)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell  # 1_000 is Python, not a number in a table
+
+
+def _pieces(file: FileBytes, *, quotes: bool = True) -> Iterator[tuple[int, str]]:
+    """The text of a file in pieces of whole records, each with the number of its first line; at least one.
+
+    Blank lines are allowed at the end of the file only: elsewhere one may be a missing value, and the
+    rows below it would be paired with the wrong samples.
+    """
+    line, blank, empty = 1, 0, True
+    for data in _whole_records(file, quotes):
+        text = _decoded(data, line, file.label)
+        content = text.rstrip("\n")
+        if content:
+            if blank or text.startswith("\n"):
+                raise _blank(file.label, blank or line)
+            if "\n\n" in content and '"' not in content:  # within quotes it is for the csv module to say
+                raise _blank(file.label, line + content.count("\n", 0, content.index("\n\n")) + 1)
+            yield line, content + "\n"
+            empty = False
+        after = line + text.count("\n")
+        if text.endswith("\n\n") or not content:
+            blank = blank or after - (len(text) - len(content)) + bool(content)
+        line = after
+    if empty:
+        raise DataError(f"{file.label}: expected text, found nothing in it.")
+
+
+def _whole_records(file: FileBytes, quotes: bool) -> Iterator[bytes]:
+    """The bytes of a text file, cut where a record ends, with every line end as LF."""
+    offset, carry = 0, b""
+    while raw := file.read(offset, PIECE_BYTES):
+        if offset == 0:
+            if raw.startswith(UTF16):
+                raise DataError(f"{file.label}: expected UTF-8 text, got UTF-16; save it again as UTF-8.")
+            raw, offset = raw.removeprefix(BOM), len(raw)
+        else:
+            offset += len(raw)
+        data = carry + raw
+        held = b"\r" if data.endswith(b"\r") else b""  # its LF may come with the next piece
+        data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        cut = (_last_newline_outside_quotes(data) if quotes else data.rfind(b"\n")) + 1
+        carry = data[cut:] + held
+        if len(carry) > MAX_RECORD_BYTES:
+            raise DataError(
+                f"{file.label}: expected lines of text, got {len(carry):,} bytes without an end; "
+                "is a quote left open, or is this not a text file?"
+            )
+        if cut:
+            yield data[:cut]
+    if carry:
+        yield carry.replace(b"\r", b"\n")
+
+
+def _last_newline_outside_quotes(data: bytes) -> int:
+    """Where the last newline is that ends a record; -1 if there is none."""
+    if b'"' not in data:
+        return data.rfind(b"\n")
+    characters = np.frombuffer(data, np.uint8)
+    inside = np.logical_xor.accumulate(characters == ord('"'))
+    ends = np.flatnonzero((characters == ord("\n")) & ~inside)
+    return int(ends[-1]) if ends.size else -1
+
+
+def _decoded(data: bytes, line: int, label: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = line + data.count(b"\n", 0, error.start)
+        raise DataError(
+            f"{label}: line {at}: expected UTF-8 text, got byte {data[error.start]:#04x}; save it again as UTF-8."
+        ) from None
+
+
+def _blank(label: str, line: int) -> DataError:
+    return DataError(f"{label}: line {line} is blank; remove it, or fill in its values if they are missing.")
