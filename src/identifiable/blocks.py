@@ -89,6 +89,10 @@ class Blocks:
         """The same table with rows `index`, in that order, still read lazily."""
         return Blocks(_Selected(self, index), rows=self.rows, name=self.name)
 
+    def through(self, function: Callable[[NDArray[Any]], NDArray[np.float64]], width: int) -> Blocks:
+        """The same rows after a row-wise map to `width` columns, computed as they are read."""
+        return Blocks(_Mapped(self, function, width), rows=self.rows, name=self.name)
+
     def __iter__(self) -> Iterator[NDArray[Any]]:
         step = self.rows or chunk_rows(self.d)
         for start in range(0, self.n, step):
@@ -108,6 +112,18 @@ class _Selected:
         return picked
 
 
+class _Mapped:
+    """Rows of a table after a map."""
+
+    def __init__(self, source: Rows, function: Callable[[NDArray[Any]], NDArray[np.float64]], width: int):
+        self.source, self.function = source, function
+        self.shape = (source.shape[0], width)
+        self.dtype = np.dtype(np.float64)
+
+    def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        return self.function(self.source[rows])
+
+
 class Statistic(Protocol):
     """What a fold accumulates: it takes rows in, and absorbs the statistic of the rows that follow."""
 
@@ -116,12 +132,14 @@ class Statistic(Protocol):
 
 
 S = TypeVar("S", bound=Statistic)
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 def chunk_rows(width: int) -> int:
     """Rows per chunk of the arithmetic grid for a total width; a power of two, by the width alone."""
     fitting = max(CHUNK_VALUES // max(width, 1), 1)
-    return min(max(2 ** (fitting.bit_length() - 1), 256), MAX_CHUNK_ROWS)
+    return min(max(1 << (fitting.bit_length() - 1), 256), MAX_CHUNK_ROWS)
 
 
 def strips(n: int, width: int) -> list[tuple[int, int]]:
@@ -136,13 +154,28 @@ def available_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_limited = threading.local()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread: our threads fill the cores, and a sum's order must not depend on them."""
+    if getattr(_limited, "active", False):  # finding the BLAS libraries again costs milliseconds
+        yield
+        return
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1, user_api="blas"):
-        yield
+    _limited.active = True
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            yield
+    finally:
+        _limited.active = False
+
+
+def silent() -> np.errstate:
+    """No warnings of numpy about NaN, infinity and overflow: the caller reports them, with their rows."""
+    return np.errstate(invalid="ignore", over="ignore")
 
 
 def fold(
@@ -175,19 +208,20 @@ def fold(
 
     def run(part: tuple[int, int]) -> S:
         statistic = start()
-        for a in range(part[0], part[1], chunk):
-            if stop.is_set():
-                break
-            b = min(a + chunk, part[1])
-            statistic.add(a, [table[a:b] for table in blocks])
-            done.add(b - a)
+        with silent():
+            for a in range(part[0], part[1], chunk):
+                if stop.is_set():
+                    break
+                b = min(a + chunk, part[1])
+                statistic.add(a, [table[a:b] for table in blocks])
+                done.add(b - a)
         return statistic
 
     def report() -> None:
         if progress is not None:
             progress(stage, done.value, n)
 
-    with one_blas_thread():
+    with one_blas_thread(), silent():
         count = min(workers or available_workers(), len(parts))
         results = _in_order(run, parts, count, stop, report)
         merged = next(results)
@@ -197,9 +231,32 @@ def fold(
     return merged
 
 
+def in_threads(
+    run: Callable[[A], R],
+    items: Sequence[A],
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    stage: str = "fitting",
+) -> list[R]:
+    """`[run(item) for item in items]` with one worker thread per core and BLAS at one thread each."""
+    finished: list[R] = []
+
+    def report() -> None:
+        if progress is not None:
+            progress(stage, len(finished), len(items))
+
+    with one_blas_thread():
+        count = min(workers or available_workers(), max(len(items), 1))
+        for result in _in_order(run, items, count, threading.Event(), report):
+            finished.append(result)
+    report()
+    return finished
+
+
 def _in_order(
-    run: Callable[[Any], S], parts: Sequence[Any], workers: int, stop: threading.Event, tick: Callable[[], None]
-) -> Iterator[S]:
+    run: Callable[[A], R], parts: Sequence[A], workers: int, stop: threading.Event, tick: Callable[[], None]
+) -> Iterator[R]:
     """Yield `run(part)` for every part in order, at most `workers + 1` of them alive at once."""
     if workers == 1:
         for part in parts:
@@ -207,7 +264,7 @@ def _in_order(
             tick()
         return
     with ThreadPoolExecutor(workers) as pool:
-        waiting: list[Future[S]] = []
+        waiting: list[Future[R]] = []
         todo = iter(parts)
         try:
             for part in todo:
@@ -222,7 +279,7 @@ def _in_order(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _wait(future: Future[S], tick: Callable[[], None]) -> S:
+def _wait(future: Future[R], tick: Callable[[], None]) -> R:
     while True:
         try:
             result = future.result(timeout=0.2)

@@ -350,8 +350,8 @@ def _typed(kind: Any, value: Any) -> Any:
 
 def without_time(result: T) -> T:
     """The same result with the only field that changes between equal runs left empty."""
-    provenance = getattr(result, "provenance")  # noqa: B009
-    return replace(typing.cast(Any, result), provenance=replace(provenance, time=""))
+    record: Any = result
+    return typing.cast(T, replace(record, provenance=replace(record.provenance, time="")))
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

@@ -1,0 +1,332 @@
+"""The groups of Definition 1, and the affine maps they consist of.
+
+Signed permutations < rigid motions < similarities < linear maps, each with a translation. A group knows
+how to fit itself to `Moments`, how to draw a member, whether a map belongs to it, and which groups it
+contains; the laws in the tests are generated from these. Maps act on rows: ``g(X) = X @ A + b``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, UsageError
+from identifiable.moments import Array, Moments
+
+EPS = float(np.finfo(np.float64).eps)
+# A direction whose standard deviation, relative to the largest, is below this is rounding: the rule of
+# numpy.linalg.lstsq (eps * max(n, d)) at n = 5,000. Gram matrices alone see only down to its square root.
+RANK_TOLERANCE = 1e-12
+GRAM_TOLERANCE = 1e-6
+# Normal equations lose eps * condition^2: 2e-8 here. Above it, measure again in whitened coordinates.
+REFINE_ABOVE = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class AffineMap:
+    """``X @ matrix + offset``. Every alignment, whitening and unmixing is one.
+
+    >>> double = AffineMap(2 * np.eye(2), np.ones(2))
+    >>> double.then(double.inverse())(np.array([[3.0, 4.0]]))
+    array([[3., 4.]])
+    """
+
+    matrix: Array
+    offset: Array
+
+    def __post_init__(self) -> None:
+        if self.matrix.ndim != 2 or self.offset.shape != (self.matrix.shape[1],):
+            raise DataError(
+                f"an affine map needs a matrix (d_in, d_out) and an offset (d_out,), "
+                f"got {self.matrix.shape} and {self.offset.shape}."
+            )
+
+    def __call__(self, X: NDArray[Any]) -> Array:
+        result: Array = np.asarray(X, dtype=np.float64) @ self.matrix + self.offset
+        return result
+
+    def then(self, after: AffineMap) -> AffineMap:
+        """First this map, then `after`."""
+        return AffineMap(self.matrix @ after.matrix, self.offset @ after.matrix + after.offset)
+
+    def inverse(self) -> AffineMap:
+        """The map back; the pseudo-inverse where the matrix is not square."""
+        rows, columns = self.matrix.shape
+        try:
+            back = np.asarray(np.linalg.inv(self.matrix) if rows == columns else np.linalg.pinv(self.matrix), np.float64)
+        except np.linalg.LinAlgError:
+            raise DataError("this map is singular: it cannot be inverted.") from None
+        return AffineMap(back, -self.offset @ back)
+
+    @classmethod
+    def identity(cls, d: int) -> AffineMap:
+        return cls(np.eye(d), np.zeros(d))
+
+    @classmethod
+    def about(cls, matrix: Array, center_in: Array, center_out: Array) -> AffineMap:
+        """The map ``(x - center_in) @ matrix + center_out``."""
+        return cls(matrix, center_out - center_in @ matrix)
+
+
+class Group(ABC):
+    """A set of affine maps closed under composition and inverse."""
+
+    name: str
+    subgroups: tuple[str, ...]
+
+    @abstractmethod
+    def fit(self, moments: Moments) -> AffineMap:
+        """The member that maps x nearest to y in squared error (signed permutations: in correlation)."""
+
+    @abstractmethod
+    def sample(self, d: int, rng: np.random.Generator) -> AffineMap:
+        """A random member on R^d."""
+
+    @abstractmethod
+    def contains(self, g: AffineMap, tolerance: float = 1e-9) -> bool:
+        """Whether `g` is a member, up to rounding."""
+
+
+class SignedPermutation(Group):
+    """Reorder the axes and flip their signs.
+
+    Implements H_sigma of Definition 1, fitted as in A.7.2: Hungarian assignment on the absolute
+    correlations, sign of the correlation, no rescaling; both sides are centred, so a translation is allowed.
+    """
+
+    name = "signed_permutation"
+    subgroups = ()
+
+    def fit(self, moments: Moments) -> AffineMap:
+        correlation = _correlation(moments)
+        order, signs = match_columns(correlation)
+        matrix = np.zeros_like(correlation)
+        matrix[np.arange(len(order)), order] = signs
+        return AffineMap.about(matrix, moments.mean_x, moments.mean_y)
+
+    def sample(self, d: int, rng: np.random.Generator) -> AffineMap:
+        matrix = np.zeros((d, d))
+        matrix[np.arange(d), rng.permutation(d)] = rng.choice([-1.0, 1.0], d)
+        return AffineMap(matrix, rng.standard_normal(d))
+
+    def contains(self, g: AffineMap, tolerance: float = 1e-9) -> bool:
+        size = np.abs(g.matrix)
+        if size.shape[0] != size.shape[1]:
+            return False
+        one_each = np.array_equal((size > 0.5).sum(axis=0), np.ones(len(size))) and np.array_equal(
+            (size > 0.5).sum(axis=1), np.ones(len(size))
+        )
+        return bool(one_each and np.all(np.minimum(size, np.abs(size - 1)) <= tolerance))
+
+
+class Rigid(Group):
+    """Rotate or reflect, and translate.
+
+    Implements H_rigid of Definition 1, fitted as in A.7.2: orthogonal Procrustes, reflections allowed.
+    """
+
+    name = "rigid"
+    subgroups = ("signed_permutation",)
+
+    def fit(self, moments: Moments) -> AffineMap:
+        rotation, _ = procrustes(moments.xy)
+        return AffineMap.about(rotation, moments.mean_x, moments.mean_y)
+
+    def sample(self, d: int, rng: np.random.Generator) -> AffineMap:
+        return AffineMap(haar_rotation(d, rng), rng.standard_normal(d))
+
+    def contains(self, g: AffineMap, tolerance: float = 1e-9) -> bool:
+        return g.matrix.shape[0] == g.matrix.shape[1] and _is_orthogonal(g.matrix, tolerance)
+
+
+class Similarity(Group):
+    """Rotate or reflect, translate, and scale by one positive number.
+
+    Implements the "rigid similarity" of Table 1; scale = sum of singular values / |X_c|^2.
+    """
+
+    name = "similarity"
+    subgroups = ("signed_permutation", "rigid")
+
+    def fit(self, moments: Moments) -> AffineMap:
+        rotation, singular = procrustes(moments.xy)
+        scale = similarity_scale(singular, moments.xx)
+        return AffineMap.about(scale * rotation, moments.mean_x, moments.mean_y)
+
+    def sample(self, d: int, rng: np.random.Generator) -> AffineMap:
+        scale = float(np.exp(rng.uniform(-1, 1)))
+        return AffineMap(scale * haar_rotation(d, rng), rng.standard_normal(d))
+
+    def contains(self, g: AffineMap, tolerance: float = 1e-9) -> bool:
+        if g.matrix.shape[0] != g.matrix.shape[1]:
+            return False
+        scale = float(np.linalg.norm(g.matrix) / np.sqrt(len(g.matrix)))
+        return scale > 0 and _is_orthogonal(g.matrix / scale, tolerance)
+
+
+class Linear(Group):
+    """Any linear map, and a translation.
+
+    Implements H_linear of Definition 1, fitted as in A.7.2: least squares without regularisation.
+    Directions of x that carry only rounding are left out (minimum-norm solution), never divided by.
+    A fit may therefore be singular, which `contains` says.
+    """
+
+    name = "linear"
+    subgroups = ("signed_permutation", "rigid", "similarity")
+
+    def fit(self, moments: Moments) -> AffineMap:
+        matrix = WhiteBasis.of(moments.alone(0)).solve(moments.xy)
+        return AffineMap.about(matrix, moments.mean_x, moments.mean_y)
+
+    def sample(self, d: int, rng: np.random.Generator) -> AffineMap:
+        stretch = np.exp(rng.uniform(-1, 1, d))
+        return AffineMap(haar_rotation(d, rng) * stretch @ haar_rotation(d, rng), rng.standard_normal(d))
+
+    def contains(self, g: AffineMap, tolerance: float = 1e-9) -> bool:
+        if g.matrix.shape[0] != g.matrix.shape[1]:
+            return False
+        singular = np.linalg.svd(g.matrix, compute_uv=False)
+        return bool(singular[-1] > tolerance * singular[0])
+
+
+GROUPS: dict[str, Group] = {g.name: g for g in (SignedPermutation(), Rigid(), Similarity(), Linear())}
+"""The ladder, smallest group first."""
+
+
+def group(name: str) -> Group:
+    """The group of that name."""
+    if name not in GROUPS:
+        raise UsageError(f"unknown group {name!r}; choose from {', '.join(GROUPS)}.")
+    return GROUPS[name]
+
+
+def match_columns(correlation: Array) -> tuple[NDArray[np.intp], Array]:
+    """For each row of a correlation matrix the column it is matched to, and the sign; Hungarian on |r|."""
+    from scipy.optimize import linear_sum_assignment
+
+    _, order = linear_sum_assignment(-np.abs(correlation))
+    picked = correlation[np.arange(len(order)), order]
+    return order, np.where(picked < 0, -1.0, 1.0)
+
+
+def procrustes(cross: Array) -> tuple[Array, Array]:
+    """The orthogonal matrix nearest to a cross-scatter, and the singular values."""
+    left, singular, right = np.linalg.svd(cross)
+    rotation: Array = left @ right
+    return rotation, singular
+
+
+def similarity_scale(singular: Array, scatter: Array) -> float:
+    """The one scale of a similarity: sum of singular values of the cross-scatter over the source's energy."""
+    energy = float(np.trace(scatter))
+    return float(singular.sum() / energy) if energy > 0 else 1.0
+
+
+def haar_rotation(d: int, rng: np.random.Generator) -> Array:
+    """A uniformly random orthogonal matrix: QR of a Gaussian one with the signs of R's diagonal fixed."""
+    q, r = np.linalg.qr(rng.standard_normal((d, d)))
+    rotation: Array = q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    return rotation
+
+
+@dataclass(frozen=True, eq=False)
+class WhiteBasis:
+    """Directions of one representation that carry variance, scaled to unit scatter.
+
+    With V = `basis` (d, rank): V^T S V = I for the centred scatter S. Columns are put on a common scale
+    before the eigendecomposition, so units do not decide what counts as rounding. `condition` is of the
+    kept directions in that common scale; `constant` counts the columns without variance.
+    """
+
+    basis: Array
+    condition: float
+    constant: int
+
+    @classmethod
+    def of(cls, moments: Moments, *, tolerance: float = GRAM_TOLERANCE, equilibrate: bool = True) -> WhiteBasis:
+        """`tolerance` is on standard deviations relative to the largest."""
+        frame = _Frame.of(moments, equilibrate)
+        top = frame.variances[-1] if frame.variances.size else 0.0
+        keep = frame.variances > tolerance**2 * top
+        kept = frame.variances[keep]
+        condition = float(np.sqrt(top / kept[0])) if kept.size else float("inf")
+        return cls(frame.directions[:, keep] / np.sqrt(kept), condition, frame.constant)
+
+    @property
+    def rank(self) -> int:
+        return int(self.basis.shape[1])
+
+    @property
+    def needs_refinement(self) -> bool:
+        """Whether a Gram matrix alone is too coarse: ill-conditioned, or short of rank beyond constant columns."""
+        return self.condition > REFINE_ABOVE or self.rank + self.constant < len(self.basis)
+
+    def solve(self, cross: Array) -> Array:
+        """Least-squares matrix B of ``x B = y`` from the cross-scatter of x and y."""
+        result: Array = self.basis @ (self.basis.T @ cross)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioner:
+    """Coordinates ``(x - center) @ matrix`` in which one representation is white as far as a Gram matrix can see.
+
+    Ours, after CholeskyQR2. Moments measured again in these coordinates have a condition near one, so
+    a second pass resolves directions down to `RANK_TOLERANCE`, as a QR of the rows would. A direction
+    below `GRAM_TOLERANCE` is scaled as if it stood there; constant columns are left out. `back` undoes
+    `matrix` on the columns that vary.
+    """
+
+    center: Array
+    matrix: Array
+    back: Array
+
+    @classmethod
+    def of(cls, moments: Moments) -> Preconditioner:
+        frame = _Frame.of(moments, equilibrate=True)
+        spread = np.sqrt(frame.variances.clip(0))
+        spread = np.maximum(spread, GRAM_TOLERANCE * spread[-1]) if spread.size else spread
+        return cls(moments.mean, frame.directions / spread, spread[:, None] * frame.inverse)
+
+    @staticmethod
+    def white(again: Moments) -> WhiteBasis:
+        """The white basis of moments measured in these coordinates, whose scale now says what is rounding."""
+        return WhiteBasis.of(again, tolerance=RANK_TOLERANCE / GRAM_TOLERANCE, equilibrate=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Principal directions of the columns that vary, ascending by variance; on a common scale if equilibrated."""
+
+    directions: Array
+    inverse: Array
+    variances: Array
+    constant: int
+
+    @classmethod
+    def of(cls, moments: Moments, equilibrate: bool) -> _Frame:
+        energy = np.diag(moments.scatter)
+        # A constant column leaves a few units of rounding of its value in every row.
+        live = np.flatnonzero(energy > moments.n * (8 * EPS * np.abs(moments.mean)) ** 2)
+        scale = np.sqrt(energy[live]) if equilibrate else np.ones(len(live))
+        variances, vectors = np.linalg.eigh(moments.scatter[np.ix_(live, live)] / np.outer(scale, scale))
+        directions = np.zeros((len(energy), len(live)))
+        inverse = np.zeros((len(live), len(energy)))
+        directions[live] = vectors / scale[:, None]
+        inverse[:, live] = vectors.T * scale
+        return cls(directions, inverse, variances, len(energy) - len(live))
+
+
+def _correlation(moments: Moments) -> Array:
+    """Correlations of the columns of x with those of y; zero where a column is constant."""
+    spread = np.sqrt(np.outer(np.diag(moments.xx).clip(0), np.diag(moments.yy).clip(0)))
+    return np.divide(moments.xy, spread, out=np.zeros_like(spread), where=spread > 0)
+
+
+def _is_orthogonal(matrix: Array, tolerance: float) -> bool:
+    return bool(np.allclose(matrix.T @ matrix, np.eye(len(matrix)), atol=tolerance, rtol=0))

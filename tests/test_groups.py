@@ -1,0 +1,183 @@
+"""Groups: laws generated from their declared structure, references, and the cases that break naive fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+from laws import (
+    LADDER,
+    SEEDS,
+    law_closed_under_composition_and_inverse,
+    law_fit_is_a_member,
+    law_larger_group_never_fits_worse,
+    law_outsider_is_rejected,
+    law_planted_member_is_recovered,
+    law_sample_is_a_member,
+    law_smaller_is_contained,
+    moments,
+    proper_pairs,
+    rows,
+    squared_error,
+)
+
+from identifiable import DataError, UsageError
+from identifiable.groups import AffineMap, Group, Linear, Preconditioner, Rigid, SignedPermutation, WhiteBasis, group
+
+by_group = pytest.mark.parametrize("group", LADDER, ids=lambda g: g.name)
+by_pair = pytest.mark.parametrize(
+    ("smaller", "larger"), proper_pairs(), ids=[f"{a.name}<{b.name}" for a, b in proper_pairs()]
+)
+by_seed = pytest.mark.parametrize("seed", SEEDS)
+
+
+@by_group
+@by_seed
+@pytest.mark.parametrize(
+    "law",
+    [
+        law_planted_member_is_recovered,
+        law_fit_is_a_member,
+        law_sample_is_a_member,
+        law_closed_under_composition_and_inverse,
+    ],
+)
+def test_law_of_a_group(law, group, seed):
+    law(group, seed)
+
+
+@by_pair
+@by_seed
+@pytest.mark.parametrize(
+    "law", [law_smaller_is_contained, law_outsider_is_rejected, law_larger_group_never_fits_worse]
+)
+def test_law_of_nested_groups(law, smaller, larger, seed):
+    law(smaller, larger, seed)
+
+
+class Impostor(Rigid):
+    """Claims to be the group of rigid motions and never turns anything."""
+
+    def fit(self, moments):
+        return AffineMap.about(1.5 * np.eye(moments.widths[0]), moments.mean_x, moments.mean_y)
+
+    def sample(self, d, rng):
+        return AffineMap(np.diag(np.arange(1.0, d + 1)), rng.standard_normal(d))
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        law_planted_member_is_recovered,
+        law_fit_is_a_member,
+        law_sample_is_a_member,
+        law_closed_under_composition_and_inverse,
+    ],
+)
+def test_each_law_fails_for_an_impostor(law):
+    with pytest.raises(AssertionError):
+        law(Impostor(), 0)
+
+
+@pytest.mark.parametrize("law", [law_smaller_is_contained, law_outsider_is_rejected, law_larger_group_never_fits_worse])
+def test_each_nested_law_fails_when_the_order_is_reversed(law):
+    with pytest.raises(AssertionError):
+        law(Linear(), SignedPermutation(), 0)
+
+
+@by_seed
+@pytest.mark.parametrize("d", [1, 2, 7])
+def test_rigid_equals_scipy_orthogonal_procrustes(seed, d):
+    X, Y = rows(seed, d=d), rows(seed + 50, d=d)
+    expected, _ = scipy.linalg.orthogonal_procrustes(X - X.mean(axis=0), Y - Y.mean(axis=0))
+    np.testing.assert_allclose(Rigid().fit(moments(X, Y)).matrix, expected, rtol=1e-6, atol=1e-9)
+
+
+@by_seed
+@pytest.mark.parametrize("d", [1, 2, 7])
+def test_linear_equals_numpy_lstsq(seed, d):
+    X, Y = rows(seed, d=d), rows(seed + 50, d=d)
+    expected, *_ = np.linalg.lstsq(np.c_[X, np.ones(len(X))], Y, rcond=None)
+    fitted = Linear().fit(moments(X, Y))
+    np.testing.assert_allclose(np.vstack([fitted.matrix, fitted.offset]), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_signed_permutation_ignores_scale_because_it_matches_correlations():
+    X = rows(0, d=3)
+    Y = np.c_[-100 * X[:, 2], 0.01 * X[:, 0], X[:, 1]]
+    expected = np.array([[0, 1, 0], [0, 0, 1], [-1, 0, 0]])
+    np.testing.assert_array_equal(SignedPermutation().fit(moments(X, Y)).matrix, expected)
+
+
+def test_signed_permutation_of_a_constant_column_is_still_a_permutation():
+    X = rows(0, d=3)
+    X[:, 1] = 4.0
+    assert SignedPermutation().contains(SignedPermutation().fit(moments(X, X)))
+
+
+def test_rank_deficient_linear_fit_is_finite_and_as_good_as_lstsq():
+    X = rows(1, d=4)
+    X = np.c_[X, X[:, 0] + X[:, 1], np.full(len(X), 3.0)]
+    Y = rows(2, d=6)
+    fitted = Linear().fit(moments(X, Y))
+    expected, *_ = np.linalg.lstsq(np.c_[X, np.ones(len(X))], Y, rcond=None)
+    best = AffineMap(expected[:-1], expected[-1])
+    assert np.isfinite(fitted.matrix).all()
+    assert squared_error(fitted, X, Y) == pytest.approx(squared_error(best, X, Y), rel=1e-9)
+    assert not Linear().contains(fitted)
+
+
+def test_white_basis_drops_null_directions_and_counts_constant_columns():
+    X = rows(3, d=3)
+    X = np.c_[X, X[:, 0] - X[:, 2], np.full(len(X), 1e6)]
+    white = WhiteBasis.of(moments(X, X).alone(0))
+    assert (white.rank, white.constant) == (3, 1)
+    assert white.needs_refinement
+    scatter = moments(X, X).xx
+    np.testing.assert_allclose(white.basis.T @ scatter @ white.basis, np.eye(3), atol=1e-9)
+
+
+def test_white_basis_does_not_ask_for_refinement_of_good_data():
+    assert not WhiteBasis.of(moments(rows(4), rows(5)).alone(0)).needs_refinement
+
+
+def test_condition_does_not_depend_on_the_units_of_a_column():
+    X = rows(6)
+    scaled = X * np.logspace(-6, 6, X.shape[1])
+    a, b = (WhiteBasis.of(moments(Z, Z).alone(0)).condition for Z in (X, scaled))
+    assert a == pytest.approx(b, rel=1e-6)
+
+
+def test_preconditioner_back_undoes_its_matrix():
+    X = rows(7)
+    frame = Preconditioner.of(moments(X, X).alone(0))
+    np.testing.assert_allclose(frame.matrix @ frame.back, np.eye(X.shape[1]), atol=1e-9)
+
+
+def test_affine_map_composes_and_inverts():
+    g, h = Linear().sample(3, np.random.default_rng(0)), Linear().sample(3, np.random.default_rng(1))
+    X = rows(8, d=3)
+    np.testing.assert_allclose(g.then(h)(X), h(g(X)), atol=1e-9)
+    np.testing.assert_allclose(g.inverse()(g(X)), X, atol=1e-9)
+    np.testing.assert_array_equal(AffineMap.identity(3)(X), X)
+
+
+def test_singular_map_says_it_cannot_be_inverted():
+    with pytest.raises(DataError, match="singular: it cannot be inverted"):
+        AffineMap(np.zeros((2, 2)), np.zeros(2)).inverse()
+
+
+def test_mismatched_matrix_and_offset_say_what_was_expected():
+    with pytest.raises(DataError, match=r"matrix \(d_in, d_out\) and an offset \(d_out,\)"):
+        AffineMap(np.eye(2), np.zeros(3))
+
+
+def test_unknown_group_lists_the_known_ones():
+    with pytest.raises(UsageError, match="signed_permutation, rigid, similarity, linear"):
+        group("affine")
+
+
+def test_every_subgroup_is_declared_smallest_first():
+    for position, g in enumerate(LADDER):
+        assert isinstance(g, Group)
+        assert list(g.subgroups) == [s.name for s in LADDER[:position]]
