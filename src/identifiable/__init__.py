@@ -1,1 +1,79 @@
-"""identifiable: if I trained this model again, would I get the same representation?"""
+"""identifiable: if I trained this model again, would I get the same representation?
+
+Names are loaded when they are used, so importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from identifiable._checks import DataError as DataError
+    from identifiable._checks import IdentifiableError as IdentifiableError
+    from identifiable._checks import PairingError as PairingError
+    from identifiable._checks import UsageError as UsageError
+    from identifiable.api import compare as compare
+    from identifiable.api import load as load
+    from identifiable.api import structural as structural
+    from identifiable.blocks import Blocks as Blocks
+    from identifiable.blocks import fold as fold
+    from identifiable.diameter import diameter as diameter
+    from identifiable.groups import GROUPS as GROUPS
+    from identifiable.groups import AffineMap as AffineMap
+    from identifiable.moments import Moments as Moments
+    from identifiable.representation import Representation as Representation
+    from identifiable.representation import pair as pair
+    from identifiable.results import Comparison as Comparison
+
+_ROOM_OF = {
+    "AffineMap": "groups",
+    "Blocks": "blocks",
+    "Comparison": "results",
+    "DataError": "_checks",
+    "GROUPS": "groups",
+    "IdentifiableError": "_checks",
+    "Moments": "moments",
+    "PairingError": "_checks",
+    "Representation": "representation",
+    "UsageError": "_checks",
+    "compare": "api",
+    "diameter": "diameter",
+    "fold": "blocks",
+    "load": "api",
+    "pair": "representation",
+    "structural": "api",
+}
+
+__all__ = [
+    "GROUPS",
+    "AffineMap",
+    "Blocks",
+    "Comparison",
+    "DataError",
+    "IdentifiableError",
+    "Moments",
+    "PairingError",
+    "Representation",
+    "UsageError",
+    "compare",
+    "diameter",
+    "fold",
+    "load",
+    "pair",
+    "structural",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'identifiable' has no attribute {name!r}")
+    value = getattr(import_module(f"identifiable.{_ROOM_OF[name]}"), name)
+    globals()[name] = value  # a room of the same name (diameter) must not shadow what it exports
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,7 @@
+"""`python -m identifiable`."""
+
+import sys
+
+from identifiable.cli import main
+
+sys.exit(main())

@@ -1,0 +1,101 @@
+"""The public calls: what is given as a path is opened, then the room that knows the work is called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable import identifiability
+from identifiable._checks import DataError, PairingError
+from identifiable.identifiability.comparison import as_representation
+from identifiable.io import open_representation, read_label_table
+from identifiable.representation import Representation
+from identifiable.results import Comparison, from_json
+
+
+def compare(
+    *representations: Any, ids: str | None = None, group_by: Any = None, blocks: int | None = None, **options: Any
+) -> Comparison:
+    """Are these the same representation, and up to what?
+
+    Parameters
+    ----------
+    representations
+        Two or more of the same rows: arrays (n, d), `Representation`s, `Blocks`, Dask arrays, or paths
+        (``"run.npz:layer6"`` names a part of a file).
+    ids
+        For paths: the column, key or sidecar file that holds sample ids.
+    group_by
+        One label per row, or the path of a label file (``"labels.csv:plate"``): rows with one label stay together.
+    blocks
+        For paths: rows to read from storage at once. Changes memory, never a figure.
+    options
+        ``groups``, ``folds``, ``bootstrap``, ``nulls``, ``null_draws``, ``epsilon``, ``protocol``, ``seed``, ``workers``,
+        ``progress``: see `identifiable.identifiability.compare`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 2))
+    >>> compare(X, X @ [[0.6, 0.8], [-0.8, 0.6]], bootstrap=0, nulls=()).verdict.group
+    'rigid'
+    """
+    opened = _open(representations, ids, blocks)
+    if isinstance(group_by, (str, os.PathLike)):
+        options.setdefault("group_by_name", str(group_by))
+        group_by = _labels_of(group_by, as_representation(opened[0]))
+    return identifiability.compare(*opened, group_by=group_by, **options)
+
+
+def structural(Z: Any, sources: Any, *, ids: str | None = None, **options: Any) -> Comparison:
+    """How nearly a representation recovers known sources (Definition 2); arrays or paths, options as for `compare`."""
+    opened = _open((Z, sources), ids, None)
+    return identifiability.structural(*opened, **options)
+
+
+def load(path: str | os.PathLike[str]) -> Comparison:
+    """A result saved as JSON."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise DataError(f"{path}: expected a JSON result of identifiable, could not read it ({why}).") from None
+    result: Comparison = from_json(text, str(path))
+    return result
+
+
+def _open(sources: Sequence[Any], ids: str | None, rows: int | None) -> list[Any]:
+    opened = [
+        open_representation(s, ids=ids, rows=rows) if isinstance(s, (str, os.PathLike)) else s for s in sources
+    ]
+    names = [o.name if isinstance(s, (str, os.PathLike)) else None for o, s in zip(opened, sources, strict=True)]
+    for i, (name, source) in enumerate(zip(names, sources, strict=True)):
+        if name is not None and names.count(name) > 1:  # a/run.npy and b/run.npy: the folder tells them apart
+            folder = Path(source).resolve().parent.name
+            old: Representation = opened[i]
+            opened[i] = Representation(old.values, ids=old.ids, name=f"{folder}/{name}", labels=old.labels)
+    return opened
+
+
+def _labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[Any]:
+    """Labels of the rows of `first`, joined by id where both have ids."""
+    labels, ids = read_label_table(spec)
+    if ids is None or first.ids is None:
+        if len(labels) != first.n:
+            raise PairingError(f"{spec}: expected one label for each of the {first.n} rows of {first.name}, got {len(labels)}.")
+        return labels
+    order = np.argsort(ids.astype(str), kind="stable")
+    known = ids.astype(str)[order]
+    wanted = first.ids.astype(str)
+    place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
+    missing = known[place] != wanted
+    if missing.any():
+        raise PairingError(
+            f"{spec}: {int(missing.sum())} of {first.n} sample ids of {first.name} have no label "
+            f"(first: {wanted[missing][0]}); add them or drop those rows."
+        )
+    joined: NDArray[Any] = labels[order[place]]
+    return joined

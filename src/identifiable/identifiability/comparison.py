@@ -1,0 +1,266 @@
+"""compare(): two or more representations of the same rows, up the ladder of groups, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, PairingError, UsageError
+from identifiable.blocks import Blocks, Progress, in_threads, one_blas_thread
+from identifiable.identifiability.consensus import consensus
+from identifiable.identifiability.judgement import alerts_of
+from identifiable.identifiability.pairs import PairRun
+from identifiable.identifiability.rows import plan_rows
+from identifiable.identifiability.run import Run, Table, content_hash, principal_rows
+from identifiable.identifiability.settings import DEFAULT, RUNGS, Settings
+from identifiable.moments import Array
+from identifiable.representation import Pairing, Representation, pair
+from identifiable.results import Comparison, ErrorMatrix, Input, PairResult, Provenance
+
+
+def compare(
+    *representations: Any,
+    groups: Sequence[str] = DEFAULT.groups,
+    folds: int = DEFAULT.folds,
+    group_by: NDArray[Any] | Sequence[Any] | None = None,
+    bootstrap: int = DEFAULT.bootstrap,
+    nulls: Sequence[str] = DEFAULT.nulls,
+    null_draws: int = DEFAULT.null_draws,
+    epsilon: float = DEFAULT.epsilon,
+    protocol: str = DEFAULT.protocol,
+    seed: int = DEFAULT.seed,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+    group_by_name: str | None = None,
+) -> Comparison:
+    """Compare two or more representations of the same rows, for every ordered pair.
+
+    Implements Definition 1 of Nelson et al. 2026 and the alignments of A.7.2: for each group the map
+    fitted by it, its error at every row (mean as in the paper, quantiles and maximum because the
+    definition is an essential supremum). Ours: cross-validated errors, the rms normaliser, intervals,
+    nulls and the verdict. ICA is not a group: each side is resolved once, by itself, on all its rows; only
+    the matching is cross-validated.
+
+    Parameters
+    ----------
+    representations
+        Arrays (n, d), `Representation`s, `Blocks` or Dask arrays. With ids rows are joined on them.
+    group_by
+        One label per row (of the first representation): rows with the same label stay together in folds
+        and in the bootstrap.
+    workers
+        Threads to use; changes no figure.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 3))
+    >>> result = compare(X, X[:, [2, 0, 1]] * [1, -1, 1] + 5, bootstrap=0, nulls=())
+    >>> result.verdict.group
+    'signed_permutation'
+    """
+    settings = Settings(
+        groups=tuple(r for r in RUNGS if r in groups) if set(groups) <= set(RUNGS) else tuple(groups),
+        folds=folds,
+        group_by=group_by_name or ("labels" if group_by is not None else None),
+        bootstrap=bootstrap,
+        nulls=tuple(nulls),
+        null_draws=null_draws,
+        epsilon=float(epsilon),
+        protocol=protocol,
+        seed=seed,
+    )
+    if len(representations) < 2:
+        raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
+    run = Run(settings, workers, progress)
+    with one_blas_thread():
+        return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], group_by, provenance)
+
+
+def structural(Z: Any, sources: Any, **options: Any) -> Comparison:
+    """How nearly a representation recovers known sources, up the same ladder.
+
+    Implements Definition 2 of Nelson et al. 2026: the error of ``h(f(x)) - u`` for the best h of each
+    group. Options as for `compare`; the result holds the one pair, representation to sources.
+
+    >>> rng = np.random.default_rng(0)
+    >>> U = rng.laplace(size=(300, 2))
+    >>> structural(U @ [[1.0, 1.0], [-1.0, 1.0]], U, bootstrap=0, nulls=(), groups=["rigid", "similarity"]).verdict.group
+    'similarity'
+    """
+    Z = _named(as_representation(Z, 0), "representation")
+    result = compare(Z, _named(as_representation(sources, 1), "sources"), **options)
+    return replace(result, pairs=result.pairs[:1])
+
+
+def as_representation(source: Any, position: int = 0) -> Representation:
+    """Arrays, nested lists, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
+    if isinstance(source, Representation):
+        return source
+    if isinstance(source, Blocks):
+        return Representation(source, name=source.name)
+    name = _letter(position)
+    if not (hasattr(source, "shape") and hasattr(source, "dtype")):
+        try:
+            source = np.asarray(source)
+        except ValueError as error:
+            raise DataError(f"{name}: expected a table of numbers, got {type(source).__name__} ({error}).") from None
+    return Representation(source, name=name)
+
+
+def _letter(position: int) -> str:
+    return chr(ord("a") + position) if position < 26 else f"model{position + 1}"
+
+
+def _named(representation: Representation, name: str) -> Representation:
+    return replace(representation, name=name) if len(representation.name) == 1 else representation
+
+
+def _compared(
+    run: Run, representations: list[Representation], group_by: Any, provenance: Provenance | None
+) -> Comparison:
+    representations = _distinct(representations)
+    pairing = _join(run, representations)
+    run.ids = pairing.ids
+    labels = _joined_labels(group_by, representations[0], pairing)
+    run.plan = plan_rows(
+        pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=labels
+    )
+    tables = [
+        Table(r.name, _blocks(r) if rows is None else _blocks(r).select(rows), rows, run)
+        for r, rows in zip(representations, pairing.rows, strict=True)
+    ]
+    inputs = _inputs(run, representations)
+    tables = _common_width(run, tables)
+    pairs: list[PairResult] = []
+    scatters: dict[tuple[int, int], Array] = {}
+    for i in range(len(tables)):
+        for j in range(i + 1, len(tables)):
+            compared = PairRun(run, tables[i], tables[j])
+            pairs += compared.results(pairing.dropped[i], pairing.dropped[j])
+            scatters[i, i], scatters[j, j] = compared.total.xx, compared.total.yy
+            scatters[i, j], scatters[j, i] = compared.total.xy, compared.total.xy.T
+    many = len(tables) > 2
+    run.alerts += alerts_of(pairs, run.settings.protocol)
+    return Comparison(
+        inputs=inputs,
+        settings=run.settings.public(),
+        alerts=tuple(dict.fromkeys(run.alerts)),
+        provenance=provenance or default_provenance(run.settings.seed),
+        pairs=tuple(pairs),
+        spectra=tuple(t.spectrum for t in tables),
+        matrices=_matrices([t.name for t in tables], pairs) if many else (),
+        consensus=consensus(
+            [t.blocks for t in tables],
+            [t.moments.mean for t in tables],
+            scatters,
+            workers=run.workers,
+            progress=run.progress,
+        )
+        if many
+        else None,
+    )
+
+
+def _join(run: Run, representations: list[Representation]) -> Pairing:
+    pairing = pair(*representations)
+    if pairing.ids is None:
+        run.alert(
+            "paired_by_position",
+            "No sample ids were given: row i of every table is taken to be the same sample. "
+            "A shuffled loader would spoil every figure; pass ids to be sure.",
+        )
+    elif any(pairing.dropped):
+        lost = ", ".join(f"{r.name} {k}" for r, k in zip(representations, pairing.dropped, strict=True) if k)
+        run.alert("rows_dropped", f"Rows whose id is missing elsewhere were left out: {lost}; {pairing.n} remain.")
+    return pairing
+
+
+def _inputs(run: Run, representations: list[Representation]) -> tuple[Input, ...]:
+    hashes = in_threads(
+        lambda r: content_hash(_blocks(r)), representations, workers=run.workers, progress=run.progress, stage="hashing"
+    )
+    inputs = tuple(
+        Input(r.name, r.n, r.d, str(getattr(_source(r), "stored_dtype", np.dtype(r.values.dtype))), digest)
+        for r, digest in zip(representations, hashes, strict=True)
+    )
+    for i, a in enumerate(inputs):
+        for b in inputs[i + 1 :]:
+            if a.sha256 == b.sha256:
+                run.alert("identical_inputs", f"{a.name} and {b.name} hold exactly the same values.")
+    return inputs
+
+
+def _common_width(run: Run, tables: list[Table]) -> list[Table]:
+    width = min(t.blocks.d for t in tables)
+    result = []
+    for table in tables:
+        if table.blocks.d == width:
+            result.append(table)
+            continue
+        narrow, kept = principal_rows(table, width)
+        run.alert(
+            "different_widths",
+            f"{table.name} has {table.blocks.d} dimensions and is compared in its first {width} principal "
+            f"components, which hold {kept:.1%} of its variance.",
+        )
+        result.append(Table(table.name, narrow, table.original_rows, run, wide=table))
+    return result
+
+
+def default_provenance(seed: int, command: str = "identifiable.compare(...)") -> Provenance:
+    """Versions and time of this process."""
+    from importlib.metadata import version
+
+    from identifiable import __version__
+
+    libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return Provenance(__version__, libraries, seed, command, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def _matrices(names: Sequence[str], pairs: Sequence[PairResult]) -> tuple[ErrorMatrix, ...]:
+    """One matrix of held-out means per rung."""
+    place = {name: i for i, name in enumerate(names)}
+    matrices = []
+    for group in (r.group for r in pairs[0].rungs):
+        values = np.zeros((len(names), len(names)))
+        for p in pairs:
+            values[place[p.source], place[p.target]] = p.rung(group).held_out.mean
+        matrices.append(ErrorMatrix(group, tuple(names), tuple(tuple(row) for row in values.tolist())))
+    return tuple(matrices)
+
+
+def _distinct(representations: list[Representation]) -> list[Representation]:
+    """Names that tell the inputs apart: a second `run` becomes `run (2)`."""
+    seen: dict[str, int] = {}
+    result = []
+    for r in representations:
+        seen[r.name] = seen.get(r.name, 0) + 1
+        result.append(replace(r, name=f"{r.name} ({seen[r.name]})") if seen[r.name] > 1 else r)
+    return result
+
+
+def _joined_labels(group_by: Any, first: Representation, pairing: Pairing) -> NDArray[Any] | None:
+    if group_by is None:
+        return None
+    labels = np.asarray(group_by)
+    if labels.shape != (first.n,):
+        raise PairingError(
+            f"group_by: expected one label for each of the {first.n} rows of {first.name}, got shape {labels.shape}."
+        )
+    rows = pairing.rows[0]
+    return labels if rows is None else labels[rows]
+
+
+def _blocks(representation: Representation) -> Blocks:
+    values = representation.values
+    return values if isinstance(values, Blocks) else Blocks(values, name=representation.name)
+
+
+def _source(representation: Representation) -> Any:
+    values = representation.values
+    return values.source if isinstance(values, Blocks) else values

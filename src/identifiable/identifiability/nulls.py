@@ -1,0 +1,175 @@
+"""What chance would give: the held-out errors again, with the link between the sides broken on purpose.
+
+Ours. Two nulls, on at most `null_rows(d)` rows and one split into training and test rows:
+
+shuffle   rows of y are permuted within the training rows and within the test rows. Nothing but pairing is
+          lost, so under independence the p-value is exact; any two trained models beat it.
+rotation  both sides are whitened and turned at random before their axes are matched (the paper's PCA + Rand).
+          It asks whether the axes themselves are special, so it says nothing about larger groups.
+
+Observed and null figures come from the same rows and the same code; p = (1 + draws at least as good) / (1 + draws).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable import similarity
+from identifiable.blocks import Progress, in_threads
+from identifiable.groups import WhiteBasis, haar_rotation
+from identifiable.ica import permutation_matrix
+from identifiable.identifiability.ladder import COLUMNS, ICA, IcaMatcher, Ladder
+from identifiable.moments import Array, Moments
+from identifiable.results import Null
+
+NULLS = ("shuffle", "rotation")
+AXIS_RUNGS = ("signed_permutation", ICA)  # the rungs whose result depends on the choice of axes
+
+FLOAT64 = np.dtype(np.float64)
+
+
+def null_rows(d: int) -> int:
+    """Rows the nulls are computed on: enough for d dimensions, few enough to repeat a hundred times."""
+    return max(2048, 8 * d)
+
+
+@dataclass(frozen=True, eq=False)
+class NullResults:
+    """Held-out means by (null, draw, column of the error table), and CCA and CKA under shuffling."""
+
+    observed: Array
+    draws: dict[str, Array]
+    similarity_observed: Array
+    similarity_draws: Array
+    rows: int
+
+    def rung(self, name: str, group: str, direction: int, scale: float) -> Null | None:
+        """The null of one rung, in units of the target's scale; None where that null says nothing."""
+        if name not in self.draws or (name == "rotation" and group not in AXIS_RUNGS):
+            return None
+        column = COLUMNS[group, direction]
+        drawn = self.draws[name][:, COLUMNS[ICA, direction] if name == "rotation" else column]
+        observed = self.observed[column]
+        return self._null(observed / scale, drawn / scale, drawn <= observed)
+
+    def similarity(self) -> dict[str, Null]:
+        """Nulls of CCA and CKA; larger is more alike."""
+        if not len(self.similarity_draws):
+            return {}
+        return {
+            name: self._null(observed, drawn, drawn >= observed)
+            for name, observed, drawn in zip(
+                ("cca", "cka"), self.similarity_observed, self.similarity_draws.T, strict=True
+            )
+        }
+
+    def _null(self, observed: float, drawn: Array, as_good: NDArray[np.bool_]) -> Null:
+        p = (1 + int(as_good.sum())) / (1 + len(drawn))
+        return Null(float(drawn.mean()), p, float(observed), len(drawn), self.rows)
+
+
+def measure_nulls(
+    x: Array,
+    y: Array,
+    fold: NDArray[np.int64],
+    rungs: Sequence[str],
+    *,
+    nulls: Sequence[str],
+    draws: int,
+    seed: int,
+    ica: IcaMatcher | None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> NullResults:
+    """Observed and null held-out means on rows held in memory; `fold` decides which of them are test rows."""
+    sample = _Sample(x, y, fold, rungs, ica)
+    same = np.arange(len(x))
+    observed, similar = sample.shuffled(same)
+    drawn: dict[str, Array] = {}
+    similarity_draws = np.zeros((0, 2))
+    if "shuffle" in nulls:
+        results = in_threads(
+            lambda draw: sample.shuffled(sample.shuffle(np.random.default_rng([seed, 1, draw]))),
+            range(draws),
+            workers=workers,
+            progress=progress,
+            stage="shuffle null",
+        )
+        drawn["shuffle"] = np.array([errors for errors, _ in results])
+        similarity_draws = np.array([s for _, s in results])
+    if "rotation" in nulls and any(r in AXIS_RUNGS for r in rungs):
+        drawn["rotation"] = np.array(
+            in_threads(
+                lambda draw: sample.rotated(np.random.default_rng([seed, 2, draw])),
+                range(draws),
+                workers=workers,
+                progress=progress,
+                stage="rotation null",
+            )
+        )
+    return NullResults(observed, drawn, similar, similarity_draws, len(x))
+
+
+class _Sample:
+    """Rows in memory, split once, with everything that shuffling leaves unchanged computed once."""
+
+    def __init__(
+        self, x: Array, y: Array, fold: NDArray[np.int64], rungs: Sequence[str], ica: IcaMatcher | None
+    ):
+        self.x, self.y, self.rungs, self.ica = x, y, rungs, ica
+        is_test = fold == np.argmax(np.bincount(fold))
+        self.train, self.test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+        self.moments = Moments.of(np.hstack([x[self.train], y[self.train]]), widths=(x.shape[1], y.shape[1]))
+        self.white_x = WhiteBasis.of(self.moments.alone(0))
+        self.white_y = WhiteBasis.of(self.moments.alone(1))
+        self.whole = Moments.of(np.hstack([x, y]), widths=(x.shape[1], y.shape[1]))
+        self.whole_white = tuple(WhiteBasis.of(self.whole.alone(i)) for i in (0, 1))
+
+    def shuffle(self, rng: np.random.Generator) -> NDArray[np.intp]:
+        """A permutation of y's rows that keeps training rows training rows, so only the pairing changes."""
+        rows = np.empty(len(self.x), dtype=np.intp)
+        for part in (self.train, self.test):
+            rows[part] = rng.permutation(part)
+        return rows
+
+    def shuffled(self, rows: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Held-out mean of every map, and (CCA, CKA), when row i of x is paired with `rows[i]` of y."""
+        y = self.y[rows]
+        moments = _with_cross(self.moments, self.x[self.train], y[self.train])
+        ladder = Ladder.fit(moments, self.rungs, linear=self._linear, ica=self.ica)
+        errors = _means(ladder, self.x[self.test], y[self.test])
+        whole = _with_cross(self.whole, self.x, y)
+        return errors, np.array([similarity.cca(whole, *self.whole_white), similarity.cka(whole)])
+
+    def rotated(self, rng: np.random.Generator) -> Array:
+        """Held-out mean of maps through whitened, randomly turned and matched axes."""
+        turn_x, turn_y = haar_rotation(self.white_x.rank, rng), haar_rotation(self.white_y.rank, rng)
+        to_x, to_y = self.white_x.basis @ turn_x, self.white_y.basis @ turn_y
+        from_x, from_y = to_x.T @ self.moments.xx, to_y.T @ self.moments.yy
+        matched = permutation_matrix(to_x.T @ self.moments.xy @ to_y)
+        ladder = Ladder(
+            self.moments.mean_x, self.moments.mean_y, ica_xy=to_x @ matched @ from_y, ica_yx=to_y @ matched.T @ from_x
+        )
+        return _means(ladder, self.x[self.test], self.y[self.test])
+
+    def _linear(self, moments: Moments) -> tuple[Array, Array]:
+        return self.white_x.solve(moments.xy), self.white_y.solve(moments.xy.T)
+
+
+def _means(ladder: Ladder, x: Array, y: Array) -> Array:
+    means: Array = ladder.errors(x, y, FLOAT64).mean(axis=0)
+    return means
+
+
+def _with_cross(moments: Moments, x: Array, y: Array) -> Moments:
+    """The same moments with the cross-scatter of other pairs of the same rows."""
+    mean = moments.mean
+    d = moments.widths[0]
+    scatter = moments.scatter.copy()
+    scatter[:d, d:] = (x - mean[:d]).T @ (y - mean[d:])
+    scatter[d:, :d] = scatter[:d, d:].T
+    return Moments(moments.n, moments.widths, mean, np.zeros(len(mean)), scatter)

@@ -1,0 +1,297 @@
+"""Two tables measured against each other, both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable import ica, similarity
+from identifiable._checks import DataError
+from identifiable.blocks import fold, in_threads
+from identifiable.groups import GROUPS, Preconditioner, WhiteBasis
+from identifiable.identifiability.judgement import efficiency_of, verdict_of
+from identifiable.identifiability.ladder import (
+    BACKWARD,
+    COLUMNS,
+    FORWARD,
+    ICA,
+    ErrorTable,
+    IcaMatcher,
+    Ladder,
+    LinearSolver,
+)
+from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows
+from identifiable.identifiability.rows import RowPlan
+from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.settings import RUNGS, Settings
+from identifiable.moments import Array, Moments
+from identifiable.results import Errors, Interval, Null, PairResult, Rung, Scale, Similarity, Solver, WorstRow
+
+SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
+WORST_ROWS = 10
+# float32 data whose best map leaves a tenth of the spread is measured in float32: figures move by less than
+# 1e-6. Smaller residuals, and float64 data, are measured in float64.
+FLOAT32_ABOVE = 0.1
+
+
+class PairRun:
+    """Two tables, measured both ways."""
+
+    def __init__(self, run: Run, x: Table, y: Table):
+        self.run, self.x, self.y = run, x, y
+        self.total, *parts = run.moments([x, y])
+        for i, table in enumerate((x, y)):
+            table.known_moments = table.known_moments or self.total.alone(i)
+            if not table.white.rank:
+                raise DataError(f"{table.name}: every row is the same, so there is nothing to compare.")
+        self.training = [self.total.minus(part) for part in parts]
+        self.white_x, self.white_y = self.white = (x.white, y.white)
+        self.frames: tuple[Preconditioner | None, ...] = (None, None)
+        self.total_again, self.training_again = self.total, self.training
+        if any(white.needs_refinement for white in self.white):
+            self._refine()
+
+    def _refine(self) -> None:
+        """Measure again, the sides that need it in whitened coordinates, where least squares and CCA lose no digits."""
+        self.frames = tuple(
+            Preconditioner.of(self.total.alone(i)) if w.needs_refinement else None for i, w in enumerate(self.white)
+        )
+        self.total_again, *parts = self.run.moments([self.x, self.y], preconditioners=self.frames)
+        self.training_again = [self.total_again.minus(part) for part in parts]
+        self.white_x, self.white_y = self._white_again(self.total_again)
+
+    def _white_again(self, again: Moments) -> tuple[WhiteBasis, WhiteBasis]:
+        x, y = (f.white(m) if f else WhiteBasis.of(m) for f, m in zip(self.frames, (again.alone(0), again.alone(1)), strict=True))
+        return x, y
+
+    # -- fits
+
+    def _linear(self, again: Moments) -> LinearSolver:
+        """Least squares in the coordinates of the second measurement, taken back to those of the data."""
+        frame_x, frame_y = self.frames
+
+        def solve(_: Moments) -> tuple[Array, Array]:
+            white_x, white_y = self._white_again(again)
+            forward, backward = white_x.solve(again.xy), white_y.solve(again.xy.T)
+            if frame_x is not None:
+                forward, backward = frame_x.matrix @ forward, backward @ frame_x.back
+            if frame_y is not None:
+                forward, backward = forward @ frame_y.back, frame_y.matrix @ backward
+            return forward, backward
+
+        return solve
+
+    @cached_property
+    def _ica(self) -> IcaMatcher | None:
+        if ICA not in self.run.settings.groups:
+            return None
+        source, target = self.x.unmixing, self.y.unmixing
+        return lambda cross: ica.matched_matrices(source, target, cross)
+
+    def _ladders(self) -> list[Ladder]:
+        rungs, matcher = self.run.settings.groups, self._ica
+        sets = list(zip([self.total, *self.training], [self.total_again, *self.training_again], strict=True))
+        return in_threads(
+            lambda both: Ladder.fit(both[0], rungs, linear=self._linear(both[1]), ica=matcher),
+            sets,
+            workers=self.run.workers,
+        )
+
+    def _precision(self, total: Ladder) -> np.dtype[Any]:
+        """float32 where it cannot move a figure by 1e-6, float64 everywhere else."""
+        narrow = all(np.dtype(t.blocks.dtype) in (np.float16, np.float32) for t in (self.x, self.y))
+        sizes = [t.rms for t in (self.x, self.y)]
+        if not narrow or total.linear_xy is None or total.linear_yx is None or not 1e-12 < min(sizes) <= max(sizes) < 1e12:
+            return np.dtype(np.float64)
+        explained = [
+            np.sum(total.linear_xy * self.total.xy) / np.trace(self.total.yy),
+            np.sum(total.linear_yx * self.total.xy.T) / np.trace(self.total.xx),
+        ]
+        left_over = float(np.sqrt(max(1 - max(explained), 0)))
+        return np.dtype(np.float32 if left_over >= FLOAT32_ABOVE else np.float64)
+
+    # -- results
+
+    def results(self, dropped_x: int, dropped_y: int) -> list[PairResult]:
+        run, settings = self.run, self.run.settings
+        total, *held_out = self._ladders()
+        dtype = self._precision(total)
+        table = fold(
+            [self.x.blocks, self.y.blocks],
+            lambda: ErrorTable(total.astype(dtype), [h.astype(dtype) for h in held_out], run.plan.fold, dtype),
+            workers=run.workers,
+            progress=run.progress,
+            stage="errors",
+        )
+        nulls = self._nulls()
+        self._note_inputs()
+        measured = _Measured(table, run.plan, settings)
+        similar = self._similarity(table.spread(), nulls)
+        results = []
+        for direction, source, target, dropped in (
+            (FORWARD, self.x, self.y, dropped_x),
+            (BACKWARD, self.y, self.x, dropped_y),
+        ):
+            scale = Scale(target.diameter, target.rms)
+            rungs = tuple(measured.rung(g, direction, scale, self._rung_nulls(nulls, g, direction, scale.rms)) for g in settings.groups)
+            verdict = verdict_of(rungs, settings.epsilon, settings.protocol)
+            shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))
+            results.append(
+                PairResult(
+                    source=source.name,
+                    target=target.name,
+                    n=self.total.n,
+                    dropped=dropped,
+                    width=self.x.blocks.d,
+                    scale=scale,
+                    rungs=rungs,
+                    ica_efficiency=efficiency_of(rungs, measured.bootstrap_means(direction)),
+                    similarity=similar,
+                    verdict=verdict,
+                    solver=self._solver(direction, dtype),
+                    worst=measured.worst(shown, direction, scale, run.ids),
+                )
+            )
+        return results
+
+    def _rung_nulls(self, nulls: NullResults | None, group: str, direction: int, scale: float) -> dict[str, Null | None]:
+        return {name: nulls.rung(name, group, direction, scale) for name in self.run.settings.nulls} if nulls else {}
+
+    def _nulls(self) -> NullResults | None:
+        settings, plan = self.run.settings, self.run.plan
+        if not settings.nulls:
+            return None
+        rows = plan.sample(null_rows(self.x.blocks.d))
+        x, y = (np.asarray(t.blocks[rows], dtype=np.float64) for t in (self.x, self.y))
+        return measure_nulls(
+            x,
+            y,
+            plan.fold[rows],
+            settings.groups,
+            nulls=settings.nulls,
+            draws=settings.null_draws,
+            seed=settings.seed,
+            ica=self._ica,
+            workers=self.run.workers,
+            progress=self.run.progress,
+        )
+
+    def _similarity(self, spread: Array, nulls: NullResults | None) -> Similarity:
+        usable = min(self.white_x.rank, self.white_y.rank)
+        return Similarity(
+            cca=similarity.cca(self.total_again, self.white_x, self.white_y),
+            svcca={str(k): similarity.svcca(self.total, k) for k in SVCCA_COMPONENTS if k <= usable},
+            cka=similarity.cka(self.total),
+            cka_debiased=similarity.cka_debiased(self.total, spread),
+            null=nulls.similarity() if nulls else {},
+        )
+
+    def _solver(self, direction: int, dtype: np.dtype[Any]) -> Solver:
+        first = (self.x, self.y) if direction == FORWARD else (self.y, self.x)
+        condition = [t.white.condition for t in first]
+        ranks = (self.white_x.rank, self.white_y.rank) if direction == FORWARD else (self.white_y.rank, self.white_x.rank)
+        return Solver(condition[0], condition[1], ranks[0], ranks[1], any(f is not None for f in self.frames), dtype.name)
+
+    def _note_inputs(self) -> None:
+        run = self.run
+        for table, white in ((self.x, self.white_x), (self.y, self.white_y)):
+            constant = table.white.constant
+            if constant:
+                run.alert("constant_columns", f"{table.name}: {constant} of {table.blocks.d} columns are constant.")
+            if white.rank + constant < table.blocks.d:
+                run.alert(
+                    "rank_deficient",
+                    f"{table.name}: its {table.blocks.d} columns span {white.rank} dimensions; the rest is a copy or a "
+                    "combination of others and was left out of linear maps.",
+                )
+        d, training = self.x.blocks.d, min(m.n for m in self.training)
+        if training < 10 * d:
+            run.alert(
+                "few_rows",
+                f"{training} training rows for {d} dimensions ({training / d:.1f} per dimension): in-sample errors are "
+                "too good and held-out linear errors too bad; read the rigid rung, or bring more rows.",
+            )
+        if run.settings.group_by is not None and run.plan.n_cells < 20 and run.settings.bootstrap:
+            run.alert("few_groups", f"Intervals rest on {run.plan.n_cells} groups; below about 20 they are too narrow.")
+        if self._ica is not None:
+            for table in (self.x, self.y):
+                resolved = table.unmixing
+                if not resolved.converged:
+                    run.alert("ica_not_converged", f"{table.name}: FastICA did not converge in {resolved.iterations} iterations.")
+                if resolved.rows < table.blocks.n:
+                    run.alert("ica_subsampled", f"{table.name}: ICA was fitted to {resolved.rows} of {table.blocks.n} rows.")
+
+
+@dataclass(eq=False)
+class _Measured:
+    """The error table turned into figures."""
+
+    table: ErrorTable
+    plan: RowPlan
+    settings: Settings
+
+    def rung(self, group: str, direction: int, scale: Scale, nulls: dict[str, Null | None]) -> Rung:
+        column = COLUMNS[group, direction]
+        in_sample = self._errors(0, column, scale, None)
+        means = self.bootstrap_means(direction).get(group)
+        interval: Interval | None = None
+        if means is not None:
+            low, high = np.quantile(means / (scale.rms * self._bootstrap_scale[:, direction]), [0.025, 0.975])
+            interval = (float(low), float(high))
+        return Rung(group, in_sample, self._errors(1, column, scale, interval), nulls)
+
+    def _errors(self, kind: int, column: int, scale: Scale, interval: Interval | None) -> Errors:
+        mean = float(self.table.sums[kind, column]) / len(self.plan.fold)
+        quantiles = np.quantile(self.table.column(kind, column), np.linspace(0, 1, 101)) / scale.rms
+        return Errors(
+            mean=mean / scale.rms,
+            q50=float(quantiles[50]),
+            q95=float(quantiles[95]),
+            q99=float(quantiles[99]),
+            max=float(self.table.maxima[kind, column]) / scale.rms,
+            mean_over_diameter=mean / scale.diameter,
+            quantiles=tuple(float(f"{q:.6g}") for q in quantiles),
+            ci95=interval,
+        )
+
+    def bootstrap_means(self, direction: int) -> dict[str, Array]:
+        """Held-out mean of each rung in every bootstrap draw, in the target's units; cells are resampled whole."""
+        return {g: self._bootstrap[:, COLUMNS[g, direction]] for g in self.settings.groups} if self.settings.bootstrap else {}
+
+    @cached_property
+    def _picks(self) -> Array:
+        """How often each cell is drawn in each bootstrap draw."""
+        cells = self.plan.n_cells
+        rng = np.random.default_rng([self.settings.seed, 3])
+        return rng.multinomial(cells, np.full(cells, 1 / cells), size=self.settings.bootstrap).astype(np.float64)
+
+    def _resampled(self, values: NDArray[Any]) -> Array:
+        """Mean over rows in every bootstrap draw."""
+        cell, cells = self.plan.cell, self.plan.n_cells
+        sums = np.bincount(cell, weights=values, minlength=cells)
+        means: Array = (self._picks @ sums) / (self._picks @ np.bincount(cell, minlength=cells))
+        return means
+
+    @cached_property
+    def _bootstrap_scale(self) -> Array:
+        """Relative rms distance of the target in every draw, by direction: figures are ratios, so both parts vary."""
+        spread = self.table.spread()
+        return np.stack([np.sqrt(self._resampled(s) / s.mean()) for s in (spread[:, 1], spread[:, 0])], axis=1)
+
+    @cached_property
+    def _bootstrap(self) -> Array:
+        columns = sorted({c for (g, _), c in COLUMNS.items() if g in self.settings.groups})
+        means = np.full((self.settings.bootstrap, max(columns) + 1), np.nan)
+        for column in columns:
+            means[:, column] = self._resampled(self.table.column(1, column))
+        return means
+
+    def worst(self, group: str, direction: int, scale: Scale, ids: NDArray[Any] | None) -> tuple[WorstRow, ...]:
+        errors = self.table.column(1, COLUMNS[group, direction])
+        rows = np.argsort(-errors, kind="stable")[:WORST_ROWS]
+        names = rows if ids is None else ids[rows]
+        return tuple(WorstRow(str(name), float(errors[r]) / scale.rms) for name, r in zip(names.tolist(), rows, strict=True))

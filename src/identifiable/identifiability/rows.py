@@ -1,0 +1,103 @@
+"""Who goes where: folds, bootstrap cells and samples, decided row by row from the seed and the row's identity.
+
+Every decision is a hash of (seed, purpose, id or position), so it depends neither on the block size nor
+on the order of rows that have ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import UsageError
+
+CELLS = 2000  # bootstrap units when no groups are given; tables up to this long resample single rows
+
+_FOLDS, _BOOTSTRAP, _SAMPLE = 1, 2, 3  # purposes: different, unrelated decisions from one seed
+
+
+@dataclass(frozen=True, eq=False)
+class RowPlan:
+    """`fold` and `cell` of every row, and rows in an order drawn by the seed (`shuffled`)."""
+
+    n_folds: int
+    fold: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    n_cells: int
+    shuffled: NDArray[np.intp]
+
+    def sample(self, rows: int) -> NDArray[np.intp]:
+        """`rows` rows drawn at random, or all of them."""
+        return self.shuffled[:rows]
+
+
+def plan_rows(
+    n: int, ids: NDArray[Any] | None, *, seed: int, n_folds: int, groups: NDArray[Any] | None = None
+) -> RowPlan:
+    """Draw folds, bootstrap cells and a random order. Groups stay whole in folds and cells."""
+    if n_folds < 2:
+        raise UsageError(f"cross-validation needs at least 2 folds, got {n_folds}.")
+    if n < 2 * n_folds:
+        raise UsageError(f"{n} rows are too few for {n_folds} folds of at least two; pass fewer folds or more rows.")
+    keys = _keys(np.arange(n) if ids is None else ids)
+    shuffled = np.argsort(_hash(keys, seed, _SAMPLE), kind="stable")
+    if groups is None:
+        rank = _rank(_hash(keys, seed, _FOLDS))
+        cells = min(n, CELLS)
+        cell = _rank(_hash(keys, seed, _BOOTSTRAP)) % cells
+        return RowPlan(n_folds, rank % n_folds, cell, cells, shuffled)
+    names, member = np.unique(_as_text(groups), return_inverse=True)
+    if len(names) < n_folds:
+        raise UsageError(f"{len(names)} groups cannot fill {n_folds} folds; pass at most {len(names)} folds.")
+    fold_of_group = _balanced(_hash(_keys(names), seed, _FOLDS), np.bincount(member), n_folds)
+    return RowPlan(n_folds, fold_of_group[member], member.astype(np.int64), len(names), shuffled)
+
+
+def _balanced(order: NDArray[np.uint64], sizes: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
+    """Give groups, in hashed order, to the fold that has the fewest rows so far."""
+    filled = np.zeros(n_folds, dtype=np.int64)
+    fold = np.empty(len(sizes), dtype=np.int64)
+    for g in np.argsort(order, kind="stable"):
+        fold[g] = np.argmin(filled)
+        filled[fold[g]] += sizes[g]
+    return fold
+
+
+def _rank(values: NDArray[np.uint64]) -> NDArray[np.int64]:
+    rank = np.empty(len(values), dtype=np.int64)
+    rank[np.argsort(values, kind="stable")] = np.arange(len(values))
+    return rank
+
+
+def _as_text(values: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(values).astype(str)
+
+
+def _keys(ids: NDArray[Any]) -> NDArray[np.uint64]:
+    """A 64-bit number for each id; equal ids give equal numbers, whatever the array's text width."""
+    ids = np.asarray(ids)
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.int64).view(np.uint64)
+    text = np.ascontiguousarray(_as_text(ids))
+    letters = text.view(np.uint32).reshape(len(text), -1)
+    key = np.full(len(text), 0xCBF29CE484222325, dtype=np.uint64)
+    for column in letters.T:
+        mixed = _mix(key ^ column.astype(np.uint64))
+        key = np.where(column != 0, mixed, key)  # shorter ids are padded with zeros
+    return key
+
+
+def _hash(keys: NDArray[np.uint64], seed: int, purpose: int) -> NDArray[np.uint64]:
+    salt = _mix(np.array([(seed * 8 + purpose) & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))
+    return _mix(keys ^ salt)
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64 (Steele et al. 2014): every input bit moves every output bit."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,182 @@
+"""One call of compare: the settings, where it runs, the tables, and the passes over their rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable import ica
+from identifiable._checks import DataError
+from identifiable.blocks import Blocks, Progress, chunk_rows, fold, silent
+from identifiable.diameter import diameter
+from identifiable.groups import Preconditioner, WhiteBasis
+from identifiable.identifiability.rows import RowPlan
+from identifiable.identifiability.settings import Settings
+from identifiable.moments import Array, Moments, MomentSums
+from identifiable.results import Alert, Spectrum
+
+
+@dataclass(eq=False)
+class Run:
+    """One call of compare: the settings, where it runs, and what has been noticed."""
+
+    settings: Settings
+    workers: int | None
+    progress: Progress | None
+    alerts: list[Alert] = field(default_factory=list)
+    plan: RowPlan = field(init=False)
+    ids: NDArray[Any] | None = field(init=False, default=None)
+
+    def say(self, stage: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(stage, done, total)
+
+    def alert(self, code: str, message: str) -> None:
+        self.alerts.append(Alert(code, message))
+
+    def moments(self, tables: Sequence[Table], *, preconditioners: Sequence[Preconditioner | None] | None = None) -> list[Moments]:
+        """Moments of all rows (index 0) and of each fold (1 ...) of tables side by side."""
+        blocks = [t.blocks for t in tables]
+        widths = tuple(b.d for b in blocks)
+        rows = chunk_rows(sum(widths))
+        # A short prefix is enough for a shift: it only has to be near the data, compared with its spread.
+        shift = np.concatenate([_prefix_mean(b[: min(rows, b.n)]) for b in blocks])
+        if not np.isfinite(shift).all():
+            self._refuse_non_finite(tables)
+        several = len(tables) > 1
+        statistic = fold(
+            blocks,
+            lambda: MomentSums(
+                widths,
+                shift,
+                fold=self.plan.fold if several else None,
+                n_folds=self.plan.n_folds if several else 1,
+                buffer_rows=rows,
+                maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
+            ),
+            workers=self.workers,
+            progress=self.progress,
+            stage="moments",
+        )
+        parts = statistic.moments()
+        total = parts[0]
+        with silent():
+            for part in parts[1:]:
+                total = total.merge(part)
+        if not (np.isfinite(total.total).all() and np.isfinite(total.gram).all()):
+            self._refuse_non_finite(tables)
+        return [total, *parts]
+
+    def _refuse_non_finite(self, tables: Sequence[Table]) -> NoReturn:
+        for table in tables:
+            found = fold([table.blocks], NonFinite, workers=self.workers)
+            if found.count:
+                rows = np.array(found.rows[:5])
+                rows = rows if table.original_rows is None else table.original_rows[rows]
+                raise DataError(
+                    f"{table.name}: expected finite numbers, got {found.count} NaN or infinite values in "
+                    f"{len(found.rows)} rows (first rows, from 0: {', '.join(map(str, rows))}); remove or impute them."
+                )
+        raise DataError(
+            f"{tables[0].name}: the squares of the values overflow float64; divide the data by a constant first."
+        )
+
+
+@dataclass(eq=False)
+class Table:
+    """One representation on the shared rows, with what is measured on it alone."""
+
+    name: str
+    blocks: Blocks
+    original_rows: NDArray[np.intp] | None
+    run: Run
+    wide: Table | None = None  # the table this one is a projection of
+    known_moments: Moments | None = None
+
+    @property
+    def moments(self) -> Moments:
+        """Moments of all rows: from the pass of a pair if there was one, else from a pass of its own."""
+        if self.known_moments is None:
+            self.known_moments = self.run.moments([self])[0]
+        return self.known_moments
+
+    @cached_property
+    def white(self) -> WhiteBasis:
+        return WhiteBasis.of(self.moments)
+
+    @cached_property
+    def diameter(self) -> float:
+        found = diameter(self.blocks, center=self.moments.mean, workers=self.run.workers, progress=self.run.progress)
+        return found.value
+
+    @cached_property
+    def unmixing(self) -> ica.Unmixing:
+        self.run.say("resolving " + self.name, 0, 1)
+        sample = self.run.plan.sample(ica.MAX_ROWS)
+        resolved = ica.unmix(self.blocks, self.moments, sample, seed=self.run.settings.seed)
+        self.run.say("resolving " + self.name, 1, 1)
+        return resolved
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Of the whole table, not of its projection."""
+        moments = (self.wide or self).moments
+        variances = np.linalg.eigvalsh(moments.scatter)[::-1].clip(0) / (moments.n - 1)
+        share = variances[variances > 0] / variances.sum()
+        effective = float(np.exp(-np.sum(share * np.log(share))))
+        return Spectrum(self.name, tuple(variances.tolist()), (self.wide or self).white.rank, effective)
+
+    @property
+    def rms(self) -> float:
+        """Root mean square distance of two different rows."""
+        return float(np.sqrt(2 * np.trace(self.moments.scatter) / (self.moments.n - 1)))
+
+
+class NonFinite:
+    """The statistic that counts NaN and infinite values and remembers their rows."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: list[int] = []
+
+    def add(self, first: int, rows: list[NDArray[Any]]) -> None:
+        bad = ~np.isfinite(rows[0])
+        self.count += int(bad.sum())
+        self.rows += (first + np.flatnonzero(bad.any(axis=1))).tolist()
+
+    def merge(self, later: NonFinite) -> None:
+        self.count += later.count
+        self.rows += later.rows
+
+
+def content_hash(blocks: Blocks) -> str:
+    """sha256 of the values, row by row, with dtype and shape: the same for the same table in any container."""
+    digest = hashlib.sha256(f"{blocks.dtype.str};{blocks.n};{blocks.d};".encode())
+    step = max(2**22 // max(blocks.d * blocks.dtype.itemsize, 1), 1)
+    for start in range(0, blocks.n, step):
+        digest.update(np.ascontiguousarray(blocks[start : min(start + step, blocks.n)]).data)
+    return digest.hexdigest()
+
+
+def _prefix_mean(rows: NDArray[Any]) -> Array:
+    with silent():
+        mean: Array = np.asarray(rows, dtype=np.float64).mean(axis=0)
+    return mean
+
+
+def principal_rows(table: Table, width: int) -> tuple[Blocks, float]:
+    """The rows of a table in its first `width` principal components, and the share of variance they hold."""
+    variances, vectors = np.linalg.eigh(table.moments.scatter)
+    leading, mean = vectors[:, ::-1][:, :width], table.moments.mean
+    kept = float(variances[::-1][:width].sum() / variances.sum())
+    return table.blocks.through(_projection(mean, leading), width), kept
+
+
+def _projection(mean: Array, directions: Array) -> Callable[[NDArray[Any]], Array]:
+    return lambda rows: (rows - mean) @ directions

@@ -1,0 +1,581 @@
+"""compare(): recovery, invariance, references against other libraries, and statistics that hold."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.stats
+from laws import LADDER, SEEDS, member_outside, proper_pairs, rows
+from sklearn.cross_decomposition import CCA
+
+import identifiable
+from identifiable import Blocks, DataError, PairingError, Representation, UsageError
+from identifiable.identifiability import compare, structural
+from identifiable.identifiability.judgement import efficiency
+from identifiable.results import without_time
+
+FOUR = tuple(g.name for g in LADDER)
+BARE = {"groups": FOUR, "bootstrap": 0, "nulls": ()}
+by_seed = pytest.mark.parametrize("seed", SEEDS)
+
+
+def errors_by_hand(X, Y):
+    """In-sample mean error of every group from textbook calls on the rows, over the rms distance."""
+    Xc, Yc = X - X.mean(axis=0), Y - Y.mean(axis=0)
+    rms = np.sqrt(2 * np.sum(Yc**2) / (len(Y) - 1))
+    Q, trace = scipy.linalg.orthogonal_procrustes(Xc, Yc)
+    B, *_ = np.linalg.lstsq(Xc, Yc, rcond=None)
+
+    def mean(residual):
+        return np.linalg.norm(residual, axis=1).mean() / rms
+
+    return {
+        "rigid": mean(Xc @ Q - Yc),
+        "similarity": mean(trace / np.sum(Xc**2) * Xc @ Q - Yc),
+        "linear": mean(Xc @ B - Yc),
+    }
+
+
+def cca_by_qr(X, Y):
+    """Canonical correlations from orthonormal bases of the centred columns."""
+
+    def basis(Z):
+        u, s, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+        return u[:, s > 1e-12 * s[0]]
+
+    return np.linalg.svd(basis(X).T @ basis(Y), compute_uv=False).clip(0, 1)
+
+
+def cka_by_kernels(X, Y):
+    """Linear CKA from the n x n kernels."""
+    H = np.eye(len(X)) - 1 / len(X)
+    K, L = H @ X @ X.T @ H, H @ Y @ Y.T @ H
+    return np.sum(K * L) / np.sqrt(np.sum(K * K) * np.sum(L * L))
+
+
+def ill_conditioned(seed, n=600, d=8, condition=1e5):
+    """Rows whose column-equilibrated condition number is about `condition`."""
+    rng = np.random.default_rng([seed, 21])
+    turn, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    return rng.standard_normal((n, d)) * np.logspace(0, -np.log10(condition), d) @ turn.T + 3
+
+
+def noisy_copy(X, seed, amount=0.3):
+    rng = np.random.default_rng([seed, 22])
+    return X @ rng.standard_normal((X.shape[1], X.shape[1])) + amount * rng.standard_t(5, X.shape)
+
+
+CASES = {
+    "ordinary": lambda s: (rows(s), noisy_copy(rows(s), s)),
+    "condition 1e5": lambda s: (ill_conditioned(s), noisy_copy(ill_conditioned(s), s)),
+    "condition 1e5 both sides": lambda s: (ill_conditioned(s), ill_conditioned(s + 1) + 0.1 * ill_conditioned(s)),
+    "one dimension": lambda s: (rows(s, d=1), noisy_copy(rows(s, d=1), s)),
+    "n barely above d": lambda s: (rows(s, n=23, d=20), noisy_copy(rows(s, n=23, d=20), s)),
+    "constant column": lambda s: (np.c_[rows(s), np.full(400, 7.7)], noisy_copy(rows(s, d=7), s)),
+    "duplicated column": lambda s: (rows(s, d=4)[:, [0, 1, 2, 3, 0, 1]], noisy_copy(rows(s), s)),
+    "nearly duplicated column": lambda s: (
+        np.c_[rows(s), rows(s)[:, :1] + 1e-9 * rows(s + 9)[:, :1]],
+        noisy_copy(rows(s, d=7), s),
+    ),
+    "far from the origin": lambda s: (rows(s) + 1e6, noisy_copy(rows(s), s) - 1e5),
+    "mixed units": lambda s: (rows(s) * np.logspace(-5, 5, 6), noisy_copy(rows(s), s)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(3))
+def test_figures_equal_scipy_and_numpy_on_the_rows(case, seed):
+    X, Y = CASES[case](seed)
+    pair, back = compare(X, Y, folds=2 if len(X) < 50 else 5, **BARE).pairs
+    for direction, expected in ((pair, errors_by_hand(X, Y)), (back, errors_by_hand(Y, X))):
+        for group, value in expected.items():
+            assert direction.rung(group).in_sample.mean == pytest.approx(value, rel=1e-6, abs=1e-9), group
+    assert pair.similarity.cca == pytest.approx(cca_by_qr(X, Y).mean(), rel=1e-6)
+    assert pair.similarity.cka == pytest.approx(cka_by_kernels(X, Y), rel=1e-6)
+
+
+@pytest.mark.parametrize("case", ["condition 1e5", "duplicated column", "nearly duplicated column"])
+def test_normal_equations_alone_would_miss_these_cases(case):
+    """The negative half: without the second pass the same cases are refused or wrong, and the result says it was used."""
+    X, Y = CASES[case](0)
+    result = compare(X, Y, **BARE)
+    assert result.pairs[0].solver.refined
+    assert "ill_conditioned" in {a.code for a in result.alerts}
+    assert not compare(rows(0), noisy_copy(rows(0), 0), **BARE).pairs[0].solver.refined
+
+
+@by_seed
+def test_held_out_errors_equal_refitting_on_the_other_folds(seed):
+    X, Y = ill_conditioned(seed), noisy_copy(ill_conditioned(seed), seed)
+    from identifiable.identifiability.rows import plan_rows
+
+    fold = plan_rows(len(X), None, seed=0, n_folds=5).fold
+    expected = {"rigid": np.empty(len(X)), "linear": np.empty(len(X))}
+    for k in range(5):
+        train, test = fold != k, fold == k
+        mx, my = X[train].mean(axis=0), Y[train].mean(axis=0)
+        Q, _ = scipy.linalg.orthogonal_procrustes(X[train] - mx, Y[train] - my)
+        B, *_ = np.linalg.lstsq(X[train] - mx, Y[train] - my, rcond=None)
+        expected["rigid"][test] = np.linalg.norm((X[test] - mx) @ Q - (Y[test] - my), axis=1)
+        expected["linear"][test] = np.linalg.norm((X[test] - mx) @ B - (Y[test] - my), axis=1)
+    pair = compare(X, Y, **BARE).pairs[0]
+    for group, values in expected.items():
+        found = pair.rung(group).held_out
+        values = values / pair.scale.rms
+        assert found.mean == pytest.approx(values.mean(), rel=1e-6)
+        assert found.max == pytest.approx(values.max(), rel=1e-6)
+        assert found.q95 == pytest.approx(np.quantile(values, 0.95), rel=1e-6)
+
+
+def test_cca_equals_scikit_learn():
+    X, Y = rows(0, d=3), noisy_copy(rows(0, d=3), 0, amount=5.0)
+    model = CCA(n_components=3, scale=True, max_iter=100_000, tol=1e-14).fit(X, Y)
+    a, b = model.transform(X, Y)
+    expected = np.mean([abs(np.corrcoef(a[:, i], b[:, i])[0, 1]) for i in range(3)])
+    assert compare(X, Y, **BARE).pairs[0].similarity.cca == pytest.approx(expected, rel=1e-6)
+
+
+def test_float32_rows_give_the_figures_of_float64_arithmetic():
+    X = rows(1, n=3000, d=24).astype(np.float32)
+    Y = noisy_copy(X, 1, amount=20.0).astype(np.float32)
+    narrow, wide = compare(X, Y, **BARE).pairs[0], compare(X.astype(float), Y.astype(float), **BARE).pairs[0]
+    assert (narrow.solver.error_dtype, wide.solver.error_dtype) == ("float32", "float64")
+    for a, b in zip(narrow.rungs, wide.rungs, strict=True):
+        for field in ("mean", "q50", "q95", "q99", "max"):
+            assert getattr(a.held_out, field) == pytest.approx(getattr(b.held_out, field), rel=1e-6)
+
+
+def test_float32_rows_with_a_tiny_residual_are_measured_in_float64():
+    X = rows(1).astype(np.float32)
+    pair = compare(X, X + np.float32(1), **BARE).pairs[0]
+    assert pair.solver.error_dtype == "float64"
+    assert pair.rung("rigid").held_out.max < 1e-6
+
+
+# -- recovery and rejection, through the whole of compare
+
+
+@by_seed
+@pytest.mark.parametrize("group", LADDER, ids=lambda g: g.name)
+def test_planted_member_is_recovered_and_is_the_verdict(group, seed):
+    X = rows(seed)
+    if group.name == "signed_permutation":
+        planted = group.sample(X.shape[1], np.random.default_rng([seed, 31]))
+    else:
+        smaller = LADDER[LADDER.index(group) - 1]
+        planted = member_outside(group, smaller, X.shape[1], np.random.default_rng([seed, 31]))
+    result = compare(X, planted(X), epsilon=1e-6, **BARE)
+    assert result.verdict.group == group.name
+    assert result.pairs[0].rung(group.name).held_out.max < 1e-6
+    assert result.pairs[1].rung(group.name).held_out.max < 1e-6
+
+
+@by_seed
+@pytest.mark.parametrize(("smaller", "larger"), proper_pairs(), ids=[f"{a.name}<{b.name}" for a, b in proper_pairs()])
+def test_member_of_a_larger_group_is_not_fitted_to_zero(smaller, larger, seed):
+    X = rows(seed)
+    planted = member_outside(larger, smaller, X.shape[1], np.random.default_rng([seed, 32]))
+    result = compare(X, planted(X), **BARE)
+    assert result.pairs[0].rung(smaller.name).held_out.mean > 0.01
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_representation_is_zero_from_itself_on_every_rung(seed):
+    X = rows(seed)
+    result = compare(X, X.copy(), bootstrap=0, nulls=())
+    for pair in result.pairs:
+        assert [r.group for r in pair.rungs] == [*FOUR, "ica"]
+        for rung in pair.rungs:
+            assert rung.in_sample.max < 1e-9
+            assert rung.held_out.max < 1e-9
+    assert result.verdict.group == "signed_permutation"
+    assert "identical_inputs" in {a.code for a in result.alerts}
+    assert result.pairs[0].similarity.cca == pytest.approx(1)
+    assert result.pairs[0].similarity.cka == pytest.approx(1)
+
+
+def test_independent_representations_are_not_called_the_same():
+    result = compare(rows(0), rows(77), **BARE)
+    assert result.verdict.group is None
+    assert min(r.held_out.mean for r in result.rungs) > 0.5
+
+
+def test_ica_resolves_a_rotation_of_independent_sources_that_a_permutation_cannot():
+    rng = np.random.default_rng(5)
+    S = rng.laplace(size=(4000, 5))
+    a, b = (S @ np.linalg.qr(rng.standard_normal((5, 5)))[0] for _ in range(2))
+    pair = compare(a, b, bootstrap=50, null_draws=19).pairs[0]
+    assert pair.rung("ica").held_out.mean < 0.1 < pair.rung("signed_permutation").held_out.mean
+    assert pair.ica_efficiency.held_out > 0.8
+    assert pair.ica_efficiency.ci95[0] <= pair.ica_efficiency.held_out <= pair.ica_efficiency.ci95[1]
+    assert pair.rung("ica").null["rotation"].p == 0.05  # no draw of 19 was as good
+    assert pair.rung("rigid").null["rotation"] is None  # turning the axes says nothing about rigid motions
+
+
+def test_ica_cannot_resolve_a_rotation_of_gaussians():
+    rng = np.random.default_rng(6)
+    S = rng.standard_normal((2000, 5))
+    Q = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    pair = compare(S, S @ Q + 0.3 * rng.standard_normal(S.shape), bootstrap=0, nulls=()).pairs[0]
+    assert pair.rung("ica").held_out.mean > 0.2 + pair.rung("rigid").held_out.mean
+
+
+def test_efficiency_formula_on_closed_forms():
+    assert efficiency(0.4, 0.4, 0.2) == 0
+    assert efficiency(0.4, 0.2, 0.2) == 1
+    assert efficiency(0.4, 0.5, 0.2) == pytest.approx(-0.5)
+    assert efficiency(0.2, 0.1, 0.2) is None
+
+
+def test_efficiency_is_that_of_the_rungs_shown():
+    rng = np.random.default_rng(8)
+    S = rng.laplace(size=(500, 3))
+    pair = compare(S, S @ np.linalg.qr(rng.standard_normal((3, 3)))[0], bootstrap=0, nulls=()).pairs[0]
+    permutation, ica, rigid = (pair.rung(g).held_out.mean for g in ("signed_permutation", "ica", "rigid"))
+    assert pair.ica_efficiency.held_out == pytest.approx((permutation - ica) / (permutation - rigid))
+
+
+# -- invariance
+
+
+def same_figures(a, b, *, rel=1e-9):
+    for p, q in zip(a.pairs, b.pairs, strict=True):
+        for r, s in zip(p.rungs, q.rungs, strict=True):
+            for kind in ("in_sample", "held_out"):
+                for field in ("mean", "q50", "q95", "q99", "max", "mean_over_diameter"):
+                    x, y = getattr(getattr(r, kind), field), getattr(getattr(s, kind), field)
+                    assert x == pytest.approx(y, rel=rel, abs=1e-12)
+            assert r.held_out.ci95 == pytest.approx(s.held_out.ci95, rel=rel)
+
+
+@by_seed
+def test_rows_permuted_together_change_nothing(seed):
+    X, Y = rows(seed), noisy_copy(rows(seed), seed)
+    ids = np.array([f"sample-{i}" for i in range(len(X))])
+    order = np.random.default_rng([seed, 41]).permutation(len(X))
+    other = np.random.default_rng([seed, 42]).permutation(len(X))
+    options = {"groups": FOUR, "nulls": (), "bootstrap": 40}
+    plain = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **options)
+    moved = compare(
+        Representation(X[order], ids[order], "a"), Representation(Y[other], ids[other], "b"), **options
+    )
+    same_figures(plain, moved)
+
+
+def test_mispaired_rows_do_change_the_figures():
+    X = rows(0)
+    assert compare(X, X[::-1], **BARE).verdict.group is None
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("block", [100, 999, None])
+def test_json_is_the_same_for_every_block_size_and_number_of_workers(block, workers):
+    X = rows(3, n=9000, d=5)
+    Y = noisy_copy(X, 3)
+    options = {"bootstrap": 20, "null_draws": 3}
+    expected = compare(Blocks(X, name="a"), Blocks(Y, name="b"), workers=2, **options)
+    found = compare(Blocks(X, rows=block, name="a"), Blocks(Y, rows=block, name="b"), workers=workers, **options)
+    assert without_time(found).to_json() == without_time(expected).to_json()
+
+
+def test_another_seed_draws_other_folds():
+    X = rows(3)
+    Y = noisy_copy(X, 3)
+    a, b = (compare(X, Y, seed=s, **BARE).pairs[0].rung("linear") for s in (0, 1))
+    assert a.in_sample.mean == pytest.approx(b.in_sample.mean, rel=1e-12)
+    assert a.held_out.mean != b.held_out.mean
+    assert a.held_out.mean == pytest.approx(b.held_out.mean, rel=0.05)
+
+
+def test_rows_sorted_by_class_do_not_break_the_folds():
+    """A half-split by position trains on one class and tests on the other; ours does not."""
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((1000, 4)) + 6 * np.repeat([0, 1], 500)[:, None]
+    curve = np.where(np.arange(1000)[:, None] < 500, X @ np.diag([1.0, 2, 3, 4]), X @ np.diag([4.0, 3, 2, 1]))
+    held_out = compare(X, curve, **BARE).pairs[0].rung("linear")
+    assert held_out.held_out.mean < 1.2 * held_out.in_sample.mean
+    B, *_ = np.linalg.lstsq(np.c_[X[:500], np.ones(500)], curve[:500], rcond=None)
+    naive = np.linalg.norm(np.c_[X[500:], np.ones(500)] @ B - curve[500:], axis=1).mean()
+    rms = np.sqrt(2 * np.sum((curve - curve.mean(axis=0)) ** 2) / 999)
+    assert naive / rms > 2 * held_out.held_out.mean
+
+
+# -- statistics that hold
+
+
+def test_in_sample_linear_error_of_independent_gaussians_looks_good_and_held_out_does_not():
+    rng = np.random.default_rng(10)
+    result = compare(rng.standard_normal((1000, 256)), rng.standard_normal((1000, 256)), **BARE)
+    linear = result.pairs[0].rung("linear")
+    nothing = np.sqrt(0.5)  # predicting the mean, in units of the rms pairwise distance
+    assert linear.in_sample.mean < 0.9 * nothing
+    assert linear.held_out.mean > 1.1 * nothing
+    assert "few_rows" in {a.code for a in result.alerts}
+    assert result.pairs[0].similarity.cka > 0.15  # biased: these share nothing
+    assert abs(result.pairs[0].similarity.cka_debiased) < 0.01
+
+
+def test_shuffle_p_values_are_uniform_under_the_null():
+    draws = 19
+    groups = ("rigid", "linear")
+    p = {g: [] for g in (*groups, "cca", "cka")}
+    for seed in range(200):
+        rng = np.random.default_rng([seed, 51])
+        X, Y = rng.standard_t(4, (40, 3)), rng.standard_t(4, (40, 3))
+        pair = compare(X, Y, groups=groups, bootstrap=0, nulls=("shuffle",), null_draws=draws, seed=seed).pairs[0]
+        for g in groups:
+            p[g].append(pair.rung(g).null["shuffle"].p)
+        for s in ("cca", "cka"):
+            p[s].append(pair.similarity.null[s].p)
+    for name, values in p.items():
+        counts = np.bincount(np.rint(np.array(values) * (draws + 1)).astype(int) - 1, minlength=draws + 1)
+        assert scipy.stats.chisquare(counts).pvalue > 0.001, name
+
+
+def test_shuffle_p_value_is_small_when_the_rows_are_linked():
+    X = rows(4, n=60, d=3)
+    pair = compare(X, noisy_copy(X, 4), bootstrap=0, nulls=("shuffle",), null_draws=99).pairs[0]
+    assert all(r.null["shuffle"].p == 0.01 for r in pair.rungs if r.group != "signed_permutation")
+    assert pair.similarity.null["cca"].p == 0.01
+
+
+@pytest.mark.parametrize("group", ["rigid", "linear"])
+def test_interval_covers_the_true_held_out_mean(group):
+    """Truth: the average held-out mean of 300 other data sets drawn from the same law."""
+    mixing = np.random.default_rng(61).standard_normal((4, 4))
+
+    def draw(seed):
+        rng = np.random.default_rng([seed, 62])
+        X = rng.laplace(size=(250, 4))
+        return X, X @ mixing + rng.standard_t(6, (250, 4)) * np.abs(X[:, :1])
+
+    options = {"groups": (group,), "nulls": ()}
+    truth = np.mean(
+        [compare(*draw(s), bootstrap=0, **options).pairs[0].rung(group).held_out.mean for s in range(1000, 1300)]
+    )
+    intervals = [compare(*draw(s), bootstrap=200, **options).pairs[0].rung(group).held_out.ci95 for s in range(200)]
+    covered = np.mean([low <= truth <= high for low, high in intervals])
+    assert covered >= 0.90
+    assert np.mean([low <= 1.2 * truth <= high for low, high in intervals]) < 0.5  # not by being wide
+
+
+def test_intervals_that_ignore_groups_are_too_narrow():
+    rng = np.random.default_rng(63)
+    plates = np.repeat(np.arange(40), 25)
+    X = rng.standard_normal((1000, 3))
+    Y = X + rng.standard_normal((40, 3))[plates] * rng.gamma(1, size=40)[plates][:, None]
+    options = {"groups": ("rigid",), "nulls": ()}
+    by_row = compare(X, Y, **options).rungs[0].held_out.ci95
+    by_plate = compare(X, Y, group_by=plates, **options).rungs[0].held_out.ci95
+    assert by_plate[1] - by_plate[0] > 2 * (by_row[1] - by_row[0])
+
+
+def test_few_groups_are_an_alert():
+    X = rows(0)
+    result = compare(X, X + 1, groups=("rigid",), nulls=(), group_by=np.arange(400) % 6)
+    assert "few_groups" in {a.code for a in result.alerts}
+
+
+# -- widths, three models, sources
+
+
+def test_different_widths_meet_in_the_principal_subspace_and_say_so():
+    rng = np.random.default_rng(71)
+    X = rng.standard_normal((800, 4)) * [4, 3, 2, 1] @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    wide = np.hstack([X, 1e-3 * rng.standard_normal((800, 3))]) @ np.linalg.qr(rng.standard_normal((7, 7)))[0]
+    for result in (compare(X, wide, **BARE), compare(wide, X, **BARE)):
+        assert result.verdict.group == "rigid"
+        assert result.pairs[0].width == 4
+        assert [i.d for i in sorted(result.inputs, key=lambda i: i.d)] == [4, 7]
+        assert "different_widths" in {a.code for a in result.alerts}
+        assert sorted(len(s.variances) for s in result.spectra) == [4, 7]
+
+
+def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():
+    X = rows(0)
+    turn = LADDER[1].sample(6, np.random.default_rng(72))
+    result = compare(X, turn(X), rows(99), **BARE)
+    assert [(p.source, p.target) for p in result.pairs] == [
+        ("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c"), ("c", "b"),
+    ]  # fmt: skip
+    rigid = next(m for m in result.matrices if m.group == "rigid")
+    assert rigid.values[0][1] < 1e-9 < 0.3 < rigid.values[0][2]
+    assert [rigid.values[i][i] for i in range(3)] == [0, 0, 0]
+    distance = {d.name: d.mean for d in result.consensus.distances}
+    assert distance["c"] > 1.2 * distance["a"]
+    assert result.consensus.converged
+
+
+def test_structural_recovers_sources_up_to_order_and_sign():
+    rng = np.random.default_rng(73)
+    U = rng.laplace(size=(500, 3))
+    result = structural(-U[:, [1, 2, 0]], U, **BARE)
+    assert result.verdict.group == "signed_permutation"
+    assert [(p.source, p.target) for p in result.pairs] == [("representation", "sources")]
+    assert structural(np.sinh(U) @ rng.standard_normal((3, 3)), U, **BARE).verdict.group is None
+
+
+# -- bad input, each with its message
+
+
+def test_nan_and_infinity_say_how_many_and_where():
+    X = rows(0)
+    bad = X.copy()
+    bad[[3, 7, 7], [0, 1, 2]] = [np.nan, np.inf, -np.inf]
+    with pytest.raises(DataError, match=r"b: expected finite numbers, got 3 .* in 2 rows \(first rows, from 0: 3, 7\)"):
+        compare(X, bad, **BARE)
+
+
+def test_nan_beyond_the_first_chunk_is_found_in_the_row_of_the_file():
+    X = rows(0, n=9000, d=2)
+    bad = X.copy()
+    bad[8888, 1] = np.nan
+    ids = np.arange(9000)
+    with pytest.raises(DataError, match="first rows, from 0: 8888"):
+        compare(Representation(X, ids, "a"), Representation(bad, ids, "b"), **BARE)
+    with pytest.raises(DataError, match="first rows, from 0: 111"):
+        compare(Representation(X, ids, "a"), Representation(bad[::-1], ids[::-1], "b"), **BARE)
+
+
+def test_squares_that_overflow_say_so():
+    with pytest.raises(DataError, match="overflow float64"):
+        compare(rows(0) * 1e200, rows(0), **BARE)
+
+
+def test_tiny_and_huge_scales_are_compared_like_any_other():
+    X, Y = rows(0), noisy_copy(rows(0), 0)
+    expected = compare(X, Y, **BARE).pairs[0].rung("linear").held_out.mean
+    for scale in (1e-30, 1e30):
+        for dtype in (np.float32, np.float64):
+            found = compare((X * scale).astype(dtype), (Y * scale).astype(dtype), **BARE).pairs[0]
+            assert found.rung("linear").held_out.mean == pytest.approx(expected, rel=1e-5)
+
+
+def test_all_rows_equal_say_there_is_nothing_to_compare():
+    with pytest.raises(DataError, match="b: every row is the same"):
+        compare(rows(0), np.full((400, 6), 0.1), **BARE)
+
+
+def test_one_representation_is_not_enough():
+    with pytest.raises(UsageError, match="at least two representations, got 1"):
+        compare(rows(0))
+
+
+def test_different_lengths_without_ids_say_both():
+    with pytest.raises(PairingError, match="a: 400, b: 399"):
+        compare(rows(0), rows(0)[1:])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": ["affine"]}, "unknown group 'affine'"),
+        ({"groups": []}, "choose at least one group"),
+        ({"nulls": ["bootstrap"]}, "unknown null 'bootstrap'"),
+        ({"protocol": "papers"}, "unknown protocol 'papers'"),
+        ({"folds": 1}, "at least 2 folds, got 1"),
+        ({"folds": 300}, "400 rows are too few for 300 folds"),
+        ({"epsilon": 0.0}, "epsilon > 0"),
+        ({"bootstrap": -1}, "bootstrap >= 0"),
+        ({"null_draws": 0}, "null_draws >= 1"),
+    ],
+)
+def test_wrong_options_say_what_was_expected(options, message):
+    with pytest.raises(UsageError, match=message):
+        compare(rows(0), rows(1), **options)
+
+
+def test_labels_of_the_wrong_length_say_both_numbers():
+    with pytest.raises(PairingError, match="one label for each of the 400 rows of a, got shape"):
+        compare(rows(0), rows(1), group_by=np.zeros(3))
+
+
+def test_a_ragged_list_is_refused():
+    with pytest.raises(DataError, match="a: expected a table of numbers"):
+        compare([[1.0], [2.0, 3.0]], rows(0))
+
+
+# -- the result
+
+
+def test_result_follows_the_promised_schema():
+    result = compare(rows(0), noisy_copy(rows(0), 0), bootstrap=10, null_draws=3)
+    data = json.loads(result.to_json())
+    assert data["schema"] == "identifiable/compare/1"
+    assert set(data) >= {"inputs", "settings", "alerts", "provenance", "pairs"}
+    assert set(data["inputs"][0]) == {"name", "n", "d", "dtype", "sha256"}
+    assert set(data["provenance"]) == {"version", "libraries", "seed", "command", "time"}
+    pair = data["pairs"][0]
+    assert set(pair) >= {
+        "source", "target", "n", "dropped", "scale", "rungs", "ica_efficiency", "similarity", "verdict",
+    }  # fmt: skip
+    assert set(pair["scale"]) == {"diameter", "rms"}
+    assert [r["group"] for r in pair["rungs"]] == ["signed_permutation", "rigid", "similarity", "linear", "ica"]
+    for rung in pair["rungs"]:
+        assert set(rung["in_sample"]) >= {"mean", "q50", "q95", "q99", "max", "mean_over_diameter"}
+        assert set(rung["held_out"]) >= {"mean", "q50", "q95", "q99", "max", "mean_over_diameter", "ci95"}
+        assert set(rung["null"]) == {"shuffle", "rotation"}
+        assert set(rung["null"]["shuffle"]) >= {"mean", "p"}
+    assert set(pair["ica_efficiency"]) == {"in_sample", "held_out", "ci95"}
+    assert set(pair["similarity"]) >= {"cca", "svcca", "cka", "null"}
+    assert set(pair["verdict"]) == {"group", "epsilon", "text"}
+
+
+def test_paper_protocol_judges_by_the_in_sample_figure_over_the_diameter():
+    X = rows(0)
+    Y = noisy_copy(X, 0, amount=1.0)
+    default = compare(X, Y, epsilon=0.05, **BARE)
+    paper = compare(X, Y, epsilon=0.05, protocol="paper", **BARE)
+    assert replace(default.rungs[3]) == paper.rungs[3]  # the figures are the same; the headline is not
+    assert default.verdict.group is None
+    assert paper.verdict.group == "linear"
+    assert "in_sample_headline" in {a.code for a in paper.alerts}
+
+
+def test_mean_over_diameter_is_the_mean_error_over_the_largest_distance():
+    from scipy.spatial.distance import pdist
+
+    X, Y = rows(0), noisy_copy(rows(0), 0)
+    pair = compare(X, Y, **BARE).pairs[0]
+    assert pair.scale.diameter == pytest.approx(pdist(Y).max(), rel=1e-12)
+    assert pair.scale.rms == pytest.approx(np.sqrt(np.mean(pdist(Y) ** 2)), rel=1e-12)
+    for rung in pair.rungs:
+        assert rung.in_sample.mean_over_diameter * pair.scale.diameter == pytest.approx(rung.in_sample.mean * pair.scale.rms)
+
+
+def test_content_hash_is_of_the_values_not_of_the_container():
+    X = rows(0)
+    one, two = compare(X, np.asfortranarray(X), **BARE).inputs
+    assert one.sha256 == two.sha256
+    changed = X.copy()
+    changed[5, 2] += 1e-9
+    assert compare(X, changed, **BARE).inputs[1].sha256 != one.sha256
+
+
+def test_worst_rows_are_named_by_id_and_are_the_worst():
+    X = rows(0)
+    ids = np.array([f"cell-{i}" for i in range(len(X))])
+    Y = X.copy()
+    Y[17] += 50
+    pair = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **BARE).pairs[0]
+    assert pair.worst[0].row == "cell-17"
+    assert [w.error for w in pair.worst] == sorted((w.error for w in pair.worst), reverse=True)
+
+
+def test_public_names_are_the_ones_promised():
+    for name in ("compare", "structural", "Representation", "Blocks", "Moments", "AffineMap", "pair", "diameter", "load"):
+        assert name in identifiable.__all__
+        assert getattr(identifiable, name) is not None
+
+
+def test_version_is_the_one_of_the_project():
+    from pathlib import Path
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert identifiable.__version__ == compare(rows(0), rows(1), **BARE).provenance.version
