@@ -1,0 +1,454 @@
+"""What the page of a comparison says: `Comparison` to `Page`, a pure function of the saved result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from identifiable.report import (
+    methods,
+)
+from identifiable.report.page import (
+    Block,
+    Code,
+    Column,
+    Curve,
+    Curves,
+    DotRow,
+    Dots,
+    Fold,
+    Heading,
+    Key,
+    Notice,
+    Page,
+    Section,
+    Table,
+    Text,
+)
+from identifiable.report.pair import (
+    forest_legend,
+    known_marks,
+    pair_blocks,
+    verdict_card,
+)
+from identifiable.report.reading import (
+    ICA_NOTE,
+    alerts_by_kind,
+    cluster_order,
+    error_matrices,
+    is_paper,
+    judged,
+    judged_name,
+    saved_form,
+    similarity_rows,
+    unordered,
+    verdict_counts,
+    verdict_rung,
+)
+from identifiable.report.wording import (
+    LETTERS,
+    MISSING,
+    NESTED,
+    arrow,
+    beside,
+    clip,
+    count,
+    group_name,
+    known,
+    number,
+    one_line,
+    percent,
+    probability,
+    setting,
+)
+from identifiable.results import (
+    Comparison,
+    Consensus,
+    Null,
+    PairResult,
+    Spectrum,
+)
+
+# A page must open in a browser and travel by mail (under 3 MB), so what is drawn per pair shrinks as pairs multiply.
+PAIRS_IN_FULL = 12  # four models: every figure and every table
+PAIRS_WITH_CURVES = 132  # twelve models: ladder and thinned curves of errors
+PAIRS_IN_BRIEF = 420  # twenty-one models: ladder only; beyond it the verdicts only
+VERDICTS_LISTED = 1000
+MODELS_IN_A_MATRIX = 64
+CURVES_IN_COLOUR = 8
+SCREE_POINTS = 64
+WIDE_MATRIX = 12  # models; beyond it two decimals have to do
+
+Cells = Callable[[int, int], str]
+Shades = Callable[[int, int], int | None]
+
+
+def comparison_page(result: Comparison) -> Page:
+    """The page of `result`, exactly as it would be drawn from its saved JSON."""
+    saved = saved_form(result)
+    many = len(saved.inputs) > 2
+    sections = [
+        _alerts(saved),
+        _overview(saved) if many else _verdicts(saved),
+        *([_each_pair(saved)] if many else _pair_sections(saved)),
+        _similarity_section(saved),
+        _spectra(saved.spectra),
+        methods.how_to_read(saved),
+        _reproduction(saved),
+    ]
+    return Page(_title(saved), _subtitle(saved), _byline(saved), tuple(s for s in sections if s.blocks))
+
+
+def _title(result: Comparison) -> str:
+    names = [one_line(i.name) for i in result.inputs]
+    return f"{names[0]} and {names[1]}" if len(names) == 2 else f"{len(names)} representations compared"
+
+
+def _subtitle(result: Comparison) -> str:
+    question = "Are these the same representation, and up to what?"
+    return f"{question} Headline figures: in-sample, as in the paper." if is_paper(result) else question
+
+
+def _byline(result: Comparison) -> str:
+    made = f"identifiable {one_line(result.provenance.version)}, seed {result.provenance.seed}"
+    return f"{made}, {one_line(result.provenance.time)}" if result.provenance.time else made
+
+
+def _alerts(result: Comparison) -> Section:
+    blocks: list[Block] = []
+    for shown, more in alerts_by_kind(result.alerts):
+        blocks += [Notice(one_line(a.code), one_line(a.message)) for a in shown]
+        if more:
+            rest = tuple(Text(one_line(a.message), note=True) for a in more)
+            blocks.append(Fold(f"{count(len(more))} more: {one_line(more[0].code)}", rest))
+    return Section("alerts", "Alerts", tuple(blocks or [Text("No alerts: the run found nothing to warn about.")]))
+
+
+def _verdicts(result: Comparison) -> Section:
+    paper = is_paper(result)
+    return Section("verdict", "Verdict", tuple(verdict_card(pair, paper) for pair in result.pairs))
+
+
+def _overview(result: Comparison) -> Section:
+    letters = ", ".join(f"{LETTERS[g]} for {group_name(g)}" for g in NESTED)
+    blocks: list[Block] = [Text(f"{verdict_counts(result)} In the first matrix: {letters}, {MISSING} for none.")]
+    names = [one_line(i.name) for i in result.inputs]
+    matrices = error_matrices(result)
+    if len(names) > MODELS_IN_A_MATRIX:
+        blocks.append(
+            Text(f"{len(names)} models are too many for a matrix on a page; the numbers are in the JSON result.")
+        )
+    elif matrices:
+        guide = next((m for m in matrices if m[0] == "rigid"), matrices[-1])
+        order = cluster_order(guide[1])
+        blocks.append(_verdict_matrix(result, names, order))
+        blocks += _heat_maps(matrices, names, order, is_paper(result))
+        blocks.append(
+            Text(
+                f"Models stand in the order of average-linkage clustering of the {group_name(guide[0])} errors, "
+                "so that those that agree are neighbours. Row onto column; darker is a larger error; "
+                "all matrices share one scale.",
+                note=True,
+            )
+        )
+    if result.consensus is not None:
+        blocks += _consensus(result.consensus)
+    return Section("overview", "All pairs at a glance", tuple(blocks))
+
+
+def _matrix(caption: str, names: Sequence[str], order: Sequence[int], cells: Cells, shades: Shades) -> Table:
+    """A square table with numbered columns, in the given order of models."""
+    return Table(
+        caption,
+        (Column("source \\ target", "text"), *(Column(str(i + 1)) for i in range(len(order)))),
+        tuple((f"{r + 1} {clip(names[i], 28)}", *(cells(i, j) for j in order)) for r, i in enumerate(order)),
+        shades=tuple(tuple(shades(i, j) for j in order) for i in order),
+    )
+
+
+def _verdict_matrix(result: Comparison, names: Sequence[str], order: Sequence[int]) -> Table:
+    verdicts = {(one_line(p.source), one_line(p.target)): p.verdict.group for p in result.pairs}
+
+    def cell(i: int, j: int) -> str:
+        if i == j:
+            return "·"
+        group = verdicts.get((names[i], names[j]))
+        return MISSING if group is None else LETTERS.get(group, group_name(group))
+
+    return _matrix("Smallest group that fits", names, order, cell, lambda i, j: None)
+
+
+def _heat_maps(
+    matrices: Sequence[tuple[str, list[list[float]]]], names: Sequence[str], order: Sequence[int], paper: bool
+) -> list[Block]:
+    top = max((v for _, values in matrices for row in values for v in row if known(v)), default=0.0)
+    what = "in-sample mean error / diameter, as in the paper" if paper else "held-out mean error"
+
+    decimals = 3 if len(order) <= WIDE_MATRIX else 2
+
+    def heat_map(group: str, values: Sequence[Sequence[float]]) -> Table:
+        def shade(i: int, j: int) -> int | None:
+            return None if i == j or not known(values[i][j]) else min(6, int(7 * values[i][j] / top)) if top > 0 else 0
+
+        name = group_name(group)
+        caption = f"{name[0].upper()}{name[1:]}: {what}"
+        return _matrix(caption, names, order, lambda i, j: number(values[i][j], decimals), shade)
+
+    return [heat_map(group, values) for group, values in matrices]
+
+
+def _consensus(consensus: Consensus) -> list[Block]:
+    rows_drawn = tuple(
+        DotRow(
+            one_line(d.name),
+            number(d.rms),
+            known_marks(("main", d.rms), ("hollow", d.mean), ("q95", d.q95), ("max", d.max)),
+        )
+        for d in consensus.distances
+    )
+    state = (
+        f"converged after {consensus.iterations} rounds"
+        if consensus.converged
+        else f"NOT converged after {consensus.iterations} rounds, so read these distances with care"
+    )
+    title = "Distance of each model to the consensus"
+    return [
+        Heading("Consensus"),
+        Text(
+            f"The consensus is the generalised Procrustes mean in {consensus.width} dimensions ({state}): each model "
+            "is centred and scaled to unit rms, rotated onto the common mean, and its distance to it measured row by row."
+        ),
+        Dots(
+            title,
+            "One line per model; the filled dot is the root mean square distance.",
+            "distance / rms of the consensus",
+            rows_drawn,
+            (("main", "rms"), ("hollow", "mean"), ("q95", "95 % quantile"), ("max", "maximum")),
+        ),
+        Table(
+            title,
+            (Column("model", "text"), Column("rms"), Column("mean"), Column("q95"), Column("max")),
+            tuple(
+                (one_line(d.name), number(d.rms), number(d.mean), number(d.q95), number(d.max))
+                for d in consensus.distances
+            ),
+        ),
+    ]
+
+
+def _pair_sections(result: Comparison) -> list[Section]:
+    return [
+        Section(f"pair-{i + 1}", arrow(pair), tuple(pair_blocks(pair, result, in_full=True)))
+        for i, pair in enumerate(result.pairs)
+    ]
+
+
+def _each_pair(result: Comparison) -> Section:
+    paper = is_paper(result)
+    if len(result.pairs) > PAIRS_IN_BRIEF:
+        blocks: list[Block] = [_verdict_list(result.pairs[:VERDICTS_LISTED], paper)]
+        left = len(result.pairs) - VERDICTS_LISTED
+        tail = f" and the {count(left)} pairs not listed" if left > 0 else ""
+        blocks.append(
+            Text(f"So many pairs are listed by verdict only; the ladders{tail} are in the JSON result.", note=True)
+        )
+        return Section("pairs", "Each pair", tuple(blocks))
+    in_full, curves = len(result.pairs) <= PAIRS_IN_FULL, len(result.pairs) <= PAIRS_WITH_CURVES
+    blocks = [
+        Fold(
+            f"{arrow(pair)}: {group_name(pair.verdict.group) if pair.verdict.group else 'none of the groups'}",
+            (verdict_card(pair, paper), *pair_blocks(pair, result, in_full=in_full, curves=curves)),
+        )
+        for pair in result.pairs
+    ]
+    if not in_full:
+        unit = "the target's diameter" if paper else "the rms distance between target rows"
+        left_out = "" if curves else "; the curves of errors row by row are left out, their quantiles are in the tables"
+        told = f"Errors are in units of {unit}; the dashed line is ε for {judged_name(paper)}. With {count(len(result.pairs))} pairs"
+        brief = f"{told} each is shown in brief: every number is in the JSON result{left_out}. {ICA_NOTE}"
+        blocks = [Text(brief), Key(forest_legend(result.pairs[:1], paper)), *blocks]
+    return Section("pairs", "Each pair", tuple(blocks))
+
+
+def _verdict_list(pairs: Sequence[PairResult], paper: bool) -> Table:
+    def reading(pair: PairResult) -> str:
+        rung = verdict_rung(pair, paper)
+        return MISSING if rung is None else beside(judged(rung, paper), pair.verdict.epsilon)
+
+    return Table(
+        "Verdict of each ordered pair",
+        (Column("pair", "text"), Column("smallest group", "text"), Column("mean / diameter" if paper else "q95")),
+        tuple(
+            (arrow(p), group_name(p.verdict.group) if p.verdict.group else "none of the groups", reading(p))
+            for p in pairs
+        ),
+    )
+
+
+def _similarity_section(result: Comparison) -> Section:
+    pairs = unordered(result.pairs)
+    if not pairs:
+        return Section("similarity", "Similarity", ())
+    measures = similarity_rows(pairs[0].similarity)
+    blocks: list[Block] = [
+        Text(
+            "Descriptive companions of the ladder, from all rows and therefore in-sample. For each, larger is more "
+            "alike; compare it with the value that shuffled rows give, never with 0 alone."
+        )
+    ]
+    if len(pairs) == 1:
+        columns = ("value", "rows shuffled", "p", "alike", "range", "unrelated")
+        blocks.append(
+            Table(
+                f"Similarity of {arrow(pairs[0]).replace('→', 'and')}",
+                (Column("measure", "text"), *map(Column, columns[:3]), *(Column(c, "text") for c in columns[3:])),
+                tuple(
+                    (name, number(value), number(null.mean if null else None), probability(null.p if null else None))
+                    + methods.SCALES[kind]
+                    for kind, name, value, null in measures
+                ),
+            )
+        )
+        without = [name for _, name, _, null in measures if null is None]
+        if without:
+            blocks.append(Text(f"{MISSING}: no shuffled values were drawn for {'; '.join(without)}.", note=True))
+    else:
+        blocks += _similarity_of_many(pairs)
+    return Section("similarity", "Similarity: CCA, SVCCA, CKA", tuple(blocks))
+
+
+def _similarity_of_many(pairs: Sequence[PairResult]) -> list[Block]:
+    found = [similarity_rows(p.similarity) for p in pairs]
+    names = list(dict.fromkeys(name for measures in found for _, name, _, _ in measures))
+    kinds = {name: kind for measures in found for kind, name, _, _ in measures}
+
+    def cell(value: float, null: Null | None) -> str:
+        return number(value) if null is None else f"{number(value)} ({number(null.mean)}; {probability(null.p)})"
+
+    listed = pairs[:VERDICTS_LISTED]
+    lines = []
+    for pair, measures in zip(listed, found, strict=False):
+        cells = {name: cell(value, null) for _, name, value, null in measures}
+        lines.append((arrow(pair).replace("→", "and"), *(cells.get(name, MISSING) for name in names)))
+    return [
+        Table(
+            "How to read each measure",
+            tuple(Column(c, "text") for c in ("measure", "alike", "range", "unrelated")),
+            tuple((name, *methods.SCALES[kinds[name]]) for name in names),
+        ),
+        Table(
+            "Similarity of each pair (with shuffled rows; p)",
+            (Column("pair", "text"), *map(Column, names)),
+            tuple(lines),
+        ),
+    ]
+
+
+def _spectra(spectra: Sequence[Spectrum]) -> Section:
+    if not spectra:
+        return Section("spectra", "Spectra", ())
+    coloured = len(spectra) <= CURVES_IN_COLOUR
+    curves = tuple(
+        Curve(one_line(s.name), _scree_points(s.variances), i if coloured else None) for i, s in enumerate(spectra)
+    )
+    blocks: list[Block] = []
+    if any(c.points for c in curves):
+        blocks.append(
+            Curves(
+                "Share of variance by principal component",
+                "Logarithmic scale, one line per representation. A steep fall means that few directions carry the variance.",
+                "principal component",
+                "share of variance",
+                curves,
+                log=True,
+            )
+        )
+    columns = ("d", "rank", "effective rank", "in the first", "components for 95 %")
+    blocks.append(
+        Table(
+            "Spectrum of each representation",
+            (Column("representation", "text"), *map(Column, columns)),
+            tuple(
+                (
+                    one_line(s.name),
+                    count(len(s.variances)),
+                    count(s.rank),
+                    number(s.effective_rank, 1),
+                    *_concentration(s.variances),
+                )
+                for s in spectra
+            ),
+        )
+    )
+    blocks.append(
+        Text(
+            "Effective rank is the exponential of the entropy of the variance shares (Roy and Vetterli 2007): "
+            "d if all directions carry the same variance, near 1 if one carries all.",
+            note=True,
+        )
+    )
+    return Section("spectra", "Spectrum and effective rank", tuple(blocks))
+
+
+def _scree_points(variances: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """Shares of variance over component number, thinned evenly past the first ones, above rounding only."""
+    total = math.fsum(v for v in variances if known(v))
+    if total <= 0:
+        return ()
+    last = len(variances) - 1
+    head = min(last, SCREE_POINTS // 4)
+    tail = SCREE_POINTS - head
+    kept = sorted({*range(head + 1), *(round(head + (last - head) * k / tail) for k in range(tail + 1))})
+    floor = 1e-14 * total
+    return tuple((k + 1.0, variances[k] / total) for k in kept if known(variances[k]) and variances[k] > floor)
+
+
+def _concentration(variances: Sequence[float]) -> tuple[str, str]:
+    """Share of the first component, and how many it takes for 95 per cent."""
+    total = math.fsum(v for v in variances if known(v))
+    if total <= 0:
+        return MISSING, MISSING
+    reached = 0.0
+    for k, variance in enumerate(variances, start=1):
+        reached += variance if known(variance) else 0.0
+        if reached >= 0.95 * total:
+            return percent(variances[0] / total), count(k)
+    return percent(variances[0] / total), count(len(variances))
+
+
+def _reproduction(result: Comparison) -> Section:
+    provenance = result.provenance
+    facts = [
+        ("identifiable", provenance.version),
+        *((one_line(k), v) for k, v in provenance.libraries.items()),
+        ("seed", str(provenance.seed)),
+        ("time", provenance.time or f"{MISSING} (not recorded)"),
+    ]
+    return Section(
+        "reproduction",
+        "Reproduction",
+        (
+            Table(
+                "Inputs",
+                (Column("name", "text"), Column("n"), Column("d"), Column("dtype", "text"), Column("sha256", "code")),
+                tuple(
+                    (one_line(i.name), count(i.n), count(i.d), one_line(i.dtype), one_line(i.sha256))
+                    for i in result.inputs
+                ),
+            ),
+            Code("Command", provenance.command or f"{MISSING} (not recorded)"),
+            Table(
+                "Versions and seed",
+                (Column("what", "text"), Column("value", "code")),
+                tuple((name, one_line(value)) for name, value in facts),
+            ),
+            Table(
+                "Settings",
+                (Column("setting", "text"), Column("value", "code")),
+                tuple((one_line(k), setting(v)) for k, v in sorted(result.settings.items())),
+            ),
+            Heading("Methods"),
+            *(Text(paragraph) for paragraph in methods.paragraphs(result)),
+            Code("BibTeX", methods.bibtex(result)),
+        ),
+    )

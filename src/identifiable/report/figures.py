@@ -1,0 +1,209 @@
+"""Figures as SVG text. Widths are in per cent, so a figure fits a phone without shrinking its letters.
+
+Curves stretch inside a nested view box; their strokes do not. Colours are classes, so light, dark and print
+are the style sheet's business. No ids: several pages may share one notebook.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from markupsafe import Markup, escape
+
+from identifiable.report.page import Curves, Dots, MarkKind
+from identifiable.report.wording import short
+
+ROW = 56  # pixels of height for one line of a dot plot
+LEFT = 11.0  # per cent kept free for the labels of a vertical axis
+PLOT_TOP, PLOT_HEIGHT = 26, 240
+
+# Marks are strokes of (almost) no length, drawn as their caps: a view box stretched to the width of the screen
+# would turn circles into ellipses, but strokes keep their shape. All marks of a kind are one path.
+DOT = "h.01"
+STROKES: dict[MarkKind, str] = {
+    "main": DOT, "hollow": DOT, "q95": "m0-7v14", "max": "m0-4v8", "shuffle": DOT, "rotation": DOT,
+}  # fmt: skip
+RINGS: tuple[MarkKind, ...] = ("hollow", "rotation")
+LOWER_LINE: tuple[MarkKind, ...] = ("hollow", "shuffle", "rotation")
+
+
+def draw_dots(figure: Dots) -> Markup:
+    """A dot plot: label and reading above each line, marks on it, the other figures just below."""
+    upper, ticks = _dot_axis(figure)
+
+    def across(value: float) -> float:
+        return 1.5 + 97 * max(0.0, value) / upper
+
+    top = 26 if figure.threshold else 8
+    bottom = top + ROW * len(figure.rows)
+    lines = [top + ROW * i + 30 for i in range(len(figure.rows))]
+    parts = [_stretched(figure, lines, across, upper, (top, bottom, ticks))]
+    parts += [_words(short(tick), across(tick), bottom + 15, "tick", _anchor(across(tick))) for tick in ticks]
+    if figure.threshold is not None:
+        label, value = figure.threshold
+        x = across(value)
+        parts.append(_words(label, x, 13, "limit-label", "start" if x < 35 else "end" if x > 65 else "middle"))
+    for row, y in zip(figure.rows, lines, strict=True):
+        strong = " strong" if row.strong else ""
+        parts.append(_words(row.label, 0, y - 13, f"label{strong}", "start"))
+        parts.append(_words(row.reading, 100, y - 13, f"reading{strong}", "end"))
+        if any(mark.value > upper for mark in row.marks):
+            parts.append(_words("▸", 100, y + 5, "beyond", "end"))
+    parts.append(_words(figure.axis, 0, bottom + 34, "axis", "start"))
+    return _svg(figure.title, figure.description, bottom + 42, parts)
+
+
+def _stretched(
+    figure: Dots,
+    lines: Sequence[int],
+    across: Callable[[float], float],
+    upper: float,
+    frame: tuple[int, int, Sequence[float]],
+) -> str:
+    """Everything of a dot plot but its words, in a box as wide as the screen: one unit is one per cent."""
+    top, bottom, ticks = frame
+    paths = [("grid", "".join(f"M{_round(across(t))} {top}V{bottom}" for t in ticks))]
+    paths.append(("track", "".join(f"M1.5 {y}H98.5" for y in lines)))
+    if figure.threshold is not None:
+        paths.append(("limit", f"M{_round(across(figure.threshold[1]))} 18V{bottom}"))
+    placed = list(zip(figure.rows, lines, strict=True))
+    bounds = [
+        (row.interval, y) for row, y in placed if row.interval is not None and all(map(math.isfinite, row.interval))
+    ]
+    paths.append(("whisker", "".join(f"M{_round(across(i[0]))} {y}H{_round(across(i[1]))}" for i, y in bounds)))
+    for kind in reversed(STROKES):  # the headline is drawn last, on top
+        drop = 12 if kind in LOWER_LINE else 0
+        found = [(m.value, y + drop) for row, y in placed for m in row.marks if m.kind == kind and m.value <= upper]
+        path = "".join(f"M{_round(across(value))} {y}{STROKES[kind]}" for value, y in found)
+        paths.append((f"m {kind}", path))
+        if kind in RINGS:
+            paths.append((f"m {kind} hole", path))
+    body = "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths if path)
+    return f'<svg width="100%" height="{bottom}" viewBox="0 0 100 {bottom}" preserveAspectRatio="none">{body}</svg>'
+
+
+def draw_curves(figure: Curves) -> Markup:
+    """Lines over a common axis."""
+    points = [point for curve in figure.curves for point in curve.points]
+    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
+    low_y, high_y, ticks = _log_axis(points) if figure.log else _linear_axis(points, figure)
+
+    def across(value: float) -> float:
+        return (value - low_x) / (high_x - low_x) if high_x > low_x else 0.5
+
+    def up(value: float) -> float:
+        level = math.log10(value) if figure.log else value
+        return (level - low_y) / (high_y - low_y)
+
+    def height(value: float) -> float:
+        return round(PLOT_TOP + PLOT_HEIGHT * (1 - up(value)), 1)
+
+    parts = [_words(figure.up, 0, 12, "axis", "start")]
+    for tick in ticks:
+        y = height(tick)
+        parts.append(f'<line class="grid" x1="{LEFT:g}%" x2="100%" y1="{y}" y2="{y}"/>')
+        parts.append(_words(_power(tick) if figure.log else short(tick), LEFT - 1, y + 4, "tick", "end"))
+    for tick in _across_ticks(low_x, high_x):
+        x = _round(LEFT + (99.5 - LEFT) * across(tick))
+        parts.append(_words(short(tick), x, PLOT_TOP + PLOT_HEIGHT + 17, "tick", "end" if x > 95 else "middle"))
+    parts.append(_words(figure.across, 100, PLOT_TOP + PLOT_HEIGHT + 36, "axis", "end"))
+    parts.append(
+        f'<svg x="{LEFT:g}%" y="{PLOT_TOP}" width="{99.5 - LEFT}%" height="{PLOT_HEIGHT}" viewBox="0 0 100 100" '
+        'preserveAspectRatio="none">'
+    )
+    for curve in figure.curves:
+        if curve.points:
+            path = " ".join(f"{_round(100 * across(x))},{_round(100 - 100 * up(y))}" for x, y in curve.points)
+            style = "many" if curve.style is None else f"s{curve.style}"
+            parts.append(f'<polyline class="curve {style}" points="{path}"/>')
+    parts.append("</svg>")
+    if figure.threshold is not None and up(figure.threshold[1]) <= 1:
+        y = height(figure.threshold[1])
+        parts.append(f'<line class="limit" x1="{LEFT:g}%" x2="100%" y1="{y}" y2="{y}"/>')
+        parts.append(_words(figure.threshold[0], LEFT + 1, y - 5, "limit-label", "start"))
+    return _svg(figure.title, figure.description, PLOT_TOP + PLOT_HEIGHT + 44, parts)
+
+
+def mark_swatch(kind: MarkKind) -> Markup:
+    """A mark for the legend."""
+    path = f"M9 8{STROKES[kind]}"
+    hole = f'<path class="m {kind} hole" d="{path}"/>' if kind in RINGS else ""
+    body = f'<path class="m {kind}" d="{path}"/>{hole}'
+    return Markup(f'<svg class="swatch" width="18" height="16" aria-hidden="true">{body}</svg>')
+
+
+def curve_swatch(style: int | None) -> Markup:
+    """A piece of line for the legend."""
+    name = "many" if style is None else f"s{style}"
+    body = f'<line class="curve {name}" x1="1" x2="29" y1="8" y2="8"/>'
+    return Markup(f'<svg class="swatch" width="30" height="16" aria-hidden="true">{body}</svg>')
+
+
+def nice_ticks(upper: float, wanted: int = 5) -> list[float]:
+    """Round numbers from 0 to `upper`."""
+    raw = upper / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= raw * 0.999)
+    return [k * step for k in range(int(upper / step + 1e-9) + 1)]
+
+
+def _dot_axis(figure: Dots) -> tuple[float, list[float]]:
+    """Where the axis ends, and its ticks. A far maximum is pointed at rather than allowed to flatten the rest."""
+    near = [m.value for row in figure.rows for m in row.marks if m.kind != "max"]
+    near += [row.interval[1] for row in figure.rows if row.interval is not None and math.isfinite(row.interval[1])]
+    near += [figure.threshold[1]] if figure.threshold is not None else []
+    far = [m.value for row in figure.rows for m in row.marks if m.kind == "max"]
+    usual = max(near, default=0.0)
+    furthest = max(far, default=0.0)
+    upper = 1.03 * max(usual, furthest if furthest <= 2.5 * usual else 0.0)
+    upper = upper if upper > 0 else 1.0
+    return upper, nice_ticks(upper, 4)
+
+
+def _linear_axis(points: Sequence[tuple[float, float]], figure: Curves) -> tuple[float, float, list[float]]:
+    highest = max(y for _, y in points)
+    limit = figure.threshold[1] if figure.threshold is not None else 0.0
+    upper = 1.05 * max(highest if figure.top is None else figure.top, min(limit, 3 * highest) if highest > 0 else limit)
+    upper = upper if upper > 0 else 1.0
+    return 0.0, upper, nice_ticks(upper)
+
+
+def _log_axis(points: Sequence[tuple[float, float]]) -> tuple[float, float, list[float]]:
+    values = [math.log10(y) for _, y in points]
+    low, high = math.floor(min(values)), math.ceil(max(values))
+    high = max(high, low + 1)
+    step = max(1, math.ceil((high - low) / 6))
+    return low, high, [10.0**k for k in range(low, high + 1, step)]
+
+
+def _across_ticks(low: float, high: float) -> list[float]:
+    if high <= low:
+        return [low]
+    inner = [t for t in nice_ticks(high, 4) if t > low + 0.08 * (high - low)]
+    return [low, *inner]
+
+
+def _power(value: float) -> str:
+    exponent = round(math.log10(value))
+    return short(value) if exponent >= -3 else f"1e{exponent}"
+
+
+def _anchor(x: float) -> str:
+    return "start" if x < 3 else "end" if x > 96 else "middle"
+
+
+def _words(text: str, x: float, y: float, kind: str, anchor: str) -> str:
+    side = "" if anchor == "start" else f" {anchor}"
+    return f'<text class="{kind}{side}" x="{_round(x)}%" y="{y:g}">{escape(text)}</text>'
+
+
+def _round(value: float) -> float:
+    shown = round(value, 1)
+    return int(shown) if shown == int(shown) else shown
+
+
+def _svg(title: str, description: str, height: int, parts: Sequence[str]) -> Markup:
+    head = f'<svg class="figure" role="img" width="100%" height="{height}"><title>{escape(title)}</title>'
+    told = f"<desc>{escape(description)}</desc>" if description else ""
+    return Markup(f"{head}{told}{''.join(parts)}</svg>")

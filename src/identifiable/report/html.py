@@ -1,0 +1,42 @@
+"""Page to HTML: one file that needs nothing else, or a fragment for a notebook."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import jinja2
+from markupsafe import Markup
+
+from identifiable.report.content import comparison_page
+from identifiable.report.figures import curve_swatch, draw_curves, draw_dots, mark_swatch
+from identifiable.results import Comparison
+
+
+def html(result: Comparison) -> str:
+    """A complete page that loads nothing from elsewhere; equal results give equal bytes.
+
+    It holds summaries only, never rows of the data.
+    """
+    return _environment().get_template("page.html").render(page=comparison_page(result))
+
+
+def fragment(result: Comparison) -> str:
+    """The same content for a notebook cell; its style reaches nothing outside itself."""
+    return _environment().get_template("fragment.html").render(page=comparison_page(result))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("identifiable.report"),
+        autoescape=True,  # names and ids come from users
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        draw_dots=draw_dots, draw_curves=draw_curves, mark_swatch=mark_swatch, curve_swatch=curve_swatch
+    )
+    environment.filters["kind"] = lambda block: type(block).__name__
+    environment.filters["raw"] = Markup
+    return environment

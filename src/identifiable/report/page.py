@@ -1,0 +1,174 @@
+"""A page as plain data: sections of words, tables and figures, with nothing said about how they are drawn.
+
+The content is decided once (`content`) and then rendered as HTML or as Markdown, so no number and no
+sentence is written twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from identifiable.results import Interval
+
+Tone = Literal["good", "caution", "plain"]
+MarkKind = Literal["main", "hollow", "q95", "max", "shuffle", "rotation"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; a note is set smaller, beside what it explains."""
+
+    text: str
+    note: bool = False
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Words and what they mean."""
+
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to copy."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """An alert: its code and its message."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """A verdict: one sentence to take away and the few numbers behind it."""
+
+    eyebrow: str
+    badge: str
+    sentence: str
+    tone: Tone
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table column; numbers are set flush right with figures of equal width."""
+
+    label: str
+    kind: Literal["text", "number", "code"] = "number"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words. `strong` is the row to look at; `shades` (0 to 6, or None) colours the cells after the first."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    strong: int | None = None
+    shades: tuple[tuple[int | None, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One reading on the axis of a dot plot."""
+
+    kind: MarkKind
+    value: float
+
+
+@dataclass(frozen=True)
+class DotRow:
+    """One line of a dot plot, with its main reading in words."""
+
+    label: str
+    reading: str
+    marks: tuple[Mark, ...]
+    interval: Interval | None = None
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A dot (forest) plot; `threshold` is a labelled vertical line."""
+
+    title: str
+    description: str
+    axis: str
+    rows: tuple[DotRow, ...]
+    legend: tuple[tuple[MarkKind, str], ...]
+    threshold: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line. `style` (0 to 7) picks colour and dashes; None is one of many, drawn thin and muted."""
+
+    label: str
+    points: tuple[Interval, ...]
+    style: int | None
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over a common axis; `top` cuts the vertical axis off where a few points would flatten the rest."""
+
+    title: str
+    description: str
+    across: str
+    up: str
+    curves: tuple[Curve, ...]
+    log: bool = False
+    top: float | None = None
+    threshold: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """A legend that holds for all figures after it."""
+
+    marks: tuple[tuple[MarkKind, str], ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Content that opens on demand."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading inside a section."""
+
+    text: str
+
+
+Block = Text | Terms | Code | Notice | Card | Table | Dots | Curves | Fold | Heading | Key
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of the page; `key` names it in links."""
+
+    key: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything a reader sees."""
+
+    title: str
+    subtitle: str
+    byline: str
+    sections: tuple[Section, ...]

@@ -1,0 +1,185 @@
+"""How numbers and names are said to a reader: the only place where anything is rounded."""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from typing import Any
+
+from identifiable.results import Interval, PairResult
+
+MISSING = "–"
+
+NESTED = ("signed_permutation", "rigid", "similarity", "linear")
+
+GROUPS = {
+    "signed_permutation": "signed permutation",
+    "rigid": "rigid",
+    "similarity": "similarity",
+    "linear": "linear",
+    "ica": "ICA",
+}
+
+UP_TO = {
+    "signed_permutation": "a signed permutation",
+    "rigid": "a rigid motion",
+    "similarity": "a similarity",
+    "linear": "a linear map",
+    "ica": "a signed permutation of independent components",
+}
+
+LETTERS = {"signed_permutation": "P", "rigid": "R", "similarity": "S", "linear": "L", "ica": "I"}
+
+ALLOWED = {
+    "signed_permutation": "axes may be reordered and flipped, and the origin moved",
+    "rigid": "rotation, reflection and shift",
+    "similarity": "rotation, reflection, shift and one common scale",
+    "linear": "any linear map and shift, fitted by least squares without regularisation",
+    "ica": "not a group: each side resolved by itself, then matched by signed permutation",
+}
+
+
+def group_name(group: str) -> str:
+    """The group in words."""
+    return GROUPS.get(group, group.replace("_", " "))
+
+
+def known(value: float | None) -> bool:
+    """Whether there is a number to show."""
+    return value is not None and math.isfinite(value)
+
+
+def number(value: float | None, decimals: int = 3) -> str:
+    """Fixed decimals where they say something, powers of ten where they would not, a dash where there is nothing."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < 0.5 * 10**-decimals or size >= 1e5:
+        digits, power = f"{value:.1e}".split("e")
+        return f"{digits}e{int(power)}"
+    if size >= 100:
+        return f"{value:,.1f}"
+    return f"{value:.{min(decimals, 2) if size >= 10 else decimals}f}"
+
+
+def beside(value: float | None, limit: float) -> str:
+    """`value` with as many decimals as it takes to see on which side of `limit` it lies."""
+    if value is None or not math.isfinite(value) or value == limit:
+        return number(value)
+    for decimals in range(3, 9):
+        if float(f"{value:.{decimals}f}") != limit:
+            return number(value, decimals)
+    return f"{value!r}"
+
+
+def short(value: float) -> str:
+    """A setting or an axis label: as few digits as it takes."""
+    return f"{value:g}"
+
+
+def interval(value: Interval | None) -> str:
+    """[low, high]."""
+    if value is None or not (known(value[0]) and known(value[1])):
+        return MISSING
+    return f"[{number(value[0])}, {number(value[1])}]"
+
+
+def probability(value: float | None) -> str:
+    """A p-value."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def percent(value: float | None) -> str:
+    """A share, as whole per cent; beyond a thousand it is only said to be."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if abs(value) >= 10:
+        return "above 999 %" if value > 0 else "below -999 %"
+    return f"{100 * value:.0f} %"
+
+
+def percent_interval(value: Interval | None) -> str:
+    """[low, high] in per cent."""
+    if value is None or not (known(value[0]) and known(value[1])):
+        return MISSING
+    return f"[{100 * value[0]:.0f}, {100 * value[1]:.0f}] %"
+
+
+def count(value: int) -> str:
+    """A whole number with thousands apart."""
+    return f"{value:,}"
+
+
+def ratio(n: int, d: int) -> str:
+    """Rows per dimension."""
+    if d == 0:
+        return MISSING
+    value = n / d
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def rows(value: int) -> str:
+    """So many rows."""
+    return "1 row" if value == 1 else f"{count(value)} rows"
+
+
+def one_line(text: str) -> str:
+    """A name as it can be printed anywhere: control characters (line ends, terminal escapes) spelled out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def display_name(name: str) -> str:
+    """A name as it appears in titles and sentences; the table of inputs has it whole."""
+    return clip(one_line(name), 60)
+
+
+def arrow(pair: PairResult) -> str:
+    """source → target."""
+    return f"{display_name(pair.source)} → {display_name(pair.target)}"
+
+
+def setting(value: Any) -> str:
+    """A setting as one line."""
+    if value is None:
+        return MISSING
+    return one_line(value) if isinstance(value, str) else one_line(json.dumps(value, ensure_ascii=False))
+
+
+def columns_wide(text: str) -> int:
+    """Terminal columns that `text` takes: two for East Asian wide characters, none for combining marks."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """`text` filled with blanks to `width` terminal columns."""
+    blanks = " " * max(0, width - columns_wide(text))
+    return blanks + text if right else text + blanks
+
+
+def clip(text: str, width: int) -> str:
+    """`text`, cut in the middle with an ellipsis if it is wider than `width`."""
+    if columns_wide(text) <= width:
+        return text
+    half = (width - 1) // 2
+    return f"{_head(text, width - 1 - half)}…{_head(text[::-1], half)[::-1]}"
+
+
+def _head(text: str, width: int) -> str:
+    """As many characters from the start as fit into `width` columns."""
+    used = 0
+    for i, character in enumerate(text):
+        used += _columns(character)
+        if used > width:
+            return text[:i]
+    return text

@@ -1,0 +1,195 @@
+"""Results with known numbers, built without running anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from identifiable.results import (
+    Alert,
+    Comparison,
+    Consensus,
+    ConsensusDistance,
+    Efficiency,
+    ErrorMatrix,
+    Errors,
+    Input,
+    Null,
+    PairResult,
+    Provenance,
+    Rung,
+    Scale,
+    Similarity,
+    Solver,
+    Spectrum,
+    Verdict,
+    WorstRow,
+)
+
+ALL_GROUPS = ("signed_permutation", "rigid", "similarity", "linear", "ica")
+# Held-out means, as if two runs agreed up to a rigid motion.
+LADDER = {"signed_permutation": 0.62, "rigid": 0.042, "similarity": 0.0415, "linear": 0.039, "ica": 0.27}
+SCALE = Scale(diameter=41.2, rms=11.3)
+
+
+def make_errors(mean: float, *, ci95: tuple[float, float] | None = None, quantiles: bool = True) -> Errors:
+    """Errors whose quantile curve rises from half the mean to three times it."""
+    curve = tuple(mean * (0.5 + 0.9 * (i / 100) + 1.6 * (i / 100) ** 12) for i in range(101))
+    return Errors(
+        mean=mean,
+        q50=curve[50],
+        q95=curve[95],
+        q99=curve[99],
+        max=curve[100],
+        mean_over_diameter=mean * SCALE.rms / SCALE.diameter,
+        quantiles=curve if quantiles else (),
+        ci95=ci95,
+    )
+
+
+def make_rung(group: str, mean: float, *, nulls: bool = True, bootstrap: int = 200, quantiles: bool = True) -> Rung:
+    """One rung: in-sample a little better than held-out, nulls far away."""
+    null: dict[str, Null | None] = {}
+    if nulls:
+        null["shuffle"] = Null(mean=0.97 if group != "linear" else 0.74, p=1 / 101, observed=mean, draws=100, rows=2000)
+        turned = group in ("signed_permutation", "ica")
+        null["rotation"] = Null(mean=0.81, p=0.3, observed=mean, draws=100, rows=2000) if turned else None
+    ci95 = (mean * 0.97, mean * 1.03) if bootstrap else None
+    return Rung(
+        group, make_errors(mean * 0.94, quantiles=quantiles), make_errors(mean, ci95=ci95, quantiles=quantiles), null
+    )
+
+
+def make_pair(
+    source: str = "run1",
+    target: str = "run2",
+    *,
+    ladder: Mapping[str, float] = LADDER,
+    nulls: bool = True,
+    bootstrap: int = 200,
+    quantiles: bool = True,
+    epsilon: float = 0.1,
+    protocol: str = "default",
+    text: str = "",
+    n: int = 5000,
+    width: int = 32,
+    worst: Sequence[WorstRow] = (WorstRow("cell-0042", 0.31), WorstRow("cell-1207", 0.29)),
+) -> PairResult:
+    """An ordered pair whose verdict follows from `ladder` as `compare` would draw it."""
+    made = {g: make_rung(g, m, nulls=nulls, bootstrap=bootstrap, quantiles=quantiles) for g, m in ladder.items()}
+    groups = [g for g in ALL_GROUPS[:4] if g in made]
+    judged = {g: made[g].in_sample.mean_over_diameter if protocol == "paper" else made[g].held_out.q95 for g in groups}
+    smallest = next((g for g in groups if judged[g] < epsilon), None)
+    efficiency = None
+    if {"signed_permutation", "rigid", "ica"} <= set(ladder):
+        way = ladder["signed_permutation"] - ladder["rigid"]
+        share = (ladder["signed_permutation"] - ladder["ica"]) / way if way else None
+        bounds = (share - 0.04, share + 0.04) if bootstrap and share is not None else None
+        efficiency = Efficiency(share, share, bounds)
+    chance = {
+        key: Null(mean=mean, p=1 / 101, observed=0.9, draws=100, rows=2000)
+        for key, mean in (("cca", 0.061), ("cka", 0.0123))
+    }
+    return PairResult(
+        source=source,
+        target=target,
+        n=n,
+        dropped=12,
+        width=width,
+        scale=SCALE,
+        rungs=tuple(made.values()),
+        ica_efficiency=efficiency,
+        similarity=Similarity(0.983, {"16": 0.991}, 0.9712, 0.9703, chance if nulls else {}),
+        verdict=Verdict(smallest, epsilon, text),
+        solver=Solver(31.5, 28.9, width, width, False, "float64"),
+        worst=tuple(worst),
+    )
+
+
+def make_comparison(
+    n_models: int = 2,
+    *,
+    names: Sequence[str] | None = None,
+    protocol: str = "default",
+    alerts: Sequence[Alert] = (),
+    ladder: Mapping[str, float] = LADDER,
+    nulls: bool = True,
+    bootstrap: int = 200,
+    quantiles: bool = True,
+    width: int = 32,
+    spectrum: int = 32,
+    text: str = "",
+    settings: Mapping[str, Any] | None = None,
+    command: str = "identifiable compare run1.npy run2.npy --report out.html",
+) -> Comparison:
+    """A comparison of `n_models`, in which even and odd models form two families that agree within themselves."""
+    names = tuple(names or (f"run{i + 1}" for i in range(n_models)))
+
+    def stretched(i: int, j: int) -> dict[str, float]:
+        across = 1.0 if (i - j) % 2 == 0 or len(names) == 2 else 5.0
+        return {
+            g: m if g == "signed_permutation" else min(m * across * (1 + 0.02 * i + 0.013 * j), 0.95)
+            for g, m in ladder.items()
+        }
+
+    ordered = [(i, j) for i in range(len(names)) for j in range(len(names)) if i != j]
+    pairs = tuple(
+        make_pair(
+            names[i],
+            names[j],
+            ladder=stretched(i, j),
+            nulls=nulls,
+            bootstrap=bootstrap,
+            quantiles=quantiles,
+            protocol=protocol,
+            text=text,
+            width=width,
+        )
+        for i, j in ordered
+    )
+    matrices: tuple[ErrorMatrix, ...] = ()
+    consensus = None
+    if len(names) > 2:
+        held_out = {(p.source, p.target, r.group): r.held_out.mean for p in pairs for r in p.rungs}
+        matrices = tuple(
+            ErrorMatrix(g, names, tuple(tuple(held_out.get((a, b, g), 0.0) for b in names) for a in names))
+            for g in ladder
+        )
+        consensus = Consensus(
+            width,
+            7,
+            True,
+            tuple(
+                ConsensusDistance(name, v := 0.05 + 0.11 * (i % 2) + 0.004 * i, v * 0.9, v * 1.7, v * 3.1)
+                for i, name in enumerate(names)
+            ),
+        )
+    chosen = {
+        "groups": list(ladder),
+        "folds": 5,
+        "group_by": None,
+        "bootstrap": bootstrap,
+        "nulls": ["shuffle", "rotation"] if nulls else [],
+        "epsilon": 0.1,
+        "protocol": protocol,
+        **(settings or {}),
+    }
+    return Comparison(
+        inputs=tuple(Input(name, 5012, width, "float32", f"{i:064x}") for i, name in enumerate(names)),
+        settings=chosen,
+        alerts=tuple(alerts),
+        provenance=Provenance("0.1.0", {"numpy": "2.3.0", "scipy": "1.16.0"}, 0, command, "2026-09-01T12:00:00+00:00"),
+        pairs=pairs,
+        spectra=tuple(
+            Spectrum(
+                name,
+                tuple(math.exp(-6 * k / spectrum * (1 + 0.1 * i)) for k in range(spectrum)),
+                spectrum,
+                spectrum / (2 + 0.1 * i),
+            )
+            for i, name in enumerate(names)
+        ),
+        matrices=matrices,
+        consensus=consensus,
+    )
