@@ -24,9 +24,11 @@ PACKAGE = ROOT / "src" / "identifiable"
 FRONT = "__init__"  # the public API counts as a room: whoever says `import identifiable` enters it
 
 LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not import each other
+    ("__main__",),
     ("cli",),
     ("experiments",),
     (FRONT,),
+    ("api",),
     ("io", "nn", "report"),
     ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),
     ("ica", "bilipschitz", "bounds", "similarity", "diameter"),

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.stats
-from laws import LADDER, SEEDS, member_outside, proper_pairs, rows
 from sklearn.cross_decomposition import CCA
 
 import identifiable
@@ -18,6 +17,7 @@ from identifiable import Blocks, DataError, PairingError, Representation, UsageE
 from identifiable.identifiability import compare, structural
 from identifiable.identifiability.judgement import efficiency
 from identifiable.results import without_time
+from laws import LADDER, SEEDS, member_outside, proper_pairs, rows
 
 FOUR = tuple(g.name for g in LADDER)
 BARE = {"groups": FOUR, "bootstrap": 0, "nulls": ()}
@@ -394,6 +394,24 @@ def test_different_widths_meet_in_the_principal_subspace_and_say_so():
         assert [i.d for i in sorted(result.inputs, key=lambda i: i.d)] == [4, 7]
         assert "different_widths" in {a.code for a in result.alerts}
         assert sorted(len(s.variances) for s in result.spectra) == [4, 7]
+
+
+def test_a_narrow_third_model_does_not_change_how_two_wide_ones_compare():
+    X = rows(0)
+    Y = LADDER[1].sample(6, np.random.default_rng(74))(X) + 0.1 * rows(3)
+    alone = compare(X, Y, **BARE).pairs[0]
+    beside = compare(X, Y, rows(5, d=3), **BARE).pairs[0]
+    assert beside.verdict == alone.verdict
+    assert beside.rungs == alone.rungs
+
+
+def test_principal_axes_are_not_called_the_models_axes():
+    rng = np.random.default_rng(75)
+    X = rng.standard_normal((800, 3)) * [4, 2, 1]
+    wide = np.c_[X, 1e-3 * rng.standard_normal((800, 2))] @ np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    pair = compare(X, wide, **BARE).pairs[0]
+    assert pair.rung("signed_permutation").held_out.q95 < 0.1  # the principal axes happen to be X's
+    assert pair.verdict.group == "rigid"
 
 
 def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,21 @@ def _open(sources: Sequence[Any], ids: str | None, rows: int | None) -> list[Any
     opened = [
         open_representation(s, ids=ids, rows=rows) if isinstance(s, (str, os.PathLike)) else s for s in sources
     ]
-    names = [o.name if isinstance(s, (str, os.PathLike)) else None for o, s in zip(opened, sources, strict=True)]
-    for i, (name, source) in enumerate(zip(names, sources, strict=True)):
-        if name is not None and names.count(name) > 1:  # a/run.npy and b/run.npy: the folder tells them apart
-            folder = Path(source).resolve().parent.name
-            old: Representation = opened[i]
-            opened[i] = Representation(old.values, ids=old.ids, name=f"{folder}/{name}", labels=old.labels)
+    if all(isinstance(s, (str, os.PathLike)) for s in sources):
+        for i, name in enumerate(_short_names([r.name for r in opened], [Path(s) for s in sources])):
+            opened[i] = replace(opened[i], name=name)
     return opened
+
+
+def _short_names(names: list[str], paths: list[Path]) -> list[str]:
+    """The shortest names that tell files apart: `runs.npz:a` and `runs.npz:b` are a and b; x/run.npy is x/run beside y/run."""
+    parts = [name.partition(":")[2] or name for name in names]
+    folders = [f"{path.resolve().parent.name}/{name}" for path, name in zip(paths, names, strict=True)]
+    one_file = len({name.partition(":")[0] for name in names}) == 1
+    for candidate in ([parts] if one_file else []) + [names, folders]:
+        if len(set(candidate)) == len(candidate):
+            return candidate
+    return names
 
 
 def _labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[Any]:

@@ -63,7 +63,7 @@ class Condition:
 
     def _value(self, pair: PairResult) -> Any:
         first, *rest = self.path
-        value: Any = getattr(pair, first) if hasattr(pair, first) else pair.rung(first)
+        value: Any = pair.rung(first) if _names_a_rung(self.path, tuple(r.group for r in pair.rungs)) else getattr(pair, first)
         for part in rest:
             if value is None:
                 return None
@@ -76,11 +76,19 @@ class Condition:
         return value
 
 
+def _names_a_rung(parts: tuple[str, ...], groups: tuple[str, ...]) -> bool:
+    """Whether a path starts at a rung: `similarity` is one, and `similarity.cka` a field of the pair."""
+    if parts[0] not in groups:
+        return False
+    other = typing.get_type_hints(PairResult).get(parts[0])
+    return other is None or len(parts) < 2 or parts[1] not in {f.name for f in fields(other)}
+
+
 def _check_path(text: str, parts: tuple[str, ...], groups: tuple[str, ...]) -> None:
     first, *rest = parts
     hints = typing.get_type_hints(PairResult)
     outer = [name for name, kind in hints.items() if name not in ("rungs", "worst", "verdict") and _bare(kind) is not str]
-    if first in groups:
+    if _names_a_rung(parts, groups):
         kind: Any = Rung
     elif first in outer:
         kind = hints[first]

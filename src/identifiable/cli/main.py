@@ -53,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `identifiable compare ... | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FINE
+    except OSError as error:  # stdout itself cannot be written: a full disk behind a redirection
+        print(f"identifiable: cannot write to stdout ({error.strerror}); free some space.", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 3
     except KeyboardInterrupt:
         print("identifiable: interrupted; nothing was written.", file=sys.stderr)
         return 130

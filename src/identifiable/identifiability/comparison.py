@@ -16,11 +16,10 @@ from identifiable.identifiability.consensus import consensus
 from identifiable.identifiability.judgement import alerts_of
 from identifiable.identifiability.pairs import PairRun
 from identifiable.identifiability.rows import plan_rows
-from identifiable.identifiability.run import Run, Table, content_hash, principal_rows
+from identifiable.identifiability.run import Run, Table, content_hash
 from identifiable.identifiability.settings import DEFAULT, RUNGS, Settings
-from identifiable.moments import Array
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import Comparison, ErrorMatrix, Input, PairResult, Provenance
+from identifiable.results import Comparison, Consensus, ErrorMatrix, Input, PairResult, Provenance
 
 
 def compare(
@@ -135,15 +134,12 @@ def _compared(
         for r, rows in zip(representations, pairing.rows, strict=True)
     ]
     inputs = _inputs(run, representations)
-    tables = _common_width(run, tables)
     pairs: list[PairResult] = []
-    scatters: dict[tuple[int, int], Array] = {}
-    for i in range(len(tables)):
-        for j in range(i + 1, len(tables)):
-            compared = PairRun(run, tables[i], tables[j])
+    for i, x in enumerate(tables):
+        for j, y in enumerate(tables[i + 1 :], start=i + 1):
+            width = min(x.blocks.d, y.blocks.d)
+            compared = PairRun(run, x.narrowed(width), y.narrowed(width))
             pairs += compared.results(pairing.dropped[i], pairing.dropped[j])
-            scatters[i, i], scatters[j, j] = compared.total.xx, compared.total.yy
-            scatters[i, j], scatters[j, i] = compared.total.xy, compared.total.xy.T
     many = len(tables) > 2
     run.alerts += alerts_of(pairs, run.settings.protocol)
     return Comparison(
@@ -154,15 +150,26 @@ def _compared(
         pairs=tuple(pairs),
         spectra=tuple(t.spectrum for t in tables),
         matrices=_matrices([t.name for t in tables], pairs) if many else (),
-        consensus=consensus(
-            [t.blocks for t in tables],
-            [t.moments.mean for t in tables],
-            scatters,
-            workers=run.workers,
-            progress=run.progress,
-        )
-        if many
-        else None,
+        consensus=_consensus(run, tables) if many else None,
+    )
+
+
+def _consensus(run: Run, tables: list[Table]) -> Consensus:
+    """The consensus in the width all models have."""
+    width = min(t.blocks.d for t in tables)
+    narrow = [t.narrowed(width) for t in tables]
+    scatters = {}
+    for i, x in enumerate(narrow):
+        scatters[i, i] = x.moments.scatter
+        for j, y in enumerate(narrow[i + 1 :], start=i + 1):
+            scatters[i, j] = run.cross_scatter(x, y)
+            scatters[j, i] = scatters[i, j].T
+    return consensus(
+        {t.name: t.blocks for t in narrow},
+        [t.moments.mean for t in narrow],
+        scatters,
+        workers=run.workers,
+        progress=run.progress,
     )
 
 
@@ -193,23 +200,6 @@ def _inputs(run: Run, representations: list[Representation]) -> tuple[Input, ...
             if a.sha256 == b.sha256:
                 run.alert("identical_inputs", f"{a.name} and {b.name} hold exactly the same values.")
     return inputs
-
-
-def _common_width(run: Run, tables: list[Table]) -> list[Table]:
-    width = min(t.blocks.d for t in tables)
-    result = []
-    for table in tables:
-        if table.blocks.d == width:
-            result.append(table)
-            continue
-        narrow, kept = principal_rows(table, width)
-        run.alert(
-            "different_widths",
-            f"{table.name} has {table.blocks.d} dimensions and is compared in its first {width} principal "
-            f"components, which hold {kept:.1%} of its variance.",
-        )
-        result.append(Table(table.name, narrow, table.original_rows, run, wide=table))
-    return result
 
 
 def default_provenance(seed: int, command: str = "identifiable.compare(...)") -> Provenance:

@@ -28,7 +28,7 @@ class Turns:
 
 
 def consensus(
-    tables: Sequence[Blocks],
+    tables: Mapping[str, Blocks],
     means: Sequence[Array],
     scatters: Mapping[tuple[int, int], Array],
     *,
@@ -46,21 +46,21 @@ def consensus(
     size = [float(np.sqrt(np.trace(scatters[i, i]))) for i in range(count)]
     turns = _turn(count, {(i, j): s / (size[i] * size[j]) for (i, j), s in scatters.items()})
     matrices = [q / size[i] for i, q in enumerate(turns.matrices)]
-    statistic = fold(tables, lambda: _Distances(means, matrices), workers=workers, progress=progress, stage="consensus")
+    statistic = fold(list(tables.values()), lambda: _Distances(means, matrices), workers=workers, progress=progress, stage="consensus")
     errors = np.concatenate(statistic.parts)
-    n = tables[0].n
+    n, d = next(iter(tables.values())).shape
     scale = float(np.sqrt(2 * statistic.energy / (n - 1)))
     distances = tuple(
         ConsensusDistance(
-            name=table.name,
+            name=name,
             rms=float(np.sqrt(np.mean(e.astype(np.float64) ** 2))) / scale,
             mean=float(e.mean(dtype=np.float64)) / scale,
             q95=float(np.quantile(e, 0.95)) / scale,
             max=float(e.max()) / scale,
         )
-        for table, e in zip(tables, errors.T, strict=True)
+        for name, e in zip(tables, errors.T, strict=True)
     )
-    return Consensus(tables[0].d, turns.iterations, turns.converged, distances)
+    return Consensus(d, turns.iterations, turns.converged, distances)
 
 
 def _turn(count: int, scatters: Mapping[tuple[int, int], Array]) -> Turns:

@@ -12,6 +12,8 @@ from identifiable.identifiability.ladder import ICA
 from identifiable.moments import Array
 from identifiable.results import Alert, Efficiency, PairResult, Rung, Verdict
 
+MIN_WAY = 0.01  # a rigid motion must beat a signed permutation by this share, or the efficiency is 0/0
+
 UP_TO = {
     "signed_permutation": "the order and sign of their axes",
     "rigid": "a rigid motion (rotation, reflection and translation)",
@@ -29,7 +31,7 @@ def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
     0.5
     """
     way = permutation - rigid
-    return float((permutation - ica) / way) if way > 1e-9 * max(permutation, 1e-300) else None
+    return float((permutation - ica) / way) if way > MIN_WAY * permutation else None
 
 
 def efficiency_of(rungs: Sequence[Rung], bootstrap: Mapping[str, Array]) -> Efficiency | None:
@@ -55,10 +57,15 @@ def headline(rung: Rung, protocol: str) -> float:
     return rung.in_sample.mean_over_diameter if protocol == "paper" else rung.held_out.q95
 
 
-def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str) -> Verdict:
-    """The smallest group whose headline error is below epsilon. ICA is not a group and does not take part."""
+def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str, *, own_axes: bool = True) -> Verdict:
+    """The smallest group whose headline error is below epsilon.
+
+    ICA is not a group and does not take part; nor do signed permutations where a side was projected onto
+    principal components, because its axes are then the projection's and not the model's.
+    """
+    eligible = [g for g in GROUPS if own_axes or g != "signed_permutation"]
     for rung in rungs:
-        if rung.group in GROUPS and headline(rung, protocol) < epsilon:
+        if rung.group in eligible and headline(rung, protocol) < epsilon:
             value = headline(rung, protocol)
             how = (
                 f"the in-sample mean error is {value:.3g} of the diameter"
@@ -66,7 +73,7 @@ def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str) -> Verdict:
                 else f"95 % of held-out rows land within {value:.3g} of the rms distance"
             )
             return Verdict(rung.group, epsilon, f"The same up to {UP_TO[rung.group]}: {how} (epsilon {epsilon:g}).")
-    tried = [r for r in rungs if r.group in GROUPS]
+    tried = [r for r in rungs if r.group in eligible]
     if not tried:
         return Verdict(None, epsilon, "No group was fitted, so there is no verdict.")
     best = min(tried, key=lambda r: headline(r, protocol))

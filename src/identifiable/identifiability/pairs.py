@@ -44,6 +44,7 @@ class PairRun:
     def __init__(self, run: Run, x: Table, y: Table):
         self.run, self.x, self.y = run, x, y
         self.total, *parts = run.moments([x, y])
+        run.cross_scatters[x.name, y.name, x.blocks.d] = self.total.xy
         for i, table in enumerate((x, y)):
             table.known_moments = table.known_moments or self.total.alone(i)
             if not table.white.rank:
@@ -138,7 +139,8 @@ class PairRun:
         ):
             scale = Scale(target.diameter, target.rms)
             rungs = tuple(measured.rung(g, direction, scale, self._rung_nulls(nulls, g, direction, scale.rms)) for g in settings.groups)
-            verdict = verdict_of(rungs, settings.epsilon, settings.protocol)
+            own_axes = self.x.wide is None and self.y.wide is None
+            verdict = verdict_of(rungs, settings.epsilon, settings.protocol, own_axes=own_axes)
             shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))
             results.append(
                 PairResult(

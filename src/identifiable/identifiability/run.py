@@ -32,6 +32,7 @@ class Run:
     alerts: list[Alert] = field(default_factory=list)
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
+    cross_scatters: dict[tuple[str, str, int], Array] = field(default_factory=dict)
 
     def say(self, stage: str, done: int, total: int) -> None:
         if self.progress is not None:
@@ -73,6 +74,13 @@ class Run:
             self._refuse_non_finite(tables)
         return [total, *parts]
 
+    def cross_scatter(self, x: Table, y: Table) -> Array:
+        """Centred cross-scatter of two tables: remembered from their comparison, or measured."""
+        key = (x.name, y.name, x.blocks.d)
+        if key not in self.cross_scatters:
+            self.cross_scatters[key] = self.moments([x, y])[0].xy
+        return self.cross_scatters[key]
+
     def _refuse_non_finite(self, tables: Sequence[Table]) -> NoReturn:
         for table in tables:
             found = fold([table.blocks], NonFinite, workers=self.workers)
@@ -98,6 +106,7 @@ class Table:
     run: Run
     wide: Table | None = None  # the table this one is a projection of
     known_moments: Moments | None = None
+    narrow: dict[int, Table] = field(default_factory=dict)
 
     @property
     def moments(self) -> Moments:
@@ -105,6 +114,24 @@ class Table:
         if self.known_moments is None:
             self.known_moments = self.run.moments([self])[0]
         return self.known_moments
+
+    def narrowed(self, width: int) -> Table:
+        """This table in its first `width` principal components; itself if it is no wider."""
+        if width == self.blocks.d:
+            return self
+        if width not in self.narrow:
+            variances, vectors = np.linalg.eigh(self.moments.scatter)
+            leading, mean = vectors[:, ::-1][:, :width], self.moments.mean
+            kept = float(variances[::-1][:width].sum() / variances.sum())
+            self.run.alert(
+                "different_widths",
+                f"{self.name} has {self.blocks.d} dimensions; where the other side has {width}, it is compared in its first "
+                f"{width} principal components, which hold {kept:.1%} of its variance. Their axes are those of the "
+                "projection, so signed permutations do not take part in the verdict there.",
+            )
+            rows = self.blocks.through(_projection(mean, leading), width)
+            self.narrow[width] = Table(self.name, rows, self.original_rows, self.run, wide=self)
+        return self.narrow[width]
 
     @cached_property
     def white(self) -> WhiteBasis:
@@ -168,14 +195,6 @@ def _prefix_mean(rows: NDArray[Any]) -> Array:
     with silent():
         mean: Array = np.asarray(rows, dtype=np.float64).mean(axis=0)
     return mean
-
-
-def principal_rows(table: Table, width: int) -> tuple[Blocks, float]:
-    """The rows of a table in its first `width` principal components, and the share of variance they hold."""
-    variances, vectors = np.linalg.eigh(table.moments.scatter)
-    leading, mean = vectors[:, ::-1][:, :width], table.moments.mean
-    kept = float(variances[::-1][:width].sum() / variances.sum())
-    return table.blocks.through(_projection(mean, leading), width), kept
 
 
 def _projection(mean: Array, directions: Array) -> Callable[[NDArray[Any]], Array]:

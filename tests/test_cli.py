@@ -1,0 +1,400 @@
+"""The command line: what it prints, writes and returns, and every way to use it wrongly."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from identifiable.api import compare, load
+from identifiable.cli import main
+from identifiable.results import without_time
+from laws import rows
+
+QUICK = ["--bootstrap", "20", "--null-draws", "3"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with two runs of one model, in every format, as the current directory."""
+    X = rows(0, n=300, d=4)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
+    Y = X @ turn + 0.2 * np.random.default_rng(2).standard_normal(X.shape)
+    np.save(tmp_path / "a.npy", X)
+    np.save(tmp_path / "b.npy", Y)
+    np.savez(tmp_path / "runs.npz", one=X, two=Y)
+    save_file({"layer.6": X, "layer.7": Y}, tmp_path / "model.safetensors")
+    names = [f"s{i:03d}" for i in range(300)]
+    for file, table in (("a.csv", X), ("b.csv", Y[::-1])):
+        order = names if file == "a.csv" else names[::-1]
+        lines = [",".join(["id", *(f"f{j}" for j in range(4))])]
+        lines += [",".join([name, *map(repr, row)]) for name, row in zip(order, table.tolist(), strict=True)]
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
+    plates = ["id,plate"] + [f"{name},p{i % 30}" for i, name in enumerate(names)]
+    (tmp_path / "labels.csv").write_text("\n".join(plates[:1] + plates[:0:-1]) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words, capsys):
+    code = main(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_compare_prints_a_table_and_exits_0(folder, capsys):
+    code, out, err = run("compare", "a.npy", "b.npy", *QUICK, capsys=capsys)
+    assert (code, err) == (0, "")
+    assert "rigid" in out
+    assert "paired_by_position" in out
+
+
+def test_json_on_stdout_is_json_and_nothing_else(folder, capsys):
+    code, out, _ = run("compare", "a.npy", "b.npy", *QUICK, "--json", "-", capsys=capsys)
+    assert code == 0
+    assert json.loads(out)["schema"] == "identifiable/compare/1"
+
+
+def test_command_line_and_python_give_the_same_result(folder, capsys):
+    run("compare", "a.npy", "b.npy", *QUICK, "--seed", "7", "--json", "r.json", capsys=capsys)
+    expected = compare("a.npy", "b.npy", bootstrap=20, null_draws=3, seed=7)
+    found, expected = (json.loads(without_time(r).to_json()) for r in (load("r.json"), expected))
+    assert found["provenance"].pop("command") == "identifiable compare a.npy b.npy --bootstrap 20 --null-draws 3 --seed 7"
+    expected["provenance"].pop("command")
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs.npz:one", "runs.npz:two"),
+        ("model.safetensors:layer.6", "model.safetensors:layer.7"),
+        ("a.csv", "b.csv"),
+        ("a.csv:f*", "b.csv:f*"),
+    ],
+)
+def test_every_format_gives_the_figures_of_the_arrays(folder, capsys, words):
+    arrays = compare("a.npy", "b.npy", bootstrap=0, nulls=())
+    files = compare(*words, bootstrap=0, nulls=())
+    for a, b in zip(arrays.rungs, files.rungs, strict=True):
+        assert a.in_sample.mean == pytest.approx(b.in_sample.mean, rel=1e-9)
+    if words[0].startswith("a.csv"):
+        assert "paired_by_position" not in {a.code for a in files.alerts}
+    else:
+        assert files.inputs[0].sha256 == arrays.inputs[0].sha256
+
+
+def test_blocks_and_workers_change_nothing_in_the_json(folder, capsys):
+    texts = []
+    for extra in ([], ["--blocks", "100"], ["--workers", "1"], ["--blocks", "7", "--workers", "3", "--quiet"]):
+        run("compare", "a.npy", "b.npy", *QUICK, *extra, "--json", "r.json", capsys=capsys)
+        texts.append(without_time(load("r.json")).to_json())
+    assert len(set(texts)) == 1
+
+
+def test_group_by_is_joined_by_id_and_recorded(folder, capsys):
+    code, _, _ = run(
+        "compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", *QUICK, "--json", "r.json", capsys=capsys
+    )
+    assert code == 0
+    result = load("r.json")
+    assert result.settings["group_by"] == "labels.csv:plate"
+    names = np.array([f"p{i % 30}" for i in range(300)])
+    expected = compare("a.csv", "b.csv", group_by=names, bootstrap=20, null_draws=3)
+    assert result.rungs[1].held_out == expected.rungs[1].held_out
+
+
+def test_sidecar_ids_join_rows(folder, capsys):
+    Path("ids.txt").write_text("\n".join(f"s{i}" for i in range(300)) + "\n")
+    result = compare("a.npy", "b.npy", ids="ids.txt", bootstrap=0, nulls=())
+    assert "paired_by_position" not in {a.code for a in result.alerts}
+
+
+def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
+    for name in ("x", "y"):
+        Path(name).mkdir()
+        np.save(Path(name) / "run.npy", rows(0))
+    assert [i.name for i in compare("x/run.npy", "y/run.npy", bootstrap=0, nulls=()).inputs] == ["x/run", "y/run"]
+    assert [i.name for i in compare("runs.npz:one", "runs.npz:two", bootstrap=0, nulls=()).inputs] == ["one", "two"]
+
+
+# -- the gate
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("rigid.held_out.q95 > 0.2", 0),
+        ("rigid.held_out.q95 > 0.001", 1),
+        ("rigid.held_out.ci95.1 >= 0", 1),
+        ("similarity.cka < 0.9", 0),
+        ("similarity.held_out.mean < 9", 1),
+        ("similarity.svcca.16 < 2", 2),
+        ("linear.null.shuffle.p > 0.9", 0),
+        ("rigid.null.rotation.p < 1", 2),
+        ("ica_efficiency.held_out < -100", 0),
+        ("n < 1000", 1),
+        ("scale.rms == 0", 0),
+    ],
+)
+def test_fail_if_decides_the_exit_code(folder, capsys, condition, code):
+    found, _, err = run("compare", "a.npy", "b.npy", *QUICK, "--fail-if", condition, capsys=capsys)
+    assert found == code
+    assert (condition in err) == (code != 0)
+
+
+def test_one_of_several_conditions_is_enough_to_fail_and_outputs_are_still_written(folder, capsys):
+    code, _, err = run(
+        "compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--report", "p.html",
+        "--fail-if", "rigid.held_out.mean > 9", "--fail-if", "rigid.held_out.mean < 9", capsys=capsys,
+    )  # fmt: skip
+    assert code == 1
+    assert err.count("failed:") == 2  # both directions
+    assert Path("r.json").exists()
+    assert Path("p.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("rigid.held_out.q95", "expected FIELD OPERATOR NUMBER"),
+        ("rigid.held_out.q95 > many", "expected FIELD OPERATOR NUMBER"),
+        ("rigid.held_out.q95 > 1.2.3", "is not a number"),
+        ("rotation.held_out.q95 > 1", "no rung or field 'rotation'; choose from signed_permutation"),
+        ("rigid.held.q95 > 1", "no field 'held'; choose from group, in_sample, held_out, null"),
+        ("rigid.held_out.q96 > 1", "no field 'q96'"),
+        ("rigid.held_out > 1", "is not a number; name one of its fields"),
+        ("rigid.held_out.mean.x > 1", "'x' is not a field of a number"),
+        ("__class__.x > 1", "expected FIELD OPERATOR NUMBER"),
+        ("verdict.text > 1", "no rung or field 'verdict'"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, message):
+    code, out, err = run("compare", "missing.npy", "b.npy", "--fail-if", condition, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "missing.npy" not in err
+
+
+# -- bad input: one helpful line, the right code, nothing half-written
+
+
+def one_line(err):
+    return err.startswith("identifiable: ") and err.count("\n") == 1 and "Traceback" not in err
+
+
+def write_bad_files():
+    X = rows(0, n=300, d=4)
+    bad = X.copy()
+    bad[[5, 9], 0] = np.nan, np.inf
+    np.save("nan.npy", bad)
+    np.save("short.npy", X[1:])
+    np.save("flat.npy", X[:, 0])
+    np.save("cube.npy", X.reshape(300, 2, 2))
+    np.save("zero.npy", np.empty((300, 0)))
+    np.save("norows.npy", np.empty((0, 4)))
+    np.save("text.npy", np.full((300, 4), "word"))
+    np.save("same.npy", np.full((300, 4), 0.3))
+    np.save("object.npy", np.array([[{}] * 4] * 300, dtype=object), allow_pickle=True)
+    Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:500])
+    Path("empty.npy").write_bytes(b"")
+    Path("noise.npy").write_bytes(bytes(range(256)))
+    Path("cut.npz").write_bytes(Path("runs.npz").read_bytes()[:500])
+    Path("cut.safetensors").write_bytes(Path("model.safetensors").read_bytes()[:300])
+    Path("twice.csv").write_text("id,f0\n" + "s1,1\n" * 300)
+    Path("words.csv").write_text("f0,f1\n" + "1,hello\n" * 300)
+    Path("folder.npy").mkdir()
+    Path("model.bin").write_bytes(b"x")
+
+
+BAD = {
+    "nan.npy": "got 2 NaN or infinite values in 2 rows (first rows, from 0: 5, 9)",
+    "short.npy": "must be equally many, got short: 299, b: 300",
+    "flat.npy": "expected a 2-D array",
+    "cube.npy": "got 3-D with shape (300, 2, 2)",
+    "zero.npy": "there are no columns",
+    "norows.npy": "there are no rows",
+    "text.npy": "text",
+    "same.npy": "every row is the same",
+    "object.npy": "Python objects",
+    "cut.npy": "cut.npy",
+    "empty.npy": "empty",
+    "noise.npy": "noise.npy",
+    "cut.npz": "cut.npz",
+    "cut.safetensors": "cut.safetensors",
+    "twice.csv": "occur more than once",
+    "words.csv": "hello",
+    "folder.npy": "directory",
+    "model.bin": ".npy",
+    "absent.npy": "absent.npy",
+    "runs.npz": "one",
+    "runs.npz:three": "three",
+    "model.safetensors:layer.8": "layer.8",
+    "a.csv": "has sample ids and b has none",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
+    write_bad_files()
+    Path("old.json").write_text("kept")
+    code, out, err = run("compare", name, "b.npy", *QUICK, "--json", "old.json", "--report", "page.html", capsys=capsys)
+    assert code == 3
+    assert out == ""
+    assert one_line(err)
+    assert BAD[name] in err
+    assert Path("old.json").read_text() == "kept"
+    assert not list(Path().glob("*.html"))
+    assert not list(Path().glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "a.npy"], "at least two tables"),
+        (["compare"], "required"),
+        (["compare", "a.npy", "b.npy", "--groups", "affine"], "--groups 'affine': expected a list of"),
+        (["compare", "a.npy", "b.npy", "--nulls", "bootstrap"], "--nulls 'bootstrap'"),
+        (["compare", "a.npy", "b.npy", "--folds", "one"], "--folds"),
+        (["compare", "a.npy", "b.npy", "--folds", "1"], "at least 2 folds"),
+        (["compare", "a.npy", "b.npy", "--blocks", "0"], "--blocks 0"),
+        (["compare", "a.npy", "b.npy", "--workers", "-1"], "--workers -1"),
+        (["compare", "a.npy", "b.npy", "--protocol", "mine"], "--protocol"),
+        (["compare", "a.npy", "b.npy", "--epsilon", "0"], "epsilon > 0"),
+        (["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"], "30 groups cannot fill 31 folds"),
+        (["nonsense"], "nonsense"),
+        (["report", "r.json"], "-o"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(folder, capsys, words, message):
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert one_line(err)
+    assert message in err
+
+
+@pytest.mark.parametrize("flag", ["--json", "--report"])
+@pytest.mark.parametrize("target", ["nowhere/r.out", "taken"])
+def test_an_output_that_cannot_be_written_is_said_before_the_work(folder, capsys, flag, target):
+    Path("taken").mkdir()
+    code, _, err = run("compare", "absent.npy", "b.npy", flag, target, capsys=capsys)
+    assert code == 3
+    assert one_line(err)
+    assert f"{target}: cannot write there" in err
+    assert "absent" not in err
+
+
+def test_labels_that_do_not_match_the_rows_are_refused(folder, capsys):
+    Path("few.csv").write_text("id,plate\ns000,p1\n")
+    code, _, err = run("compare", "a.csv", "b.csv", "--group-by", "few.csv:plate", capsys=capsys)
+    assert code == 3
+    assert "299 of 300 sample ids of a have no label (first: s001)" in err
+    code, _, err = run("compare", "a.npy", "b.npy", "--group-by", "few.csv:plate", capsys=capsys)
+    assert code == 3
+    assert "expected one label for each of the 300 rows of a, got 1" in err
+
+
+# -- report and demo
+
+
+def test_report_redraws_the_page_byte_for_byte(folder, capsys):
+    run("compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--report", "p.html", capsys=capsys)
+    code, out, _ = run("report", "r.json", "-o", "again.html", capsys=capsys)
+    assert (code, out) == (0, "again.html\n")
+    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
+    assert run("report", "r.json", "-o", "page.md", capsys=capsys)[0] == 0
+    assert Path("page.md").read_text().startswith("#")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("[1, 2]", "got None"),
+        ('{"schema": "identifiable/resolve/9"}', "got 'identifiable/resolve/9'"),
+        ('{"schema": "identifiable/compare/1"}', "does not follow schema"),
+        ('{"schema": "identifiable/compare/1", "inputs": 5}', "does not follow schema"),
+    ],
+)
+def test_a_file_that_is_no_result_is_refused(folder, capsys, content, message):
+    Path("r.json").write_text(content)
+    code, _, err = run("report", "r.json", "-o", "p.html", capsys=capsys)
+    assert code == 3
+    assert one_line(err)
+    assert message in err
+    assert not Path("p.html").exists()
+
+
+def test_a_result_that_is_not_there_is_refused(folder, capsys):
+    code, _, err = run("report", "absent.json", "-o", "p.html", capsys=capsys)
+    assert code == 3
+    assert "absent.json" in err
+
+
+def test_demo_writes_a_page_and_ends_with_its_path(folder, capsys):
+    code, out, _ = run("demo", capsys=capsys)
+    assert code == 0
+    page = Path(out.splitlines()[-1].removeprefix("page: "))
+    assert page == folder / "identifiable-demo.html"
+    assert 10_000 < page.stat().st_size < 3_000_000
+
+
+def test_no_command_prints_help_and_exits_2(capsys):
+    code, out, _ = run(capsys=capsys)
+    assert code == 2
+    assert "COMMAND" in out
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "demo"])
+def test_help_of_every_command_shows_an_example(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert f"example:\n  identifiable {command}" in capsys.readouterr().out
+
+
+def test_quiet_prints_nothing(folder, capsys):
+    assert run("compare", "a.npy", "b.npy", *QUICK, "--quiet", capsys=capsys) == (0, "", "")
+
+
+# -- as a process
+
+
+def test_a_closed_pipe_is_not_an_error(folder):
+    line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_interrupt_leaves_the_old_output_whole(folder):
+    np.save("big.npy", np.random.default_rng(0).standard_normal((200_000, 64)))
+    Path("r.json").write_text("kept")
+    words = [sys.executable, "-m", "identifiable", "compare", "big.npy", "big.npy", "--json", "r.json"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            process.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            process.send_signal(2)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "nothing was written" in err
+    assert Path("r.json").read_text() == "kept"
+    assert sorted(p.name for p in Path().glob(".*")) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, a disk that is always full")
+def test_a_full_disk_is_one_line(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "identifiable", "compare", "a.npy", "b.npy", *QUICK, "--json", "-"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 3
+    assert one_line(done.stderr)
