@@ -65,7 +65,9 @@ def test_command_line_and_python_give_the_same_result(folder, capsys):
     run("compare", "a.npy", "b.npy", *QUICK, "--seed", "7", "--json", "r.json", capsys=capsys)
     expected = compare("a.npy", "b.npy", bootstrap=20, null_draws=3, seed=7)
     found, expected = (json.loads(without_time(r).to_json()) for r in (load("r.json"), expected))
-    assert found["provenance"].pop("command") == "identifiable compare a.npy b.npy --bootstrap 20 --null-draws 3 --seed 7"
+    assert (
+        found["provenance"].pop("command") == "identifiable compare a.npy b.npy --bootstrap 20 --null-draws 3 --seed 7"
+    )
     expected["provenance"].pop("command")
     assert found == expected
 
@@ -267,7 +269,10 @@ def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
         (["compare", "a.npy", "b.npy", "--workers", "-1"], "--workers -1"),
         (["compare", "a.npy", "b.npy", "--protocol", "mine"], "--protocol"),
         (["compare", "a.npy", "b.npy", "--epsilon", "0"], "epsilon > 0"),
-        (["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"], "30 groups cannot fill 31 folds"),
+        (
+            ["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"],
+            "30 groups cannot fill 31 folds",
+        ),
         (["nonsense"], "nonsense"),
         (["report", "r.json"], "-o"),
     ],

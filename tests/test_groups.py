@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
+
+from identifiable import DataError, UsageError
+from identifiable.groups import AffineMap, Group, Linear, Preconditioner, Rigid, SignedPermutation, WhiteBasis, group
 from laws import (
     LADDER,
     SEEDS,
@@ -20,9 +23,6 @@ from laws import (
     rows,
     squared_error,
 )
-
-from identifiable import DataError, UsageError
-from identifiable.groups import AffineMap, Group, Linear, Preconditioner, Rigid, SignedPermutation, WhiteBasis, group
 
 by_group = pytest.mark.parametrize("group", LADDER, ids=lambda g: g.name)
 by_pair = pytest.mark.parametrize(
@@ -48,9 +48,7 @@ def test_law_of_a_group(law, group, seed):
 
 @by_pair
 @by_seed
-@pytest.mark.parametrize(
-    "law", [law_smaller_is_contained, law_outsider_is_rejected, law_larger_group_never_fits_worse]
-)
+@pytest.mark.parametrize("law", [law_smaller_is_contained, law_outsider_is_rejected, law_larger_group_never_fits_worse])
 def test_law_of_nested_groups(law, smaller, larger, seed):
     law(smaller, larger, seed)
 

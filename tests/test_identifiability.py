@@ -261,9 +261,7 @@ def test_rows_permuted_together_change_nothing(seed):
     other = np.random.default_rng([seed, 42]).permutation(len(X))
     options = {"groups": FOUR, "nulls": (), "bootstrap": 40}
     plain = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **options)
-    moved = compare(
-        Representation(X[order], ids[order], "a"), Representation(Y[other], ids[other], "b"), **options
-    )
+    moved = compare(Representation(X[order], ids[order], "a"), Representation(Y[other], ids[other], "b"), **options)
     same_figures(plain, moved)
 
 
@@ -563,7 +561,9 @@ def test_mean_over_diameter_is_the_mean_error_over_the_largest_distance():
     assert pair.scale.diameter == pytest.approx(pdist(Y).max(), rel=1e-12)
     assert pair.scale.rms == pytest.approx(np.sqrt(np.mean(pdist(Y) ** 2)), rel=1e-12)
     for rung in pair.rungs:
-        assert rung.in_sample.mean_over_diameter * pair.scale.diameter == pytest.approx(rung.in_sample.mean * pair.scale.rms)
+        assert rung.in_sample.mean_over_diameter * pair.scale.diameter == pytest.approx(
+            rung.in_sample.mean * pair.scale.rms
+        )
 
 
 def test_content_hash_is_of_the_values_not_of_the_container():
@@ -586,7 +586,17 @@ def test_worst_rows_are_named_by_id_and_are_the_worst():
 
 
 def test_public_names_are_the_ones_promised():
-    for name in ("compare", "structural", "Representation", "Blocks", "Moments", "AffineMap", "pair", "diameter", "load"):
+    for name in (
+        "compare",
+        "structural",
+        "Representation",
+        "Blocks",
+        "Moments",
+        "AffineMap",
+        "pair",
+        "diameter",
+        "load",
+    ):
         assert name in identifiable.__all__
         assert getattr(identifiable, name) is not None
 

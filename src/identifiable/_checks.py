@@ -47,9 +47,15 @@ def check_matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
             f"got {len(shape)}-D with shape {tuple(shape)}; {hint}."
         )
     n, d = shape
+    if n != n or d != d:
+        raise DataError(
+            f"{name}: its length is unknown (a Dask array of unknown chunks); call compute_chunk_sizes() on it first."
+        )
     if n == 0 or d == 0:
         empty = "rows" if n == 0 else "columns"
-        raise DataError(f"{name}: expected at least one row and one column, got shape ({n}, {d}): there are no {empty}.")
+        raise DataError(
+            f"{name}: expected at least one row and one column, got shape ({n}, {d}): there are no {empty}."
+        )
     return n, d
 
 
@@ -58,7 +64,9 @@ def check_numeric(dtype: np.dtype[Any], name: str) -> None:
     if dtype.kind in "fiub":
         return
     what = {"O": "Python objects", "U": "text", "S": "bytes", "c": "complex numbers"}.get(dtype.kind, str(dtype))
-    raise DataError(f"{name}: expected real numbers, got {what} (dtype {dtype}); convert it to float32 or float64 first.")
+    raise DataError(
+        f"{name}: expected real numbers, got {what} (dtype {dtype}); convert it to float32 or float64 first."
+    )
 
 
 def check_unique_ids(ids: NDArray[Any], name: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import identifiability
-from identifiable._checks import DataError, PairingError
+from identifiable._checks import DataError, PairingError, UsageError
+from identifiable._extras import require
 from identifiable.identifiability.comparison import as_representation
 from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation
@@ -20,7 +22,12 @@ from identifiable.results import Comparison, from_json
 
 
 def compare(
-    *representations: Any, ids: str | None = None, group_by: Any = None, blocks: int | None = None, **options: Any
+    *representations: Any,
+    ids: str | None = None,
+    group_by: Any = None,
+    blocks: int | None = None,
+    scheduler: str | None = None,
+    **options: Any,
 ) -> Comparison:
     """Are these the same representation, and up to what?
 
@@ -35,6 +42,9 @@ def compare(
         One label per row, or the path of a label file (``"labels.csv:plate"``): rows with one label stay together.
     blocks
         For paths: rows to read from storage at once. Changes memory, never a figure.
+    scheduler
+        Address of a Dask scheduler whose workers make the passes over the rows; they must see the files
+        under the same paths. Changes no figure.
     options
         ``groups``, ``folds``, ``bootstrap``, ``nulls``, ``null_draws``, ``epsilon``, ``protocol``, ``seed``, ``workers``,
         ``progress``: see `identifiable.identifiability.compare`.
@@ -48,13 +58,32 @@ def compare(
     if isinstance(group_by, (str, os.PathLike)):
         options.setdefault("group_by_name", str(group_by))
         group_by = _labels_of(group_by, as_representation(opened[0]))
-    return identifiability.compare(*opened, group_by=group_by, **options)
+    if scheduler is None:
+        return identifiability.compare(*opened, group_by=group_by, **options)
+    with connected(scheduler) as cluster:
+        return identifiability.compare(*opened, group_by=group_by, cluster=cluster, **options)
 
 
 def structural(Z: Any, sources: Any, *, ids: str | None = None, **options: Any) -> Comparison:
     """How nearly a representation recovers known sources (Definition 2); arrays or paths, options as for `compare`."""
     opened = _open((Z, sources), ids, None)
     return identifiability.structural(*opened, **options)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """A client of the Dask scheduler at `address`."""
+    require("distributed", extra="dask", what="a Dask scheduler")
+    from distributed import Client
+
+    try:
+        client: Any = Client(address, timeout="10s")  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"no Dask scheduler answers at {address} ({error}); start one with 'dask scheduler'."
+        ) from None
+    with client:
+        yield client
 
 
 def load(path: str | os.PathLike[str]) -> Comparison:
@@ -69,9 +98,7 @@ def load(path: str | os.PathLike[str]) -> Comparison:
 
 
 def _open(sources: Sequence[Any], ids: str | None, rows: int | None) -> list[Any]:
-    opened = [
-        open_representation(s, ids=ids, rows=rows) if isinstance(s, (str, os.PathLike)) else s for s in sources
-    ]
+    opened = [open_representation(s, ids=ids, rows=rows) if isinstance(s, (str, os.PathLike)) else s for s in sources]
     if all(isinstance(s, (str, os.PathLike)) for s in sources):
         for i, name in enumerate(_short_names([r.name for r in opened], [Path(s) for s in sources])):
             opened[i] = replace(opened[i], name=name)
@@ -94,7 +121,9 @@ def _labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[A
     labels, ids = read_label_table(spec)
     if ids is None or first.ids is None:
         if len(labels) != first.n:
-            raise PairingError(f"{spec}: expected one label for each of the {first.n} rows of {first.name}, got {len(labels)}.")
+            raise PairingError(
+                f"{spec}: expected one label for each of the {first.n} rows of {first.name}, got {len(labels)}."
+            )
         return labels
     order = np.argsort(ids.astype(str), kind="stable")
     known = ids.astype(str)[order]

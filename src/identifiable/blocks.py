@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, IdentifiableError, check_matrix_shape, check_numeric
 
 STRIPS = 16  # enough to keep a few workers busy to the end, few enough that merging costs nothing
 CHUNK_VALUES = 2**21  # values per chunk: 16 MB as float64, so a chunk and its products stay in the L3 cache
@@ -91,7 +91,9 @@ class Blocks:
 
     def through(self, function: Callable[[NDArray[Any]], NDArray[np.float64]], width: int) -> Blocks:
         """The same rows after a row-wise map to `width` columns, computed as they are read."""
-        return Blocks(_Mapped(self, function, width), rows=self.rows, name=self.name)
+        return Blocks(
+            _Mapped(self, function, width), name=self.name
+        )  # storage blocks end at the source: the map sees chunks
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         step = self.rows or chunk_rows(self.d)
@@ -183,13 +185,16 @@ def fold(
     start: Callable[[], S],
     *,
     workers: int | None = None,
+    cluster: Any = None,
     progress: Progress | None = None,
     stage: str = "reading",
 ) -> S:
     """Walk the rows of `blocks` together and return the merged statistic.
 
     `start()` makes an empty statistic; it is fed chunks `(first_row, [rows of each table])`, and the
-    statistics of the strips are merged in row order. Equal number of rows is required.
+    statistics of the strips are merged in row order. Equal number of rows is required. It runs on
+    `workers` threads, or on the workers of a Dask `cluster` (a `distributed.Client`), which must see the
+    same files under the same paths; the result is the same.
 
     >>> class Count:
     ...     n = 0
@@ -207,28 +212,79 @@ def fold(
     done = _Counter()
 
     def run(part: tuple[int, int]) -> S:
-        statistic = start()
-        with silent():
-            for a in range(part[0], part[1], chunk):
-                if stop.is_set():
-                    break
-                b = min(a + chunk, part[1])
-                statistic.add(a, [table[a:b] for table in blocks])
-                done.add(b - a)
-        return statistic
+        def stopped(rows: int) -> bool:
+            done.add(rows)
+            return stop.is_set()
+
+        return _walk(blocks, start, part, chunk, stopped)
 
     def report() -> None:
         if progress is not None:
             progress(stage, done.value, n)
 
     with one_blas_thread(), silent():
-        count = min(workers or available_workers(), len(parts))
-        results = _in_order(run, parts, count, stop, report)
-        merged = next(results)
-        for later in results:
-            merged.merge(later)
+        if cluster is None:
+            results = _in_order(run, parts, min(workers or available_workers(), len(parts)), stop, report)
+        else:
+            results = _on_cluster(cluster, blocks, start, parts, chunk, done, report)
+        with closing(results):  # an error while merging must stop the workers too
+            merged = next(results)
+            for later in results:
+                merged.merge(later)
     report()
     return merged
+
+
+def _walk(
+    blocks: Sequence[Blocks],
+    start: Callable[[], S],
+    part: tuple[int, int],
+    chunk: int,
+    stopped: Callable[[int], bool] = lambda rows: False,
+) -> S:
+    """The statistic of one strip, fed chunk by chunk; `stopped(rows just done)` ends it early."""
+    statistic = start()
+    with silent():
+        for a in range(part[0], part[1], chunk):
+            b = min(a + chunk, part[1])
+            statistic.add(a, [table[a:b] for table in blocks])
+            if stopped(b - a):
+                break
+    return statistic
+
+
+def _on_cluster(
+    cluster: Any,
+    blocks: Sequence[Blocks],
+    start: Callable[[], S],
+    parts: Sequence[tuple[int, int]],
+    chunk: int,
+    done: _Counter,
+    tick: Callable[[], None],
+) -> Generator[S, None, None]:
+    """Yield the statistic of every strip in order, computed by the workers of a Dask cluster."""
+    shared = cluster.scatter([(blocks, start)], broadcast=True, hash=False)[0]
+    futures = cluster.map(_walk_on_worker, parts, shared=shared, chunk=chunk, pure=False)
+    try:
+        for part, future in zip(parts, futures, strict=True):
+            try:
+                statistic: S = future.result()
+            except IdentifiableError:
+                raise
+            except Exception as error:  # whatever a remote machine did wrong, said in one line
+                raise DataError(
+                    f"a worker of the cluster failed on rows {part[0]} to {part[1]}: {error!r:.300}"
+                ) from None
+            done.add(part[1] - part[0])
+            tick()
+            yield statistic
+    finally:
+        cluster.cancel(futures)
+
+
+def _walk_on_worker(part: tuple[int, int], shared: tuple[Sequence[Blocks], Callable[[], S]], chunk: int) -> S:
+    with one_blas_thread():
+        return _walk(*shared, part, chunk)
 
 
 def in_threads(
@@ -256,7 +312,7 @@ def in_threads(
 
 def _in_order(
     run: Callable[[A], R], parts: Sequence[A], workers: int, stop: threading.Event, tick: Callable[[], None]
-) -> Iterator[R]:
+) -> Generator[R, None, None]:
     """Yield `run(part)` for every part in order, at most `workers + 1` of them alive at once."""
     if workers == 1:
         for part in parts:
@@ -284,12 +340,12 @@ def _wait(future: Future[R], tick: Callable[[], None]) -> R:
         try:
             result = future.result(timeout=0.2)
         except TimeoutError:
-            if future.done():  # the strip itself raised TimeoutError
-                raise
-            tick()
-        else:
-            tick()
-            return result
+            if not future.done():
+                tick()
+                continue
+            result = future.result()  # it arrived just now, or the strip itself raised TimeoutError
+        tick()
+        return result
 
 
 class _Counter:

@@ -57,7 +57,9 @@ class AffineMap:
         """The map back; the pseudo-inverse where the matrix is not square."""
         rows, columns = self.matrix.shape
         try:
-            back = np.asarray(np.linalg.inv(self.matrix) if rows == columns else np.linalg.pinv(self.matrix), np.float64)
+            back = np.asarray(
+                np.linalg.inv(self.matrix) if rows == columns else np.linalg.pinv(self.matrix), np.float64
+            )
         except np.linalg.LinAlgError:
             raise DataError("this map is singular: it cannot be inverted.") from None
         return AffineMap(back, -self.offset @ back)

@@ -96,22 +96,20 @@ class Moments:
     def merge(self, other: Moments) -> Moments:
         """Moments of the rows of both."""
         other = self._aligned(other)
-        return Moments(
-            self.n + other.n, self.widths, self.shift, self.total + other.total, self.gram + other.gram
-        )
+        return Moments(self.n + other.n, self.widths, self.shift, self.total + other.total, self.gram + other.gram)
 
     def minus(self, other: Moments) -> Moments:
         """Moments without the rows of `other`, which must be among them."""
         if other.n > self.n:
             raise DataError(f"cannot take {other.n} rows out of moments of {self.n}.")
         other = self._aligned(other)
-        return Moments(
-            self.n - other.n, self.widths, self.shift, self.total - other.total, self.gram - other.gram
-        )
+        return Moments(self.n - other.n, self.widths, self.shift, self.total - other.total, self.gram - other.gram)
 
     def between(self, source: int, target: int) -> Moments:
         """Moments of two of the representations, source first."""
-        return self._columns(np.r_[self._range(source), self._range(target)], (self.widths[source], self.widths[target]))
+        return self._columns(
+            np.r_[self._range(source), self._range(target)], (self.widths[source], self.widths[target])
+        )
 
     def alone(self, which: int) -> Moments:
         """Moments of one of the representations."""

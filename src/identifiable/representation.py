@@ -32,6 +32,9 @@ class Representation:
             ids = np.asarray(self.ids)
             if ids.shape != (n,):
                 raise PairingError(f"{self.name}: expected one id for each of {n} rows, got ids of shape {ids.shape}.")
+            if ids.dtype.kind not in "iuUS" and not all(isinstance(i, str) for i in ids.tolist()):
+                raise PairingError(f"{self.name}: sample ids must be all text or all integers, got {ids.dtype}.")
+            ids = ids if ids.dtype.kind in "iuUS" else ids.astype(str)
             check_unique_ids(ids, self.name)
             object.__setattr__(self, "ids", ids)
         for key, column in self.labels.items():
@@ -116,14 +119,21 @@ def _by_position(representations: Sequence[Representation]) -> Pairing:
 
 
 def _comparable(representation: Representation) -> NDArray[Any]:
-    """Ids as integers or as text, so that equal ids compare equal across containers."""
+    """Ids as signed integers or as text, so that equal ids compare equal across containers."""
     ids = np.asarray(representation.ids)
-    if ids.dtype.kind in "iu":
-        return ids
+    if ids.dtype.kind == "i" or (ids.dtype.kind == "u" and int(ids.max()) <= np.iinfo(np.int64).max):
+        return ids.astype(np.int64)
+    if ids.dtype.kind == "u":  # beyond int64: numpy would compare such numbers as rounded floats
+        raise PairingError(
+            f"{representation.name}: the sample id {ids.max()} is beyond 64-bit signed integers; store ids as text."
+        )
     if ids.dtype.kind == "S":
-        return np.char.decode(ids, "utf-8")
-    if ids.dtype.kind in "fcbV":
-        raise PairingError(f"{representation.name}: sample ids must be text or integers, got {ids.dtype}.")
+        try:
+            return np.char.decode(ids, "utf-8")
+        except UnicodeDecodeError:
+            raise PairingError(
+                f"{representation.name}: sample ids are bytes that are not UTF-8; store them as text."
+            ) from None
     return ids.astype(str)
 
 

@@ -285,15 +285,19 @@ def from_json(text: str, name: str = "result") -> Any:
     """The result that `to_json` wrote; a clear error for anything else."""
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{name}: expected a JSON result of identifiable, got text that is not JSON ({error}).") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{name}: expected a JSON result of identifiable, got text that is not JSON ({error})."
+        ) from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, str) or schema not in SCHEMAS:
         raise DataError(f"{name}: expected a result with schema {' or '.join(SCHEMAS)}, got {schema!r}.")
     try:
         return _typed(SCHEMAS[schema], data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{name}: the result does not follow schema {schema} ({error}); write it again with this version.") from None
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{name}: the result does not follow schema {schema} ({error}); write it again with this version."
+        ) from None
 
 
 def _plain(value: Any) -> Any:
@@ -355,10 +359,20 @@ def without_time(result: T) -> T:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write `text` whole or not at all: to a temporary file beside `path`, then renamed over it."""
+    """Write `text` whole or not at all: to a temporary file beside `path`, then renamed over it.
+
+    A pipe or a device (/dev/stdout) cannot be replaced and is written to.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{path}: cannot write there ({error.strerror}); choose another path.") from None
+        return path
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    return Path(path)
+    return path
 
 
 @contextmanager

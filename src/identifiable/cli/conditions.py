@@ -63,7 +63,9 @@ class Condition:
 
     def _value(self, pair: PairResult) -> Any:
         first, *rest = self.path
-        value: Any = pair.rung(first) if _names_a_rung(self.path, tuple(r.group for r in pair.rungs)) else getattr(pair, first)
+        value: Any = (
+            pair.rung(first) if _names_a_rung(self.path, tuple(r.group for r in pair.rungs)) else getattr(pair, first)
+        )
         for part in rest:
             if value is None:
                 return None
@@ -87,7 +89,9 @@ def _names_a_rung(parts: tuple[str, ...], groups: tuple[str, ...]) -> bool:
 def _check_path(text: str, parts: tuple[str, ...], groups: tuple[str, ...]) -> None:
     first, *rest = parts
     hints = typing.get_type_hints(PairResult)
-    outer = [name for name, kind in hints.items() if name not in ("rungs", "worst", "verdict") and _bare(kind) is not str]
+    outer = [
+        name for name, kind in hints.items() if name not in ("rungs", "worst", "verdict") and _bare(kind) is not str
+    ]
     if _names_a_rung(parts, groups):
         kind: Any = Rung
     elif first in outer:

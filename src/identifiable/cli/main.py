@@ -107,19 +107,42 @@ def _add_compare(commands: Any) -> None:
     )
     add = parser.add_argument
     d = COMPARE_DEFAULTS
-    add("paths", nargs="+", metavar="X", help="two or more tables: .npy .npz .csv .tsv .safetensors (file:part names a part)")
+    add(
+        "paths",
+        nargs="+",
+        metavar="X",
+        help="two or more tables: .npy .npz .csv .tsv .safetensors (file:part names a part)",
+    )
     add("--ids", metavar="NAME", help="column, key or sidecar file with sample ids; rows are joined on them")
     add("--groups", default=d["groups"], metavar="LIST", help="rungs to fit, comma-separated (default: all)")
     add("--folds", type=int, default=d["folds"], help=f"cross-validation folds (default {DEFAULT.folds})")
     add("--group-by", metavar="FILE:COLUMN", help="keep rows with one label together in folds and bootstrap")
-    add("--bootstrap", type=int, default=d["bootstrap"], metavar="N", help=f"bootstrap draws, 0 for none (default {DEFAULT.bootstrap})")
+    add(
+        "--bootstrap",
+        type=int,
+        default=d["bootstrap"],
+        metavar="N",
+        help=f"bootstrap draws, 0 for none (default {DEFAULT.bootstrap})",
+    )
     add("--nulls", default=d["nulls"], metavar="LIST", help="shuffle,rotation (default both) or none")
-    add("--null-draws", type=int, default=d["null_draws"], metavar="N", help=f"draws of each null (default {DEFAULT.null_draws})")
-    add("--epsilon", type=float, default=d["epsilon"], help=f"error below which a group will do (default {DEFAULT.epsilon})")
+    add(
+        "--null-draws",
+        type=int,
+        default=d["null_draws"],
+        metavar="N",
+        help=f"draws of each null (default {DEFAULT.null_draws})",
+    )
+    add(
+        "--epsilon",
+        type=float,
+        default=d["epsilon"],
+        help=f"error below which a group will do (default {DEFAULT.epsilon})",
+    )
     add("--protocol", choices=PROTOCOLS, default=d["protocol"], help="paper: in-sample, diameter-normalised headline")
     add("--fail-if", action="append", default=[], metavar="COND", help="exit 1 if it holds for any pair; may repeat")
     add("--seed", type=int, default=d["seed"], help="seed of folds, bootstrap, nulls and ICA (default 0)")
     add("--blocks", type=int, metavar="ROWS", help="rows to read from storage at once; changes no figure")
+    add("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster read the rows; changes no figure")
     add("--workers", type=int, metavar="N", help="threads (default: all cores); changes no figure")
     _add_output_options(parser)
     parser.set_defaults(run=_compare)
@@ -130,7 +153,9 @@ def _add_report(commands: Any) -> None:
         commands, "report", "draw a page again from a saved result", "identifiable report result.json -o page.html"
     )
     parser.add_argument("result", metavar="RESULT.json")
-    parser.add_argument("-o", "--output", required=True, metavar="PATH", help="page to write (.html, or .md for Markdown)")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="PATH", help="page to write (.html, or .md for Markdown)"
+    )
     parser.set_defaults(run=_report)
 
 
@@ -169,6 +194,7 @@ def _compare(options: argparse.Namespace) -> int:
         protocol=options.protocol,
         blocks=options.blocks,
         workers=options.workers,
+        scheduler=options.scheduler,
     )
     _deliver(result, options)
     failed = [sentence for c in conditions for sentence in c.failures(result)]
@@ -258,7 +284,7 @@ def _check_writable(path: str | None) -> None:
         why = "it is a directory"
     elif not folder.is_dir():
         why = f"there is no folder {folder}"
-    elif not os.access(folder, os.W_OK):
+    elif not os.access(target if target.exists() and not target.is_file() else folder, os.W_OK):
         why = "permission denied"
     if why:
         raise OutputError(f"{path}: cannot write there ({why}); choose another path.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ def compare(
     protocol: str = DEFAULT.protocol,
     seed: int = DEFAULT.seed,
     workers: int | None = None,
+    cluster: Any = None,
     progress: Progress | None = None,
     provenance: Provenance | None = None,
     group_by_name: str | None = None,
@@ -55,6 +57,8 @@ def compare(
         and in the bootstrap.
     workers
         Threads to use; changes no figure.
+    cluster
+        A `distributed.Client`: its workers make the passes over the rows. Changes no figure.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((300, 3))
@@ -75,7 +79,7 @@ def compare(
     )
     if len(representations) < 2:
         raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
-    run = Run(settings, workers, progress)
+    run = Run(settings, workers, progress, cluster)
     with one_blas_thread():
         return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], group_by, provenance)
 
@@ -126,9 +130,7 @@ def _compared(
     pairing = _join(run, representations)
     run.ids = pairing.ids
     labels = _joined_labels(group_by, representations[0], pairing)
-    run.plan = plan_rows(
-        pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=labels
-    )
+    run.plan = plan_rows(pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=labels)
     tables = [
         Table(r.name, _blocks(r) if rows is None else _blocks(r).select(rows), rows, run)
         for r, rows in zip(representations, pairing.rows, strict=True)
@@ -226,11 +228,13 @@ def _matrices(names: Sequence[str], pairs: Sequence[PairResult]) -> tuple[ErrorM
 
 def _distinct(representations: list[Representation]) -> list[Representation]:
     """Names that tell the inputs apart: a second `run` becomes `run (2)`."""
-    seen: dict[str, int] = {}
+    taken: set[str] = set()
     result = []
     for r in representations:
-        seen[r.name] = seen.get(r.name, 0) + 1
-        result.append(replace(r, name=f"{r.name} ({seen[r.name]})") if seen[r.name] > 1 else r)
+        free = (f"{r.name} ({k})" for k in count(2))
+        name = next(n for n in chain([r.name], free) if n not in taken)
+        taken.add(name)
+        result.append(replace(r, name=name))
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from identifiable.moments import Array
 from identifiable.results import Consensus, ConsensusDistance
 
 MAX_ITERATIONS = 500
-TOLERANCE = 1e-12  # relative gain of the objective at which turning stops
+TOLERANCE = 1e-9  # turning stops when no model moves by more, root mean square over its rows and relative to its size
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,13 @@ def consensus(
     size = [float(np.sqrt(np.trace(scatters[i, i]))) for i in range(count)]
     turns = _turn(count, {(i, j): s / (size[i] * size[j]) for (i, j), s in scatters.items()})
     matrices = [q / size[i] for i, q in enumerate(turns.matrices)]
-    statistic = fold(list(tables.values()), lambda: _Distances(means, matrices), workers=workers, progress=progress, stage="consensus")
+    statistic = fold(
+        list(tables.values()),
+        partial(_Distances, means, matrices),
+        workers=workers,
+        progress=progress,
+        stage="consensus",
+    )
     errors = np.concatenate(statistic.parts)
     n, d = next(iter(tables.values())).shape
     scale = float(np.sqrt(2 * statistic.energy / (n - 1)))
@@ -64,16 +71,16 @@ def consensus(
 
 
 def _turn(count: int, scatters: Mapping[tuple[int, int], Array]) -> Turns:
-    d = scatters[0, 0].shape[0]
-    turns = [np.eye(d)] + [procrustes(scatters[i, 0])[0] for i in range(1, count)]
-    agreement = -np.inf
+    turns = [np.eye(len(scatters[0, 0]))] + [procrustes(scatters[i, 0])[0] for i in range(1, count)]
     for iteration in range(1, MAX_ITERATIONS + 1):
-        before, agreement = agreement, 0.0
-        for i in range(count):  # each model in turn against the mean of the others, so agreement never falls
-            towards = sum((scatters[i, j] @ turns[j] for j in range(count) if j != i), np.zeros((d, d)))
-            turns[i], singular = procrustes(towards)
-            agreement += float(singular.sum())
-        if agreement - before <= TOLERANCE * agreement:
+        moved = 0.0
+        for i in range(count):  # each model in turn towards the sum of the others, so their agreement never falls
+            others = np.sum([scatters[i, j] @ q for j, q in enumerate(turns) if j != i], axis=0)
+            turn, _ = procrustes(others)
+            change = turn - turns[i]
+            moved = max(moved, float(np.sum(change * (scatters[i, i] @ change))))
+            turns[i] = turn
+        if moved <= TOLERANCE**2:
             return Turns(turns, iteration, True)
     return Turns(turns, MAX_ITERATIONS, False)
 

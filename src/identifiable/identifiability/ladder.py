@@ -57,7 +57,12 @@ class Ladder:
 
     @classmethod
     def fit(
-        cls, moments: Moments, rungs: Sequence[str], *, linear: LinearSolver | None = None, ica: IcaMatcher | None = None
+        cls,
+        moments: Moments,
+        rungs: Sequence[str],
+        *,
+        linear: LinearSolver | None = None,
+        ica: IcaMatcher | None = None,
     ) -> Ladder:
         """Fit the rungs named. `linear` and `ica` say how to get the matrices of those two."""
         parts: dict[str, Any] = {}
@@ -140,9 +145,7 @@ class ErrorTable:
         for kind, errors in enumerate((in_sample, held_out)):
             self.sums[kind] += errors.sum(axis=0)
             np.fmax(self.maxima[kind], errors.max(axis=0), out=self.maxima[kind])
-        self.spreads.append(
-            np.stack([_squares(x - self.total.mean_x), _squares(y - self.total.mean_y)], axis=1)
-        )
+        self.spreads.append(np.stack([_squares(x - self.total.mean_x), _squares(y - self.total.mean_y)], axis=1))
         self.parts.append((in_sample.astype(np.float32), held_out.astype(np.float32)))
 
     def merge(self, later: ErrorTable) -> None:

@@ -117,9 +117,7 @@ def measure_nulls(
 class _Sample:
     """Rows in memory, split once, with everything that shuffling leaves unchanged computed once."""
 
-    def __init__(
-        self, x: Array, y: Array, fold: NDArray[np.int64], rungs: Sequence[str], ica: IcaMatcher | None
-    ):
+    def __init__(self, x: Array, y: Array, fold: NDArray[np.int64], rungs: Sequence[str], ica: IcaMatcher | None):
         self.x, self.y, self.rungs, self.ica = x, y, rungs, ica
         is_test = fold == np.argmax(np.bincount(fold))
         self.train, self.test = np.flatnonzero(~is_test), np.flatnonzero(is_test)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,10 @@ class PairRun:
         self.white_x, self.white_y = self._white_again(self.total_again)
 
     def _white_again(self, again: Moments) -> tuple[WhiteBasis, WhiteBasis]:
-        x, y = (f.white(m) if f else WhiteBasis.of(m) for f, m in zip(self.frames, (again.alone(0), again.alone(1)), strict=True))
+        x, y = (
+            f.white(m) if f else WhiteBasis.of(m)
+            for f, m in zip(self.frames, (again.alone(0), again.alone(1)), strict=True)
+        )
         return x, y
 
     # -- fits
@@ -106,7 +109,12 @@ class PairRun:
         """float32 where it cannot move a figure by 1e-6, float64 everywhere else."""
         narrow = all(np.dtype(t.blocks.dtype) in (np.float16, np.float32) for t in (self.x, self.y))
         sizes = [t.rms for t in (self.x, self.y)]
-        if not narrow or total.linear_xy is None or total.linear_yx is None or not 1e-12 < min(sizes) <= max(sizes) < 1e12:
+        if (
+            not narrow
+            or total.linear_xy is None
+            or total.linear_yx is None
+            or not 1e-12 < min(sizes) <= max(sizes) < 1e12
+        ):
             return np.dtype(np.float64)
         explained = [
             np.sum(total.linear_xy * self.total.xy) / np.trace(self.total.yy),
@@ -123,8 +131,9 @@ class PairRun:
         dtype = self._precision(total)
         table = fold(
             [self.x.blocks, self.y.blocks],
-            lambda: ErrorTable(total.astype(dtype), [h.astype(dtype) for h in held_out], run.plan.fold, dtype),
+            partial(ErrorTable, total.astype(dtype), [h.astype(dtype) for h in held_out], run.plan.fold, dtype),
             workers=run.workers,
+            cluster=run.cluster,
             progress=run.progress,
             stage="errors",
         )
@@ -138,7 +147,10 @@ class PairRun:
             (BACKWARD, self.y, self.x, dropped_y),
         ):
             scale = Scale(target.diameter, target.rms)
-            rungs = tuple(measured.rung(g, direction, scale, self._rung_nulls(nulls, g, direction, scale.rms)) for g in settings.groups)
+            rungs = tuple(
+                measured.rung(g, direction, scale, self._rung_nulls(nulls, g, direction, scale.rms))
+                for g in settings.groups
+            )
             own_axes = self.x.wide is None and self.y.wide is None
             verdict = verdict_of(rungs, settings.epsilon, settings.protocol, own_axes=own_axes)
             shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))
@@ -160,7 +172,9 @@ class PairRun:
             )
         return results
 
-    def _rung_nulls(self, nulls: NullResults | None, group: str, direction: int, scale: float) -> dict[str, Null | None]:
+    def _rung_nulls(
+        self, nulls: NullResults | None, group: str, direction: int, scale: float
+    ) -> dict[str, Null | None]:
         return {name: nulls.rung(name, group, direction, scale) for name in self.run.settings.nulls} if nulls else {}
 
     def _nulls(self) -> NullResults | None:
@@ -195,8 +209,12 @@ class PairRun:
     def _solver(self, direction: int, dtype: np.dtype[Any]) -> Solver:
         first = (self.x, self.y) if direction == FORWARD else (self.y, self.x)
         condition = [t.white.condition for t in first]
-        ranks = (self.white_x.rank, self.white_y.rank) if direction == FORWARD else (self.white_y.rank, self.white_x.rank)
-        return Solver(condition[0], condition[1], ranks[0], ranks[1], any(f is not None for f in self.frames), dtype.name)
+        ranks = (
+            (self.white_x.rank, self.white_y.rank) if direction == FORWARD else (self.white_y.rank, self.white_x.rank)
+        )
+        return Solver(
+            condition[0], condition[1], ranks[0], ranks[1], any(f is not None for f in self.frames), dtype.name
+        )
 
     def _note_inputs(self) -> None:
         run = self.run
@@ -223,9 +241,14 @@ class PairRun:
             for table in (self.x, self.y):
                 resolved = table.unmixing
                 if not resolved.converged:
-                    run.alert("ica_not_converged", f"{table.name}: FastICA did not converge in {resolved.iterations} iterations.")
+                    run.alert(
+                        "ica_not_converged",
+                        f"{table.name}: FastICA did not converge in {resolved.iterations} iterations.",
+                    )
                 if resolved.rows < table.blocks.n:
-                    run.alert("ica_subsampled", f"{table.name}: ICA was fitted to {resolved.rows} of {table.blocks.n} rows.")
+                    run.alert(
+                        "ica_subsampled", f"{table.name}: ICA was fitted to {resolved.rows} of {table.blocks.n} rows."
+                    )
 
 
 @dataclass(eq=False)
@@ -262,7 +285,11 @@ class _Measured:
 
     def bootstrap_means(self, direction: int) -> dict[str, Array]:
         """Held-out mean of each rung in every bootstrap draw, in the target's units; cells are resampled whole."""
-        return {g: self._bootstrap[:, COLUMNS[g, direction]] for g in self.settings.groups} if self.settings.bootstrap else {}
+        return (
+            {g: self._bootstrap[:, COLUMNS[g, direction]] for g in self.settings.groups}
+            if self.settings.bootstrap
+            else {}
+        )
 
     @cached_property
     def _picks(self) -> Array:
@@ -296,4 +323,6 @@ class _Measured:
         errors = self.table.column(1, COLUMNS[group, direction])
         rows = np.argsort(-errors, kind="stable")[:WORST_ROWS]
         names = rows if ids is None else ids[rows]
-        return tuple(WorstRow(str(name), float(errors[r]) / scale.rms) for name, r in zip(names.tolist(), rows, strict=True))
+        return tuple(
+            WorstRow(str(name), float(errors[r]) / scale.rms) for name, r in zip(names.tolist(), rows, strict=True)
+        )

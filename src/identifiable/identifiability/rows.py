@@ -73,7 +73,8 @@ def _rank(values: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def _as_text(values: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(values).astype(str)
+    text = np.asarray(values).astype(str)
+    return text.astype(text.dtype.newbyteorder("="))
 
 
 def _keys(ids: NDArray[Any]) -> NDArray[np.uint64]:
@@ -91,7 +92,7 @@ def _keys(ids: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _hash(keys: NDArray[np.uint64], seed: int, purpose: int) -> NDArray[np.uint64]:
-    salt = _mix(np.array([(seed * 8 + purpose) & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))
+    salt = _mix(np.array([(int(seed) * 8 + purpose) & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))
     return _mix(keys ^ salt)
 
 

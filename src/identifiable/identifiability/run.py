@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,6 +29,7 @@ class Run:
     settings: Settings
     workers: int | None
     progress: Progress | None
+    cluster: Any = None
     alerts: list[Alert] = field(default_factory=list)
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
@@ -41,7 +42,9 @@ class Run:
     def alert(self, code: str, message: str) -> None:
         self.alerts.append(Alert(code, message))
 
-    def moments(self, tables: Sequence[Table], *, preconditioners: Sequence[Preconditioner | None] | None = None) -> list[Moments]:
+    def moments(
+        self, tables: Sequence[Table], *, preconditioners: Sequence[Preconditioner | None] | None = None
+    ) -> list[Moments]:
         """Moments of all rows (index 0) and of each fold (1 ...) of tables side by side."""
         blocks = [t.blocks for t in tables]
         widths = tuple(b.d for b in blocks)
@@ -53,7 +56,8 @@ class Run:
         several = len(tables) > 1
         statistic = fold(
             blocks,
-            lambda: MomentSums(
+            partial(
+                MomentSums,
                 widths,
                 shift,
                 fold=self.plan.fold if several else None,
@@ -62,6 +66,7 @@ class Run:
                 maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
             ),
             workers=self.workers,
+            cluster=self.cluster,
             progress=self.progress,
             stage="moments",
         )
