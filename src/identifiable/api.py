@@ -17,7 +17,7 @@ from identifiable._checks import DataError, PairingError, UsageError
 from identifiable._extras import require
 from identifiable.identifiability.comparison import as_representation
 from identifiable.io import open_representation, read_label_table
-from identifiable.representation import Representation
+from identifiable.representation import Representation, comparable_ids
 from identifiable.results import Comparison, from_json
 
 
@@ -125,9 +125,9 @@ def _labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[A
                 f"{spec}: expected one label for each of the {first.n} rows of {first.name}, got {len(labels)}."
             )
         return labels
-    order = np.argsort(ids.astype(str), kind="stable")
-    known = ids.astype(str)[order]
-    wanted = first.ids.astype(str)
+    known, wanted = comparable_ids(ids, str(spec)).astype(str), comparable_ids(first.ids, first.name).astype(str)
+    order = np.argsort(known, kind="stable")
+    known = known[order]
     place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
     missing = known[place] != wanted
     if missing.any():

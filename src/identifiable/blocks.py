@@ -203,6 +203,8 @@ def fold(
     >>> fold([Blocks(np.zeros((10_000, 3)))], Count).n
     10000
     """
+    if not blocks:
+        raise DataError("fold needs at least one table.")
     n = blocks[0].n
     if any(b.n != n for b in blocks):
         raise DataError(f"fold needs tables of equal length, got {', '.join(f'{b.name}: {b.n}' for b in blocks)} rows.")

@@ -30,6 +30,8 @@ class Representation:
         check_numeric(np.dtype(self.values.dtype), self.name)
         if self.ids is not None:
             ids = np.asarray(self.ids)
+            if ids.dtype.kind == "T":  # numpy's variable-width text
+                ids = ids.astype(object)
             if ids.shape != (n,):
                 raise PairingError(f"{self.name}: expected one id for each of {n} rows, got ids of shape {ids.shape}.")
             if ids.dtype.kind not in "iuUS" and not all(isinstance(i, str) for i in ids.tolist()):
@@ -77,6 +79,8 @@ def pair(*representations: Representation, missing: Literal["drop", "error"] = "
     >>> join.rows[1].tolist(), join.dropped
     ([1, 0], (1, 0))
     """
+    if not representations:
+        raise PairingError("there is nothing to pair; pass at least one representation.")
     with_ids = [r for r in representations if r.ids is not None]
     if not with_ids:
         return _by_position(representations)
@@ -85,7 +89,7 @@ def pair(*representations: Representation, missing: Literal["drop", "error"] = "
         raise PairingError(
             f"{with_ids[0].name} has sample ids and {bare.name} has none; give ids to every representation (--ids), or to none."
         )
-    ids = [_comparable(r) for r in representations]
+    ids = [comparable_ids(r.ids, r.name) for r in representations]
     if len({column.dtype.kind in "iu" for column in ids}) > 1:
         kinds = ", ".join(f"{r.name}: {r.ids.dtype}" for r in representations if r.ids is not None)
         raise PairingError(f"sample ids are numbers on one side and text on another ({kinds}); store them alike.")
@@ -118,22 +122,18 @@ def _by_position(representations: Sequence[Representation]) -> Pairing:
     return Pairing((None,) * len(representations), None, (0,) * len(representations), counts.pop())
 
 
-def _comparable(representation: Representation) -> NDArray[Any]:
+def comparable_ids(values: NDArray[Any] | None, name: str) -> NDArray[Any]:
     """Ids as signed integers or as text, so that equal ids compare equal across containers."""
-    ids = np.asarray(representation.ids)
+    ids = np.asarray(values)
     if ids.dtype.kind == "i" or (ids.dtype.kind == "u" and int(ids.max()) <= np.iinfo(np.int64).max):
         return ids.astype(np.int64)
     if ids.dtype.kind == "u":  # beyond int64: numpy would compare such numbers as rounded floats
-        raise PairingError(
-            f"{representation.name}: the sample id {ids.max()} is beyond 64-bit signed integers; store ids as text."
-        )
+        raise PairingError(f"{name}: the sample id {ids.max()} is beyond 64-bit signed integers; store ids as text.")
     if ids.dtype.kind == "S":
         try:
             return np.char.decode(ids, "utf-8")
         except UnicodeDecodeError:
-            raise PairingError(
-                f"{representation.name}: sample ids are bytes that are not UTF-8; store them as text."
-            ) from None
+            raise PairingError(f"{name}: sample ids are bytes that are not UTF-8; store them as text.") from None
     return ids.astype(str)
 
 

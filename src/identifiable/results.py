@@ -364,11 +364,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     A pipe or a device (/dev/stdout) cannot be replaced and is written to.
     """
     path = Path(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if _is_stream(path):
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise OutputError(f"{path}: cannot write there ({error.strerror}); choose another path.") from None
+            raise _unwritable(path, error) from None
         return path
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -380,10 +380,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside `path` that becomes `path` if the body succeeds and vanishes if not."""
     path = Path(path)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.", suffix=".part")
         os.close(handle)
     except OSError as error:
-        raise OutputError(f"{path}: cannot write there ({error.strerror}); choose another path.") from None
+        raise _unwritable(path, error) from None
     temporary = Path(name)
     try:
         yield temporary
@@ -395,7 +395,19 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OutputError(f"{path}: cannot write there ({error.strerror}); choose another path.") from None
+        raise _unwritable(path, error) from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether `path` is a pipe or a device."""
+    try:
+        return path.exists() and not path.is_file() and not path.is_dir()
+    except OSError:  # a name no file can have: the attempt to write it says so
+        return False
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"{path}: cannot write there ({error.strerror}); choose another path.")
