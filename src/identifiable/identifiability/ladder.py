@@ -90,12 +90,13 @@ class Ladder:
         kept = {name: cast(value) for name, value in vars(self).items() if name not in ("mean_x", "mean_y")}
         return Ladder(self.mean_x, self.mean_y, **kept)
 
-    def errors(self, x: NDArray[Any], y: NDArray[Any], dtype: np.dtype[Any]) -> Array:
-        """Euclidean error of every map at every row: (rows, N_COLUMNS), NaN where there is no map."""
+    def errors(self, x: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Euclidean error of every map at every row: (rows, N_COLUMNS), NaN where there is no map.
+
+        Rows are centred on this ladder's means and have the precision of its matrices.
+        """
         out = np.full((len(x), N_COLUMNS), np.nan)
-        x = np.subtract(x, self.mean_x).astype(dtype, copy=False)
-        y = np.subtract(y, self.mean_y).astype(dtype, copy=False)
-        room = np.empty(x.shape, dtype)
+        room = np.empty_like(x)
         if self.columns is not None and self.signs is not None:
             np.take(x, self.columns, axis=1, out=room, mode="clip")
             np.multiply(room, self.signs, out=room)
@@ -104,9 +105,9 @@ class Ladder:
             turned = x @ self.rotation
             out[:, 1] = _norms(np.subtract(turned, y, out=room))
             if self.scale_xy is not None and self.scale_yx is not None:
-                np.multiply(y, dtype.type(self.scale_yx), out=room)
+                np.multiply(y, x.dtype.type(self.scale_yx), out=room)
                 out[:, 3] = _norms(np.subtract(room, turned, out=room))
-                np.multiply(turned, dtype.type(self.scale_xy), out=turned)
+                np.multiply(turned, x.dtype.type(self.scale_xy), out=turned)
                 out[:, 2] = _norms(np.subtract(turned, y, out=turned))
         for column, matrix, source, target in (
             (4, self.linear_xy, x, y),
@@ -135,17 +136,23 @@ class ErrorTable:
         self.maxima = np.zeros((2, N_COLUMNS))
 
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
-        x, y = rows
-        fold = self.fold[first : first + len(x)]
-        in_sample = self.total.errors(x, y, self.dtype)
+        fold = self.fold[first : first + len(rows[0])]
+        means = (self.total.mean_x, self.total.mean_y)
+        x, y = (
+            np.subtract(block, mean).astype(self.dtype, copy=False) for block, mean in zip(rows, means, strict=True)
+        )
+        in_sample = self.total.errors(x, y)
         held_out = np.empty_like(in_sample)
         for k, ladder in enumerate(self.held_out):
             chosen = np.flatnonzero(fold == k)
-            held_out[chosen] = ladder.errors(x.take(chosen, axis=0), y.take(chosen, axis=0), self.dtype)
+            own_x, own_y = x.take(chosen, axis=0), y.take(chosen, axis=0)
+            own_x += (self.total.mean_x - ladder.mean_x).astype(self.dtype)
+            own_y += (self.total.mean_y - ladder.mean_y).astype(self.dtype)
+            held_out[chosen] = ladder.errors(own_x, own_y)
         for kind, errors in enumerate((in_sample, held_out)):
             self.sums[kind] += errors.sum(axis=0)
             np.fmax(self.maxima[kind], errors.max(axis=0), out=self.maxima[kind])
-        self.spreads.append(np.stack([_squares(x - self.total.mean_x), _squares(y - self.total.mean_y)], axis=1))
+        self.spreads.append(np.stack([_squares(x), _squares(y)], axis=1))
         self.parts.append((in_sample.astype(np.float32), held_out.astype(np.float32)))
 
     def merge(self, later: ErrorTable) -> None:
@@ -164,7 +171,7 @@ class ErrorTable:
 
 
 def _squares(rows: NDArray[Any]) -> Array:
-    return np.asarray(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)
+    return np.asarray(np.linalg.vecdot(rows, rows), dtype=np.float64)
 
 
 def _norms(rows: NDArray[Any]) -> Array:

@@ -29,8 +29,6 @@ from identifiable.results import Null
 NULLS = ("shuffle", "rotation")
 AXIS_RUNGS = ("signed_permutation", ICA)  # the rungs whose result depends on the choice of axes
 
-FLOAT64 = np.dtype(np.float64)
-
 
 def null_rows(d: int) -> int:
     """Rows the nulls are computed on: enough for d dimensions, few enough to repeat a hundred times."""
@@ -159,7 +157,7 @@ class _Sample:
 
 
 def _means(ladder: Ladder, x: Array, y: Array) -> Array:
-    means: Array = ladder.errors(x, y, FLOAT64).mean(axis=0)
+    means: Array = ladder.errors(x - ladder.mean_x, y - ladder.mean_y).mean(axis=0)
     return means
 
 
