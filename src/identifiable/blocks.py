@@ -127,7 +127,11 @@ class _Mapped:
 
 
 class Statistic(Protocol):
-    """What a fold accumulates: it takes rows in, and absorbs the statistic of the rows that follow."""
+    """What a fold accumulates: it takes rows in, and absorbs the statistic of the rows that follow.
+
+    A statistic that keeps work for later may have a method `finish()`, called by the worker after the
+    last rows of its strip.
+    """
 
     def add(self, first: int, rows: list[NDArray[Any]], /) -> None: ...
     def merge(self, later: Self, /) -> None: ...
@@ -252,6 +256,8 @@ def _walk(
             statistic.add(a, [table[a:b] for table in blocks])
             if stopped(b - a):
                 break
+        if finish := getattr(statistic, "finish", None):
+            finish()
     return statistic
 
 

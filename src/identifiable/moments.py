@@ -153,6 +153,9 @@ class MomentSums:
     maps
         For each representation None, or `(center, matrix)`: accumulate moments of `(x - center) @ matrix`
         instead of x. Used to measure again in coordinates where the data is well conditioned.
+    spare
+        Buffers no longer in use, shared by the statistics of one pass: touching fresh memory for every
+        strip costs a tenth of the pass.
     """
 
     def __init__(
@@ -162,8 +165,9 @@ class MomentSums:
         *,
         fold: NDArray[np.integer[Any]] | None = None,
         n_folds: int = 1,
-        buffer_rows: int = 2048,
+        buffer_rows: int = 4096,
         maps: Sequence[tuple[Array, Array] | None] | None = None,
+        spare: list[_Buffers] | None = None,
     ):
         self.fold = fold
         self.maps = maps or [None] * len(widths)
@@ -175,24 +179,28 @@ class MomentSums:
         self.counts = np.zeros(n_folds, dtype=np.int64)
         self.totals = np.zeros((n_folds, d))
         self.grams = np.zeros((n_folds, d, d))
-        self._buffers: list[Array] = []
+        self._spare: list[_Buffers] = [] if spare is None else spare
         self._buffer_rows = buffer_rows
         self._filled = [0] * n_folds
+        self._buffers: _Buffers | None = None
 
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
         m = len(rows[0])
-        if self.fold is None:
-            self._append(0, rows)
-            return
-        labels = self.fold[first : first + m]
-        for k in range(len(self.counts)):
-            chosen = np.flatnonzero(labels == k)
-            if chosen.size:
-                self._append(k, [block.take(chosen, axis=0) for block in rows])
+        labels = np.zeros(m, dtype=np.int64) if self.fold is None else self.fold[first : first + m]
+        for a in range(0, m, self._buffer_rows):  # a buffer must hold what one call brings
+            self._add([block[a : a + self._buffer_rows] for block in rows], labels[a : a + self._buffer_rows])
+
+    def finish(self) -> None:
+        """Multiply what is still in the buffers, and hand them on."""
+        if self._buffers is not None:
+            for k in range(len(self.counts)):
+                self._flush(k, self._buffers)
+            self._spare.append(self._buffers)
+            self._buffers = None
 
     def merge(self, later: MomentSums) -> None:
-        self._flush_all()
-        later._flush_all()
+        self.finish()
+        later.finish()
         self.counts += later.counts
         self.totals += later.totals
         self.grams += later.grams
@@ -200,49 +208,54 @@ class MomentSums:
     def moments(self) -> list[Moments]:
         """One `Moments` per fold."""
         with np.errstate(invalid="ignore", over="ignore"):  # as in `fold`: the caller reports what is not finite
-            self._flush_all()
+            self.finish()
         return [
             Moments(int(n), self.widths, self.shift, total, gram)
             for n, total, gram in zip(self.counts, self.totals, self.grams, strict=True)
         ]
 
-    def _append(self, k: int, rows: list[NDArray[Any]]) -> None:
-        m = len(rows[0])
-        if not self._buffers:
-            shape = (self._buffer_rows, sum(self.widths))
-            self._buffers = [np.empty(shape) for _ in self.counts]
-            self._product = np.empty((shape[1], shape[1]))
-        for a in range(0, m, self._buffer_rows):
-            part = rows if m <= self._buffer_rows else [block[a : a + self._buffer_rows] for block in rows]
-            count = len(part[0])
-            if self._filled[k] + count > self._buffer_rows:
-                self._flush(k)
-            self._write(self._buffers[k][self._filled[k] : self._filled[k] + count], part)
-            self._filled[k] += count
+    def _add(self, rows: list[NDArray[Any]], labels: NDArray[np.integer[Any]]) -> None:
+        if self._buffers is None:
+            self._buffers = (
+                self._spare.pop() if self._spare else _Buffers(len(self.counts), self._buffer_rows, self.widths)
+            )
+        for k in range(len(self.counts)):
+            chosen = np.flatnonzero(labels == k)
+            if not chosen.size:
+                continue
+            if self._filled[k] + chosen.size > self._buffer_rows:
+                self._flush(k, self._buffers)
+            start = self._filled[k]
+            self._filled[k] = start + chosen.size
+            self._write(self._buffers.rows[k][start : self._filled[k]], rows, chosen)
 
-    def _write(self, out: Array, rows: list[NDArray[Any]]) -> None:
+    def _write(self, out: Array, rows: list[NDArray[Any]], chosen: NDArray[np.intp]) -> None:
         at = 0
         for block, width, map_ in zip(rows, self.widths, self.maps, strict=True):
             part = out[:, at : at + width]
             if map_ is None:
-                np.subtract(block, self.shift[at : at + width], out=part)
+                np.copyto(part, block.take(chosen, axis=0))  # then subtract: mixed precision in one step is slower
+                part -= self.shift[at : at + width]
             else:
-                np.matmul(block - map_[0], map_[1], out=part)
+                np.matmul(block.take(chosen, axis=0) - map_[0], map_[1], out=part)
             at += width
 
-    def _flush(self, k: int) -> None:
-        filled = self._buffers[k][: self._filled[k]]
+    def _flush(self, k: int, buffers: _Buffers) -> None:
+        filled = buffers.rows[k][: self._filled[k]]
         self.counts[k] += len(filled)
         self.totals[k] += filled.sum(axis=0)
-        np.matmul(filled.T, filled, out=self._product)  # numpy sees A.T @ A and calls the symmetric product
-        self.grams[k] += self._product
+        np.matmul(filled.T, filled, out=buffers.product)  # numpy sees A.T @ A and calls the symmetric product
+        self.grams[k] += buffers.product
         self._filled[k] = 0
 
-    def _flush_all(self) -> None:
-        if self._buffers:
-            for k in range(len(self.counts)):
-                self._flush(k)
-            self._buffers = []
+
+class _Buffers:
+    """Room for the rows of every fold, and for one product."""
+
+    def __init__(self, n_folds: int, rows: int, widths: tuple[int, ...]):
+        d = sum(widths)
+        self.rows = [np.empty((rows, d)) for _ in range(n_folds)]
+        self.product = np.empty((d, d))
 
 
 def _block_diagonal(matrices: Sequence[Array]) -> Array:
