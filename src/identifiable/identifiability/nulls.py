@@ -85,13 +85,12 @@ def measure_nulls(
 ) -> NullResults:
     """Observed and null held-out means on rows held in memory; `fold` decides which of them are test rows."""
     sample = _Sample(x, y, fold, rungs, ica)
-    same = np.arange(len(x))
-    observed, similar = sample.shuffled(same)
+    observed, similar = sample.paired(sample.as_given())
     drawn: dict[str, Array] = {}
     similarity_draws = np.zeros((0, 2))
     if "shuffle" in nulls:
         results = in_threads(
-            lambda draw: sample.shuffled(sample.shuffle(np.random.default_rng([seed, 1, draw]))),
+            lambda draw: sample.paired(sample.shuffled(np.random.default_rng([seed, 1, draw]))),
             range(draws),
             workers=workers,
             progress=progress,
@@ -112,33 +111,40 @@ def measure_nulls(
     return NullResults(observed, drawn, similar, similarity_draws, len(x))
 
 
+Rows = tuple[NDArray[np.intp], NDArray[np.intp]]  # which training row, and which test row, of y stands where
+
+
 class _Sample:
     """Rows in memory, split once, with everything that shuffling leaves unchanged computed once."""
 
     def __init__(self, x: Array, y: Array, fold: NDArray[np.int64], rungs: Sequence[str], ica: IcaMatcher | None):
-        self.x, self.y, self.rungs, self.ica = x, y, rungs, ica
+        self.rungs, self.ica = rungs, ica
+        widths = (x.shape[1], y.shape[1])
         is_test = fold == np.argmax(np.bincount(fold))
-        self.train, self.test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
-        self.moments = Moments.of(np.hstack([x[self.train], y[self.train]]), widths=(x.shape[1], y.shape[1]))
-        self.white_x = WhiteBasis.of(self.moments.alone(0))
-        self.white_y = WhiteBasis.of(self.moments.alone(1))
-        self.whole = Moments.of(np.hstack([x, y]), widths=(x.shape[1], y.shape[1]))
+        train, test = (Moments.of(np.hstack([x[part], y[part]]), widths=widths) for part in (~is_test, is_test))
+        self.moments, self.whole = train, train.merge(test)
+        self.white_x, self.white_y = (WhiteBasis.of(train.alone(i)) for i in (0, 1))
         self.whole_white = tuple(WhiteBasis.of(self.whole.alone(i)) for i in (0, 1))
+        self.x, self.y = x[~is_test] - train.mean_x, y[~is_test] - train.mean_y
+        self.x_test, self.y_test = x[is_test] - train.mean_x, y[is_test] - train.mean_y
+        # What the means of the two parts add to the cross-scatter of all rows, however each part is shuffled.
+        self.between = self.whole.xy - train.xy - self.x_test.T @ self.y_test
 
-    def shuffle(self, rng: np.random.Generator) -> NDArray[np.intp]:
-        """A permutation of y's rows that keeps training rows training rows, so only the pairing changes."""
-        rows = np.empty(len(self.x), dtype=np.intp)
-        for part in (self.train, self.test):
-            rows[part] = rng.permutation(part)
-        return rows
+    def as_given(self) -> Rows:
+        """The pairing of the data."""
+        return np.arange(len(self.y)), np.arange(len(self.y_test))
 
-    def shuffled(self, rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Held-out mean of every map, and (CCA, CKA), when row i of x is paired with `rows[i]` of y."""
-        y = self.y[rows]
-        moments = _with_cross(self.moments, self.x[self.train], y[self.train])
-        ladder = Ladder.fit(moments, self.rungs, linear=self._linear, ica=self.ica)
-        errors = _means(ladder, self.x[self.test], y[self.test])
-        whole = _with_cross(self.whole, self.x, y)
+    def shuffled(self, rng: np.random.Generator) -> Rows:
+        """A pairing at random that keeps training rows training rows, so only the pairing changes."""
+        return rng.permutation(len(self.y)), rng.permutation(len(self.y_test))
+
+    def paired(self, rows: Rows) -> tuple[Array, Array]:
+        """Held-out mean of every map, and (CCA, CKA), under a pairing."""
+        y, y_test = self.y[rows[0]], self.y_test[rows[1]]
+        cross = self.x.T @ y
+        ladder = Ladder.fit(_with_cross(self.moments, cross), self.rungs, linear=self._linear, ica=self.ica)
+        errors: Array = ladder.errors(self.x_test, y_test).mean(axis=0)
+        whole = _with_cross(self.whole, cross + self.x_test.T @ y_test + self.between)
         return errors, np.array([similarity.cca(whole, *self.whole_white), similarity.cka(whole)])
 
     def rotated(self, rng: np.random.Generator) -> Array:
@@ -147,25 +153,18 @@ class _Sample:
         to_x, to_y = self.white_x.basis @ turn_x, self.white_y.basis @ turn_y
         from_x, from_y = to_x.T @ self.moments.xx, to_y.T @ self.moments.yy
         matched = permutation_matrix(to_x.T @ self.moments.xy @ to_y)
-        ladder = Ladder(
-            self.moments.mean_x, self.moments.mean_y, ica_xy=to_x @ matched @ from_y, ica_yx=to_y @ matched.T @ from_x
-        )
-        return _means(ladder, self.x[self.test], self.y[self.test])
+        means = (self.moments.mean_x, self.moments.mean_y)
+        ladder = Ladder(*means, ica_xy=to_x @ matched @ from_y, ica_yx=to_y @ matched.T @ from_x)
+        errors: Array = ladder.errors(self.x_test, self.y_test).mean(axis=0)
+        return errors
 
     def _linear(self, moments: Moments) -> tuple[Array, Array]:
         return self.white_x.solve(moments.xy), self.white_y.solve(moments.xy.T)
 
 
-def _means(ladder: Ladder, x: Array, y: Array) -> Array:
-    means: Array = ladder.errors(x - ladder.mean_x, y - ladder.mean_y).mean(axis=0)
-    return means
-
-
-def _with_cross(moments: Moments, x: Array, y: Array) -> Moments:
-    """The same moments with the cross-scatter of other pairs of the same rows."""
-    mean = moments.mean
+def _with_cross(moments: Moments, cross: Array) -> Moments:
+    """The same moments with another cross-scatter."""
     d = moments.widths[0]
     scatter = moments.scatter.copy()
-    scatter[:d, d:] = (x - mean[:d]).T @ (y - mean[d:])
-    scatter[d:, :d] = scatter[:d, d:].T
-    return Moments(moments.n, moments.widths, mean, np.zeros(len(mean)), scatter)
+    scatter[:d, d:], scatter[d:, :d] = cross, cross.T
+    return Moments(moments.n, moments.widths, moments.mean, np.zeros(len(scatter)), scatter)

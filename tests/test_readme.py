@@ -1,0 +1,47 @@
+"""What the README shows is run, so that it stays true."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from laws import rows
+
+from identifiable.cli import main
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def fenced(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    X = rows(0, n=200, d=3)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
+    for name, table in (("run1", X), ("run2", X @ turn), ("release", X), ("candidate", X @ turn)):
+        np.save(tmp_path / f"{name}.npy", table)
+    (tmp_path / "ids.txt").write_text("\n".join(f"s{i}" for i in range(200)) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_python_example_runs_and_writes_its_page(folder, capsys):
+    (example,) = fenced("python")
+    exec(compile(example, "README.md", "exec"), {})
+    assert "The same up to a rigid motion" in capsys.readouterr().out
+    assert (folder / "run1-vs-run2.html").stat().st_size > 10_000
+
+
+def test_the_gate_passes_on_models_that_agree_and_fails_on_models_that_do_not(folder, capsys):
+    (gate,) = [block for block in fenced("sh") if "--fail-if" in block]
+    words = shlex.split(gate.replace("\\\n", " "))
+    assert words.pop(0) == "identifiable"
+    assert main(words) == 0
+    np.save("candidate.npy", rows(9, n=200, d=3))
+    assert main(words) == 1
+    assert (folder / "drift.html").exists()
