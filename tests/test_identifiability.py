@@ -477,6 +477,15 @@ def test_all_rows_equal_say_there_is_nothing_to_compare():
         compare(rows(0), np.full((400, 6), 0.1), **BARE)
 
 
+def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
+    X = rows(0, n=40, d=60)
+    assert "more_columns_than_rows" in {a.code for a in compare(X, X + 1, **BARE).alerts}
+    assert "more_columns_than_rows" not in {a.code for a in compare(X.T, X.T + 1, **BARE).alerts}
+    huge = np.broadcast_to(np.float32(1.0), (20, 200_000))
+    with pytest.raises(DataError, match=r"200000 columns \(and 20 rows\) need about .* Are rows and columns swapped"):
+        compare(huge, huge, **BARE)
+
+
 def test_one_representation_is_not_enough():
     with pytest.raises(UsageError, match="at least two representations, got 1"):
         compare(rows(0))

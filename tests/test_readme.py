@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from laws import rows
 
 from identifiable.cli import main
+from laws import rows
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

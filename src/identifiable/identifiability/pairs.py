@@ -229,6 +229,11 @@ class PairRun:
                     "combination of others and was left out of linear maps.",
                 )
         d, training = self.x.blocks.d, min(m.n for m in self.training)
+        if d > self.total.n:
+            run.alert(
+                "more_columns_than_rows",
+                f"{self.x.name} and {self.y.name} have {d} columns and {self.total.n} rows. Rows are samples: are they swapped?",
+            )
         if training < 10 * d:
             run.alert(
                 "few_rows",

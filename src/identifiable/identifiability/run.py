@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from identifiable import ica
 from identifiable._checks import DataError
-from identifiable.blocks import Blocks, Progress, chunk_rows, fold, silent
+from identifiable.blocks import Blocks, Progress, available_workers, chunk_rows, fold, physical_memory, silent
 from identifiable.diameter import diameter
 from identifiable.groups import Preconditioner, WhiteBasis
 from identifiable.identifiability.rows import RowPlan
@@ -48,6 +48,7 @@ class Run:
         """Moments of all rows (index 0) and of each fold (1 ...) of tables side by side."""
         blocks = [t.blocks for t in tables]
         widths = tuple(b.d for b in blocks)
+        self._refuse_too_wide(tables)
         rows = chunk_rows(sum(widths))
         # A short prefix is enough for a shift: it only has to be near the data, compared with its spread.
         shift = np.concatenate([_prefix_mean(b[: min(rows, b.n)]) for b in blocks])
@@ -86,6 +87,20 @@ class Run:
         if key not in self.cross_scatters:
             self.cross_scatters[key] = self.moments([x, y])[0].xy
         return self.cross_scatters[key]
+
+    def _refuse_too_wide(self, tables: Sequence[Table]) -> None:
+        """Say so when the moments cannot fit in memory; most often rows and columns are swapped."""
+        widest = max(tables, key=lambda t: t.blocks.d)
+        n, d = widest.blocks.shape
+        width = sum(t.blocks.d for t in tables)
+        copies = (self.plan.n_folds if len(tables) > 1 else 1) * ((self.workers or available_workers()) + 2)
+        needed, memory = 8 * width**2 * copies, physical_memory()
+        if needed > memory:
+            swapped = " Are rows and columns swapped?" if d > n else ""
+            raise DataError(
+                f"{widest.name}: {d} columns (and {n} rows) need about {needed / 1e9:.0f} GB of moments, this machine has "
+                f"{memory / 1e9:.0f}.{swapped} Otherwise reduce the columns, for example by PCA."
+            )
 
     def _refuse_non_finite(self, tables: Sequence[Table]) -> NoReturn:
         for table in tables:
