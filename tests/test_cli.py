@@ -112,10 +112,44 @@ def test_group_by_is_joined_by_id_and_recorded(folder, capsys):
     assert result.rungs[1].held_out == expected.rungs[1].held_out
 
 
-def test_sidecar_ids_join_rows(folder, capsys):
+def test_one_sidecar_for_all_tables_says_that_it_pairs_by_position(folder, capsys):
     Path("ids.txt").write_text("\n".join(f"s{i}" for i in range(300)) + "\n")
     result = compare("a.npy", "b.npy", ids="ids.txt", bootstrap=0, nulls=())
-    assert "paired_by_position" not in {a.code for a in result.alerts}
+    assert {a.code for a in result.alerts} >= {"one_ids_file"}
+
+
+def test_a_sidecar_for_each_table_joins_rows_in_any_order(folder, capsys):
+    order = np.random.default_rng(3).permutation(300)
+    np.save("shuffled.npy", np.load("b.npy")[order])
+    Path("ids.txt").write_text("\n".join(f"s{i}" for i in range(300)) + "\n")
+    Path("shuffled.txt").write_text("\n".join(f"s{i}" for i in order) + "\n")
+    quick = ["--bootstrap", "0", "--nulls", "none", "--groups", "rigid", "--quiet", "--json", "r.json"]
+    assert (
+        run("compare", "a.npy", "shuffled.npy", "--ids", "ids.txt", "--ids", "shuffled.txt", *quick, capsys=capsys)[0]
+        == 0
+    )
+    joined = load("r.json")
+    plain = compare("a.npy", "b.npy", groups=["rigid"], bootstrap=0, nulls=())
+    assert joined.rungs[0].in_sample.mean == pytest.approx(plain.rungs[0].in_sample.mean, rel=1e-9)
+    assert not {"one_ids_file", "paired_by_position"} & {a.code for a in joined.alerts}
+    assert joined.provenance.command.count("--ids") == 2
+    code, _, err = run("compare", "a.npy", "b.npy", "b.npy", "--ids", "x", "--ids", "y", capsys=capsys)
+    assert (code, "one for each of 3 tables, got 2" in err) == (2, True)
+
+
+@pytest.mark.parametrize("flag", ["--json", "--report"])
+def test_an_input_is_never_written_over(folder, capsys, flag):
+    before = Path("runs.npz").read_bytes()
+    code, _, err = run("compare", "runs.npz:one", "runs.npz:two", flag, "./runs.npz", capsys=capsys)
+    assert (code, one_line(err)) == (3, True)
+    assert "it is one of the inputs" in err
+    assert Path("runs.npz").read_bytes() == before
+
+
+def test_a_page_that_is_neither_html_nor_markdown_is_refused(folder, capsys):
+    code, _, err = run("compare", "a.npy", "b.npy", "--report", "page.pdf", capsys=capsys)
+    assert (code, one_line(err)) == (2, True)
+    assert ".html or .htm or .md" in err
 
 
 def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
@@ -285,7 +319,7 @@ def test_wrong_usage_is_one_line_and_exit_2(folder, capsys, words, message):
 
 
 @pytest.mark.parametrize("flag", ["--json", "--report"])
-@pytest.mark.parametrize("target", ["nowhere/r.out", "taken"])
+@pytest.mark.parametrize("target", ["nowhere/r.html", "taken"])
 def test_an_output_that_cannot_be_written_is_said_before_the_work(folder, capsys, flag, target):
     Path("taken").mkdir()
     code, _, err = run("compare", "absent.npy", "b.npy", flag, target, capsys=capsys)

@@ -410,6 +410,8 @@ def test_principal_axes_are_not_called_the_models_axes():
     pair = compare(X, wide, **BARE).pairs[0]
     assert pair.rung("signed_permutation").held_out.q95 < 0.1  # the principal axes happen to be X's
     assert pair.verdict.group == "rigid"
+    assert 0.999 < pair.kept_target < 1 == pair.kept_source
+    assert "Compared were 100% of the variance of b" in pair.verdict.text
 
 
 def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():
@@ -425,6 +427,33 @@ def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():
     distance = {d.name: d.mean for d in result.consensus.distances}
     assert distance["c"] > 1.2 * distance["a"]
     assert result.consensus.converged
+
+
+def test_verdict_of_several_models_is_the_weakest_of_all_pairs():
+    X = rows(0)
+    result = compare(X, X[:, ::-1], LADDER[1].sample(6, np.random.default_rng(76))(X), **BARE)
+    assert result.pairs[0].verdict.group == "signed_permutation"
+    assert result.verdict.group == "rigid"
+    assert result.verdict.text.startswith("a to c: The same up to a rigid motion")
+    assert compare(X, X, rows(7), **BARE).verdict.group is None
+    assert "a, b, c" in repr(result)
+
+
+def test_verdict_on_unrelated_rows_says_that_chance_does_as_well():
+    result = compare(rows(0, n=80), rows(50, n=80), groups=FOUR, bootstrap=0, null_draws=19)
+    assert "no better than rows paired at random" in result.verdict.text
+    linked = compare(rows(0, n=80), noisy_copy(rows(0, n=80), 0, 20.0), groups=FOUR, bootstrap=0, null_draws=19)
+    assert linked.verdict.group is None
+    assert "at random" not in linked.verdict.text
+
+
+def test_rotation_null_of_a_permutation_is_not_fooled_by_a_rotated_copy_or_a_scale():
+    rng = np.random.default_rng(77)
+    X = rng.standard_normal((400, 6)) * [1, 2, 3, 4, 5, 6]
+    options = {"groups": ("signed_permutation",), "bootstrap": 0, "nulls": ("rotation",), "null_draws": 19}
+    turned = [compare(X, X @ np.linalg.qr(rng.standard_normal((6, 6)))[0], **options) for _ in range(10)]
+    assert np.mean([r.rungs[0].null["rotation"].p for r in turned]) > 0.2  # like any other rotation
+    assert compare(X, 1.5 * X[:, ::-1], **options).rungs[0].null["rotation"].p == 0.05  # these axes are special
 
 
 def test_structural_recovers_sources_up_to_order_and_sign():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from identifiable._extras import require
 from identifiable.identifiability.comparison import as_representation
 from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
-from identifiable.results import Comparison, from_json
+from identifiable.results import Alert, Comparison, from_json
 
 
 def compare(
     *representations: Any,
-    ids: str | None = None,
+    ids: str | Sequence[str] | None = None,
     group_by: Any = None,
     blocks: int | None = None,
     scheduler: str | None = None,
@@ -37,7 +37,7 @@ def compare(
         Two or more of the same rows: arrays (n, d), `Representation`s, `Blocks`, Dask arrays, or paths
         (``"run.npz:layer6"`` names a part of a file).
     ids
-        For paths: the column, key or sidecar file that holds sample ids.
+        For paths: the column, key or sidecar file that holds sample ids; one for all, or one for each.
     group_by
         One label per row, or the path of a label file (``"labels.csv:plate"``): rows with one label stay together.
     blocks
@@ -58,13 +58,20 @@ def compare(
     if isinstance(group_by, (str, os.PathLike)):
         options.setdefault("group_by_name", str(group_by))
         group_by = _labels_of(group_by, as_representation(opened[0]))
-    if scheduler is None:
-        return identifiability.compare(*opened, group_by=group_by, **options)
-    with connected(scheduler) as cluster:
-        return identifiability.compare(*opened, group_by=group_by, cluster=cluster, **options)
+    with connected(scheduler) if scheduler else nullcontext() as cluster:
+        result = identifiability.compare(*opened, group_by=group_by, cluster=cluster, **options)
+    if isinstance(ids, str) and Path(ids).is_file():  # one list of names for every table is pairing by position
+        result = replace(result, alerts=(Alert("one_ids_file", _ONE_IDS_FILE.format(ids)), *result.alerts))
+    return result
 
 
-def structural(Z: Any, sources: Any, *, ids: str | None = None, **options: Any) -> Comparison:
+_ONE_IDS_FILE = (
+    "{} names the rows of every table, so row i is taken to be the same sample everywhere, as without ids. "
+    "Give each table its own (--ids once per table) if their rows may be in another order."
+)
+
+
+def structural(Z: Any, sources: Any, *, ids: str | Sequence[str] | None = None, **options: Any) -> Comparison:
     """How nearly a representation recovers known sources (Definition 2); arrays or paths, options as for `compare`."""
     opened = _open((Z, sources), ids, None)
     return identifiability.structural(*opened, **options)
@@ -97,8 +104,14 @@ def load(path: str | os.PathLike[str]) -> Comparison:
     return result
 
 
-def _open(sources: Sequence[Any], ids: str | None, rows: int | None) -> list[Any]:
-    opened = [open_representation(s, ids=ids, rows=rows) if isinstance(s, (str, os.PathLike)) else s for s in sources]
+def _open(sources: Sequence[Any], ids: str | Sequence[str] | None, rows: int | None) -> list[Any]:
+    each = [ids] * len(sources) if ids is None or isinstance(ids, str) else list(ids)
+    if len(each) != len(sources):
+        raise UsageError(f"ids: expected one for all or one for each of {len(sources)} tables, got {len(each)}.")
+    opened = [
+        open_representation(s, ids=i, rows=rows) if isinstance(s, (str, os.PathLike)) else s
+        for s, i in zip(sources, each, strict=True)
+    ]
     if all(isinstance(s, (str, os.PathLike)) for s in sources):
         for i, name in enumerate(_short_names([r.name for r in opened], [Path(s) for s in sources])):
             opened[i] = replace(opened[i], name=name)

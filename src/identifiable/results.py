@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from identifiable._checks import DataError, OutputError
+from identifiable._checks import DataError, OutputError, UsageError
 
 Interval = tuple[float, float]
 
@@ -157,13 +157,20 @@ class WorstRow:
 
 @dataclass(frozen=True)
 class PairResult:
-    """Source to target: can the source be mapped onto the target, by how large a group?"""
+    """Source to target: can the source be mapped onto the target, by how large a group?
+
+    `dropped` counts the rows of both sides without a partner. Where the sides differ in width, the wider one is
+    compared in its first `width` principal components; `kept_source` and `kept_target` are the shares of variance
+    that were compared.
+    """
 
     source: str
     target: str
     n: int
     dropped: int
     width: int
+    kept_source: float
+    kept_target: float
     scale: Scale
     rungs: tuple[Rung, ...]
     ica_efficiency: Efficiency | None
@@ -177,7 +184,7 @@ class PairResult:
         for rung in self.rungs:
             if rung.group == group:
                 return rung
-        raise KeyError(group)
+        raise UsageError(f"there is no rung {group!r} here; choose from {', '.join(r.group for r in self.rungs)}.")
 
 
 @dataclass(frozen=True)
@@ -224,7 +231,7 @@ class Consensus:
     distances: tuple[ConsensusDistance, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What `compare` found, and all it takes to draw it."""
 
@@ -245,8 +252,20 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the first pair."""
-        return self.pairs[0].verdict
+        """The weakest verdict over all ordered pairs: what holds for every one of them."""
+        weakest = max(self.pairs, key=lambda p: self._steps(p.verdict.group))
+        if len(self.pairs) <= 2:
+            return weakest.verdict
+        return replace(weakest.verdict, text=f"{weakest.source} to {weakest.target}: {weakest.verdict.text}")
+
+    def _steps(self, group: str | None) -> int:
+        """How far up the ladder a verdict stands; none is the farthest."""
+        names = [rung.group for rung in self.rungs]
+        return names.index(group) if group in names else len(names)
+
+    def __repr__(self) -> str:
+        names = ", ".join(i.name for i in self.inputs)
+        return f"<Comparison of {names}: {self.verdict.group or 'not the same up to any group'}>"
 
     def table(self) -> str:
         """The ladder as text, as the command line prints it."""

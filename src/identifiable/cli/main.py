@@ -20,6 +20,7 @@ from identifiable.identifiability.nulls import NULLS
 from identifiable.identifiability.settings import DEFAULT, PROTOCOLS, RUNGS
 
 EXIT_FINE, EXIT_CONDITION, EXIT_USAGE = 0, 1, 2
+PAGE_SUFFIXES = (".html", ".htm", ".md")
 DEMO_PAGE = "identifiable-demo.html"
 
 # Options of `compare` that move a number, with their defaults: what a recorded command repeats.
@@ -30,7 +31,10 @@ COMPARE_DEFAULTS: dict[str, Any] = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors of one line, like every other error of this command."""
+    """Errors of one line, like every other error of this command; no guessing of shortened options."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see '{self.prog} --help'.")
@@ -85,7 +89,7 @@ def _command(commands: Any, name: str, text: str, example: str) -> argparse.Argu
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=text,
-        description=text[0].upper() + text[1:] + ".",
+        description=text[0].upper() + text[1:] + ("" if text.endswith("?") else "."),
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -113,7 +117,12 @@ def _add_compare(commands: Any) -> None:
         metavar="X",
         help="two or more tables: .npy .npz .csv .tsv .safetensors (file:part names a part)",
     )
-    add("--ids", metavar="NAME", help="column, key or sidecar file with sample ids; rows are joined on them")
+    add(
+        "--ids",
+        action="append",
+        metavar="NAME",
+        help="column, key or sidecar file with sample ids to join rows on; once for all, or once per table",
+    )
     add("--groups", default=d["groups"], metavar="LIST", help="rungs to fit, comma-separated (default: all)")
     add("--folds", type=int, default=d["folds"], help=f"cross-validation folds (default {DEFAULT.folds})")
     add("--group-by", metavar="FILE:COLUMN", help="keep rows with one label together in folds and bootstrap")
@@ -183,7 +192,7 @@ def _compare(options: argparse.Namespace) -> int:
         options,
         options.paths,
         _recorded(options),
-        ids=options.ids,
+        ids=options.ids[0] if options.ids and len(options.ids) == 1 else options.ids,
         groups=groups,
         folds=options.folds,
         group_by=options.group_by,
@@ -208,7 +217,8 @@ def _compared(options: argparse.Namespace, paths: Sequence[Any], command: str, *
     from identifiable.api import compare
 
     for path in (options.json, options.report):
-        _check_writable(path)
+        _check_writable(path, paths)
+    _check_page(options.report)
     visible = not options.quiet and sys.stderr.isatty()
     with Bar() if visible else nullcontext() as bar:
         return compare(
@@ -240,7 +250,8 @@ def _deliver(result: Any, options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> int:
     from identifiable.api import load
 
-    _check_writable(options.output)
+    _check_writable(options.output, [options.result])
+    _check_page(options.output)
     write_page(load(options.result), options.output)
     print(options.output)
     return EXIT_FINE
@@ -271,8 +282,17 @@ def write_page(result: Any, path: str) -> None:
     write_text(path, report.markdown(result) if path.endswith(".md") else report.html(result))
 
 
-def _check_writable(path: str | None) -> None:
-    """Say that an output cannot be written before an hour of work, not after."""
+def _check_page(path: str | None) -> None:
+    if path is not None and not _is_device(Path(path)) and Path(path).suffix.lower() not in PAGE_SUFFIXES:
+        raise UsageError(f"{path}: a page is written as {' or '.join(PAGE_SUFFIXES)}; choose a name that says which.")
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _check_writable(path: str | None, inputs: Sequence[str]) -> None:
+    """Say that an output cannot be written before an hour of work, not after; and never write over an input."""
     from identifiable._checks import OutputError
 
     if path is None or path == "-":
@@ -284,10 +304,18 @@ def _check_writable(path: str | None) -> None:
         why = "it is a directory"
     elif not folder.is_dir():
         why = f"there is no folder {folder}"
-    elif not os.access(target if target.exists() and not target.is_file() else folder, os.W_OK):
+    elif not os.access(target if _is_device(target) else folder, os.W_OK):
         why = "permission denied"
+    elif target.is_file() and any(_same_file(target, source) for source in inputs):
+        why = "it is one of the inputs"
     if why:
         raise OutputError(f"{path}: cannot write there ({why}); choose another path.")
+
+
+def _same_file(target: Path, source: str) -> bool:
+    """Whether `source`, perhaps with a part after a colon, is the file `target`."""
+    names = [source, source.rpartition(":")[0]]
+    return any(name and os.path.exists(name) and os.path.samefile(target, name) for name in names)
 
 
 def _listed(text: str, choices: Sequence[str], flag: str) -> tuple[str, ...]:
@@ -303,8 +331,9 @@ def _recorded(options: argparse.Namespace) -> str:
     words = ["identifiable", "compare", *options.paths]
     for name, default in COMPARE_DEFAULTS.items():
         value = getattr(options, name)
-        if value != default:
-            words += ["--" + name.replace("_", "-"), str(value)]
+        for word in value if isinstance(value, list) else [value]:
+            if word != default:
+                words += ["--" + name.replace("_", "-"), str(word)]
     return shlex.join(words)
 
 

@@ -103,7 +103,7 @@ def structural(Z: Any, sources: Any, **options: Any) -> Comparison:
 def as_representation(source: Any, position: int = 0) -> Representation:
     """Arrays, nested lists, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
     if isinstance(source, Representation):
-        return source
+        return replace(source, name=_letter(position)) if source.name == Representation.name else source
     if isinstance(source, Blocks):
         return Representation(source, name=source.name)
     name = _letter(position)
@@ -141,7 +141,7 @@ def _compared(
         for j, y in enumerate(tables[i + 1 :], start=i + 1):
             width = min(x.blocks.d, y.blocks.d)
             compared = PairRun(run, x.narrowed(width), y.narrowed(width))
-            pairs += compared.results(pairing.dropped[i], pairing.dropped[j])
+            pairs += compared.results(pairing.dropped[i] + pairing.dropped[j])
     many = len(tables) > 2
     run.alerts += alerts_of(pairs, run.settings.protocol)
     return Comparison(

@@ -57,32 +57,35 @@ def headline(rung: Rung, protocol: str) -> float:
     return rung.in_sample.mean_over_diameter if protocol == "paper" else rung.held_out.q95
 
 
-def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str, *, own_axes: bool = True) -> Verdict:
+def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str, *, within: Sequence[str] = ()) -> Verdict:
     """The smallest group whose headline error is below epsilon.
 
-    ICA is not a group and does not take part; nor do signed permutations where a side was projected onto
-    principal components, because its axes are then the projection's and not the model's.
+    ICA is not a group and does not take part. `within` says which sides were projected onto principal components;
+    signed permutations do not take part there, because the axes are the projection's and not the model's.
     """
-    eligible = [g for g in GROUPS if own_axes or g != "signed_permutation"]
-    for rung in rungs:
-        if rung.group in eligible and headline(rung, protocol) < epsilon:
-            value = headline(rung, protocol)
-            how = (
-                f"the in-sample mean error is {value:.3g} of the diameter"
-                if protocol == "paper"
-                else f"95 % of held-out rows land within {value:.3g} of the rms distance"
-            )
-            return Verdict(rung.group, epsilon, f"The same up to {UP_TO[rung.group]}: {how} (epsilon {epsilon:g}).")
+    eligible = [g for g in GROUPS if not within or g != "signed_permutation"]
+    part = f" Compared were {' and '.join(within)}." if within else ""
     tried = [r for r in rungs if r.group in eligible]
     if not tried:
         return Verdict(None, epsilon, "No group was fitted, so there is no verdict.")
+    for rung in tried:
+        if headline(rung, protocol) < epsilon:
+            found = _in_words(headline(rung, protocol), protocol)
+            text = f"The same up to {UP_TO[rung.group]}: {found} (epsilon {epsilon:g}).{part}"
+            return Verdict(rung.group, epsilon, text)
     best = min(tried, key=lambda r: headline(r, protocol))
-    return Verdict(
-        None,
-        epsilon,
-        f"Not the same up to any group tried: the nearest, {best.group.replace('_', ' ')}, leaves "
-        f"{headline(best, protocol):.3g} (epsilon {epsilon:g}).",
-    )
+    found = _in_words(headline(best, protocol), protocol)
+    text = f"Not the same up to any group tried: with the best, {best.group.replace('_', ' ')}, {found} (epsilon {epsilon:g})."
+    chance = [null.p for r in tried if (null := r.null.get("shuffle")) is not None]
+    if chance and min(chance) > 0.05:
+        text += f" That is no better than rows paired at random (p {min(chance):.2f})."
+    return Verdict(None, epsilon, text + part)
+
+
+def _in_words(value: float, protocol: str) -> str:
+    if protocol == "paper":
+        return f"the in-sample mean error is {value:.3g} of the diameter"
+    return f"95 % of held-out rows land within {value:.3g} of the rms distance"
 
 
 def alerts_of(pairs: Sequence[PairResult], protocol: str) -> list[Alert]:

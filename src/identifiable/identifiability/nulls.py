@@ -4,8 +4,9 @@ Ours. Two nulls, on at most `null_rows(d)` rows and one split into training and 
 
 shuffle   rows of y are permuted within the training rows and within the test rows. Nothing but pairing is
           lost, so under independence the p-value is exact; any two trained models beat it.
-rotation  both sides are whitened and turned at random before their axes are matched (the paper's PCA + Rand).
-          It asks whether the axes themselves are special, so it says nothing about larger groups.
+rotation  a side is turned at random before axes are matched: whitened first for ICA (the paper's PCA + Rand),
+          as it is for signed permutations. It asks whether the axes themselves are special, so it says
+          nothing about larger groups.
 
 Observed and null figures come from the same rows and the same code; p = (1 + draws at least as good) / (1 + draws).
 """
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 
 from identifiable import similarity
 from identifiable.blocks import Progress, in_threads
-from identifiable.groups import WhiteBasis, haar_rotation
+from identifiable.groups import SignedPermutation, WhiteBasis, haar_rotation
 from identifiable.ica import permutation_matrix
-from identifiable.identifiability.ladder import COLUMNS, ICA, IcaMatcher, Ladder
+from identifiable.identifiability.ladder import COLUMNS, FORWARD, ICA, IcaMatcher, Ladder
 from identifiable.moments import Array, Moments
 from identifiable.results import Null
 
@@ -50,8 +51,7 @@ class NullResults:
         if name not in self.draws or (name == "rotation" and group not in AXIS_RUNGS):
             return None
         column = COLUMNS[group, direction]
-        drawn = self.draws[name][:, COLUMNS[ICA, direction] if name == "rotation" else column]
-        observed = self.observed[column]
+        drawn, observed = self.draws[name][:, column], self.observed[column]
         return self._null(observed / scale, drawn / scale, drawn <= observed)
 
     def similarity(self) -> dict[str, Null]:
@@ -148,14 +148,18 @@ class _Sample:
         return errors, np.array([similarity.cca(whole, *self.whole_white), similarity.cka(whole)])
 
     def rotated(self, rng: np.random.Generator) -> Array:
-        """Held-out mean of maps through whitened, randomly turned and matched axes."""
+        """Held-out mean of signed permutations and of ICA's maps, with axes turned at random in place of their own."""
+        turn = haar_rotation(self.moments.widths[0], rng)
+        turned = self.moments.through((self.moments.mean_x, self.moments.mean_y), (turn, np.eye(len(turn))))
+        permuted = turn @ SignedPermutation().fit(turned).matrix
         turn_x, turn_y = haar_rotation(self.white_x.rank, rng), haar_rotation(self.white_y.rank, rng)
         to_x, to_y = self.white_x.basis @ turn_x, self.white_y.basis @ turn_y
         from_x, from_y = to_x.T @ self.moments.xx, to_y.T @ self.moments.yy
         matched = permutation_matrix(to_x.T @ self.moments.xy @ to_y)
         means = (self.moments.mean_x, self.moments.mean_y)
-        ladder = Ladder(*means, ica_xy=to_x @ matched @ from_y, ica_yx=to_y @ matched.T @ from_x)
+        ladder = Ladder(*means, rotation=permuted, ica_xy=to_x @ matched @ from_y, ica_yx=to_y @ matched.T @ from_x)
         errors: Array = ladder.errors(self.x_test, self.y_test).mean(axis=0)
+        errors[COLUMNS["signed_permutation", FORWARD]] = errors[COLUMNS["rigid", FORWARD]]
         return errors
 
     def _linear(self, moments: Moments) -> tuple[Array, Array]:

@@ -125,7 +125,7 @@ class PairRun:
 
     # -- results
 
-    def results(self, dropped_x: int, dropped_y: int) -> list[PairResult]:
+    def results(self, dropped: int) -> list[PairResult]:
         run, settings = self.run, self.run.settings
         total, *held_out = self._ladders()
         dtype = self._precision(total)
@@ -142,17 +142,14 @@ class PairRun:
         measured = _Measured(table, run.plan, settings)
         similar = self._similarity(table.spread(), nulls)
         results = []
-        for direction, source, target, dropped in (
-            (FORWARD, self.x, self.y, dropped_x),
-            (BACKWARD, self.y, self.x, dropped_y),
-        ):
+        for direction, source, target in ((FORWARD, self.x, self.y), (BACKWARD, self.y, self.x)):
             scale = Scale(target.diameter, target.rms)
             rungs = tuple(
                 measured.rung(g, direction, scale, self._rung_nulls(nulls, g, direction, scale.rms))
                 for g in settings.groups
             )
-            own_axes = self.x.wide is None and self.y.wide is None
-            verdict = verdict_of(rungs, settings.epsilon, settings.protocol, own_axes=own_axes)
+            projected = [f"{t.kept:.0%} of the variance of {t.name}" for t in (source, target) if t.wide]
+            verdict = verdict_of(rungs, settings.epsilon, settings.protocol, within=projected)
             shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))
             results.append(
                 PairResult(
@@ -161,6 +158,8 @@ class PairRun:
                     n=self.total.n,
                     dropped=dropped,
                     width=self.x.blocks.d,
+                    kept_source=source.kept,
+                    kept_target=target.kept,
                     scale=scale,
                     rungs=rungs,
                     ica_efficiency=efficiency_of(rungs, measured.bootstrap_means(direction)),

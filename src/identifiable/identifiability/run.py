@@ -109,7 +109,7 @@ class Run:
                 rows = np.array(found.rows[:5])
                 rows = rows if table.original_rows is None else table.original_rows[rows]
                 raise DataError(
-                    f"{table.name}: expected finite numbers, got {found.count} NaN or infinite values in "
+                    f"{table.blocks.name}: expected finite numbers, got {found.count} NaN or infinite values in "
                     f"{len(found.rows)} rows (first rows, from 0: {', '.join(map(str, rows))}); remove or impute them."
                 )
         raise DataError(
@@ -126,6 +126,7 @@ class Table:
     original_rows: NDArray[np.intp] | None
     run: Run
     wide: Table | None = None  # the table this one is a projection of
+    kept: float = 1.0  # the share of its variance that the projection holds
     known_moments: Moments | None = None
     narrow: dict[int, Table] = field(default_factory=dict)
 
@@ -151,7 +152,7 @@ class Table:
                 "projection, so signed permutations do not take part in the verdict there.",
             )
             rows = self.blocks.through(_projection(mean, leading), width)
-            self.narrow[width] = Table(self.name, rows, self.original_rows, self.run, wide=self)
+            self.narrow[width] = Table(self.name, rows, self.original_rows, self.run, wide=self, kept=kept)
         return self.narrow[width]
 
     @cached_property
