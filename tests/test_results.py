@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from identifiable import load
-from identifiable._checks import DataError, OutputError
+from identifiable._checks import DataError, OutputError, UsageError
 from identifiable.identifiability import compare
 from identifiable.results import (
     Alert,
@@ -125,7 +125,7 @@ def test_a_rung_is_found_by_its_name(comparison):
     assert pair.rung("rigid") is pair.rungs[1]
     assert comparison.verdict.group is None  # the weakest pair's, not the first one's
     assert comparison.rungs is pair.rungs
-    with pytest.raises(KeyError, match="no such group"):
+    with pytest.raises(UsageError, match="no rung 'no such group' here; choose from signed_permutation"):
         pair.rung("no such group")
 
 
