@@ -1,0 +1,298 @@
+"""The exact diameter: equal to float64 brute force whatever the data, the workers and the blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from identifiable._checks import DataError, UsageError
+from identifiable.blocks import Blocks
+from identifiable.diameter import Diameter, diameter, tuning
+
+Table = NDArray[Any]
+
+
+def brute_force(table: Table) -> tuple[float, set[tuple[int, int]]]:
+    """Largest distance and every pair of rows that attains it, in float64 from the values as they are."""
+    rows = table.astype(np.float64)
+    distances = np.triu(cdist(rows, rows))
+    value = float(distances.max())
+    return value, set(zip(*(x.tolist() for x in np.nonzero(distances >= value * (1 - 1e-15))), strict=True))
+
+
+def distance(table: Table, rows: tuple[int, int]) -> float:
+    gap = table[rows[0]].astype(np.float64) - table[rows[1]].astype(np.float64)
+    return float(np.linalg.norm(gap))
+
+
+def assert_exact(table: Table, found: Diameter) -> None:
+    value, pairs = brute_force(table)
+    assert found.value == pytest.approx(value, rel=1e-14)
+    assert distance(table, found.rows) == pytest.approx(value, rel=1e-14)
+    assert found.rows[0] < found.rows[1] or len(table) == 1
+    assert found.rows in pairs
+
+
+def heavy_tails(n: int, d: int, rng: np.random.Generator) -> Table:
+    return rng.standard_t(2, (n, d))
+
+
+def gauss(n: int, d: int, rng: np.random.Generator) -> Table:
+    return rng.standard_normal((n, d))
+
+
+def decaying(n: int, d: int, rng: np.random.Generator) -> Table:
+    rows: Table = rng.standard_normal((n, d)) * np.logspace(0, -3, d) @ np.linalg.qr(rng.standard_normal((d, d)))[0]
+    return rows
+
+
+def sphere(n: int, d: int, rng: np.random.Generator) -> Table:
+    rows: Table = rng.standard_normal((n, d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
+
+
+def off_centre(n: int, d: int, rng: np.random.Generator) -> Table:
+    return rng.standard_normal((n, d)) + 1e4
+
+
+def one_outlier(n: int, d: int, rng: np.random.Generator) -> Table:
+    rows = rng.standard_normal((n, d))
+    rows[n // 3] *= 1e12
+    return rows
+
+
+def skewed(n: int, d: int, rng: np.random.Generator) -> Table:
+    return rng.exponential(size=(n, d)) ** 3
+
+
+def collinear(n: int, d: int, rng: np.random.Generator) -> Table:
+    return rng.standard_normal((n, 1)) * rng.standard_normal(d) + 3
+
+
+def two_clusters(n: int, d: int, rng: np.random.Generator) -> Table:
+    return 10 * rng.standard_normal((2, d))[rng.integers(0, 2, n)] + rng.standard_normal((n, d))
+
+
+def near_copies(n: int, d: int, rng: np.random.Generator) -> Table:
+    """Two clusters that float32 cannot resolve."""
+    return rng.standard_normal((2, d))[rng.integers(0, 2, n)] + 1e-10 * rng.standard_normal((n, d))
+
+
+KINDS: list[Callable[..., Table]] = [
+    heavy_tails,
+    gauss,
+    decaying,
+    sphere,
+    off_centre,
+    one_outlier,
+    skewed,
+    collinear,
+    two_clusters,
+    near_copies,
+]
+
+
+@pytest.fixture(params=["plain", "arranged", "streamed"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Make small data take the ways that large data take: trees and principal axes, or rows that are never kept."""
+    if request.param != "plain":
+        monkeypatch.setattr(tuning, "TREE_COST", 0.0)
+        monkeypatch.setattr(tuning, "KEEP_COST", 0.0)  # and so nothing is settled before it comes to that
+        monkeypatch.setattr(tuning, "TILE", 128)
+        monkeypatch.setattr(tuning, "LEAF", 32)
+        monkeypatch.setattr(tuning, "AXIS_COST", 1.0)
+        monkeypatch.setattr(tuning, "STREAMED_ROWS", 512)
+    if request.param == "streamed":
+        monkeypatch.setattr(tuning, "CACHE_VALUES", 0)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("make", KINDS)
+def test_diameter_equals_brute_force(make: Callable[..., Table], d: int, seed: int, path: str) -> None:
+    table = make(1500, d, np.random.default_rng(seed))
+    assert_exact(table, diameter(table))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.uint8, np.int32, np.int64])
+def test_diameter_equals_brute_force_in_every_dtype(dtype: type, path: str) -> None:
+    table: Table = (np.random.default_rng(2).standard_normal((1200, 16)) * 10 + 40).astype(dtype)
+    assert_exact(table, diameter(table))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 2, 3, 64])
+def test_diameter_of_a_few_rows(n: int, d: int) -> None:
+    table = np.random.default_rng(3).standard_normal((n, d))
+    found = diameter(table)
+    assert_exact(table, found)
+    assert (found.value == 0) == (n == 1)
+
+
+def test_diameter_of_equal_rows_is_zero_until_one_differs(path: str) -> None:
+    table = np.full((3000, 5), 0.1, np.float32)
+    assert diameter(table).value == 0
+    assert diameter(table, center=np.full(5, 0.3)).value == 0
+    table[2000, 3] = np.nextafter(np.float32(0.1), np.float32(1))
+    found = diameter(table)
+    assert found.rows == (0, 2000)
+    assert found.value == float(table[2000, 3]) - float(table[0, 3])
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20, 1e-38, 1e36])
+def test_diameter_does_not_overflow_or_underflow_in_float32(scale: float) -> None:
+    table = (np.random.default_rng(4).standard_normal((800, 10)) * scale).astype(np.float32)
+    assert_exact(table, diameter(table))
+
+
+@pytest.mark.parametrize("power", [-1000, -600, 600, 1000])
+def test_diameter_scales_exactly_by_powers_of_two(power: int) -> None:
+    table = np.random.default_rng(5).standard_normal((800, 10))
+    there, here = diameter(np.ldexp(table, power)), diameter(table)
+    assert there.rows == here.rows
+    assert there.value == np.ldexp(here.value, power)
+    assert diameter(np.ldexp(table, power) * 1.5).value != there.value
+
+
+def test_a_row_on_a_far_smaller_scale_than_the_sample_is_not_lost() -> None:
+    table = np.zeros((5000, 4))
+    table[7, 2], table[4001, 2] = 1e-200, -2e-200  # not among the evenly spaced rows that set the first scale
+    found = diameter(table)
+    assert found.rows == (7, 4001)
+    assert found.value == pytest.approx(3e-200, rel=1e-15)
+
+
+def test_ties_go_to_the_first_pair_in_row_order(path: str) -> None:
+    grid = np.stack(np.meshgrid(*[np.arange(4)] * 5, indexing="ij"), -1).reshape(-1, 5)
+    shuffled = grid[np.random.default_rng(6).permutation(len(grid))]
+    value, pairs = brute_force(shuffled)
+    assert len(pairs) == 2**4
+    found = diameter(shuffled)
+    assert (found.value, found.rows) == (value, min(pairs))
+
+
+def test_copies_do_not_change_the_diameter_and_the_first_copy_is_named(path: str) -> None:
+    rng = np.random.default_rng(7)
+    distinct = rng.standard_normal((6, 20)).astype(np.float32)
+    table = distinct[rng.integers(0, 6, 3000)]
+    found = diameter(table)
+    assert_exact(table, found)
+    assert found.rows == min(brute_force(table)[1])
+
+
+def test_many_distinct_ties_are_exact_to_rounding(path: str) -> None:
+    """Two circles in orthogonal planes, apart: every row of one is equally far from every row of the other."""
+    angle = np.random.default_rng(8).uniform(0, 2 * np.pi, 2000)
+    circle, nothing, apart = np.stack([np.cos(angle), np.sin(angle)], 1), np.zeros((1000, 2)), np.ones((1000, 1))
+    table = np.vstack([np.hstack([circle[:1000], nothing, apart]), np.hstack([nothing, circle[1000:], -apart])])
+    assert diameter(table).value == pytest.approx(6**0.5, rel=1e-14)
+
+
+@pytest.mark.parametrize("make", [heavy_tails, gauss, sphere])
+@pytest.mark.parametrize("d", [2, 3, 24])
+def test_diameter_does_not_depend_on_workers_blocks_or_center(make: Callable[..., Table], d: int, path: str) -> None:
+    rng = np.random.default_rng(9)
+    table = make(5000, d, rng).astype(np.float32)
+    found = diameter(Blocks(table), workers=1)
+    for rows, workers in ((100, 1), (None, 2), (777, 3)):
+        assert diameter(Blocks(table, rows=rows), workers=workers) == found
+    for center in (table.mean(axis=0), table[0], np.full(d, 1e3), np.full(d, np.nan)):
+        moved = diameter(table, center=center)
+        assert (moved.value, moved.rows) == (found.value, found.rows)
+
+
+def test_diameter_of_a_memory_map_equals_that_of_the_array(tmp_path: Path) -> None:
+    table = np.random.default_rng(10).standard_normal((3000, 12)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", table)
+    assert diameter(Blocks(np.load(tmp_path / "rows.npy", mmap_mode="r"), rows=100)) == diameter(table)
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_diameter_is_invariant_to_row_order_and_rigid_motion_but_not_to_a_shear(make: Callable[..., Table]) -> None:
+    rng = np.random.default_rng(11)
+    table = make(1000, 6, rng)
+    found = diameter(table)
+    order = rng.permutation(len(table))
+    shuffled = diameter(table[order])
+    assert shuffled.value == found.value
+    assert sorted(order[list(shuffled.rows)].tolist()) == list(found.rows)
+    rotation = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    moved = diameter(table @ rotation + rng.standard_normal(6))
+    assert moved.value == pytest.approx(found.value, rel=1e-9)
+    shear = np.eye(6) + np.triu(np.ones((6, 6)), 1)
+    assert diameter(table @ shear).value != pytest.approx(found.value, rel=1e-3)
+
+
+@pytest.mark.parametrize("make", [heavy_tails, gauss, decaying, sphere])
+def test_without_one_of_its_two_rows_the_diameter_falls(make: Callable[..., Table], path: str) -> None:
+    table = make(1500, 5, np.random.default_rng(12))
+    found = diameter(table)
+    for row in found.rows:
+        rest = np.delete(table, row, axis=0)
+        assert diameter(rest).value < found.value
+        assert_exact(rest, diameter(rest))
+
+
+def test_few_pairs_are_looked_at_when_tails_are_heavy_and_all_when_rows_are_equally_far() -> None:
+    rng = np.random.default_rng(13)
+    pairs = 20_000 * 19_999 / 2
+    easy, hard = heavy_tails(20_000, 32, rng), sphere(20_000, 32, rng)
+    assert diameter(easy).evaluated < 0.002 * pairs
+    assert diameter(hard).evaluated > 0.5 * pairs
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_trees_leave_out_most_pairs_of_a_circle_and_of_a_sphere(d: int) -> None:
+    found = diameter(sphere(40_000, d, np.random.default_rng(14)))
+    assert found.evaluated < 0.1 * 40_000 * 39_999 / 2
+
+
+def test_screens_that_ignore_rounding_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison above can fail: with a unit roundoff of the wrong sign, near ties are lost."""
+    monkeypatch.setattr(tuning, "UNIT", -(2.0**-12))
+    missed = 0
+    for seed in range(5):
+        table = near_copies(1500, 8, np.random.default_rng(seed))
+        missed += diameter(table).value != pytest.approx(brute_force(table)[0], rel=1e-14)
+    assert missed > 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_rows_that_are_not_finite_are_counted_and_named(bad: float) -> None:
+    table = np.random.default_rng(15).standard_normal((9000, 3)).astype(np.float32)
+    table[[17, 18, 4000, 8999], [0, 1, 2, 0]] = bad
+    with pytest.raises(DataError, match=r"run1\.npy: 4 of 9000 rows .* \(first rows: 17, 18, 4000, \.\.\.\)"):
+        diameter(Blocks(table, name="run1.npy"))
+    with pytest.raises(DataError, match=r"1 of 9000 rows .* \(first rows: 17\)"):
+        diameter(np.where(np.arange(9000)[:, None] == 17, bad, 1.0))
+
+
+def test_a_center_of_the_wrong_width_says_what_was_expected() -> None:
+    with pytest.raises(UsageError, match=r"expected one value for each of 3 columns, got shape \(2,\)"):
+        diameter(np.zeros((4, 3)), center=[0.0, 0.0])
+
+
+def test_progress_grows_to_the_end_and_is_told_by_the_calling_thread() -> None:
+    import threading
+
+    told: list[tuple[str, int, int]] = []
+    threads: set[int] = set()
+
+    def progress(stage: str, done: int, total: int) -> None:
+        told.append((stage, done, total))
+        threads.add(threading.get_ident())
+
+    diameter(gauss(5000, 24, np.random.default_rng(16)), workers=2, progress=progress)
+    assert threads == {threading.get_ident()}
+    assert {stage for stage, _, _ in told} == {"diameter"}
+    done = [step for _, step, _ in told]
+    assert done == sorted(done)
+    assert told[-1][1:] == (10_000, 10_000)
