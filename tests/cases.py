@@ -74,6 +74,7 @@ def make_pair(
     text: str = "",
     n: int = 5000,
     width: int = 32,
+    kept: tuple[float, float] = (1.0, 1.0),
     worst: Sequence[WorstRow] = (WorstRow("cell-0042", 0.31), WorstRow("cell-1207", 0.29)),
 ) -> PairResult:
     """An ordered pair whose verdict follows from `ladder` as `compare` would draw it."""
@@ -97,6 +98,8 @@ def make_pair(
         n=n,
         dropped=12,
         width=width,
+        kept_source=kept[0],
+        kept_target=kept[1],
         scale=SCALE,
         rungs=tuple(made.values()),
         ica_efficiency=efficiency,

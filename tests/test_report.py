@@ -19,8 +19,8 @@ from identifiable.report import wording
 from identifiable.report.content import PAIRS_IN_BRIEF, comparison_page
 from identifiable.report.figures import nice_ticks
 from identifiable.report.methods import bibtex
-from identifiable.report.page import Dots, Fold, Table
-from identifiable.report.reading import cluster_order, similarity_rows
+from identifiable.report.page import Card, Dots, Fold, Table
+from identifiable.report.reading import cluster_order, efficiency_line, projection, similarity_rows
 from identifiable.results import Alert, Comparison, Efficiency, Null, WorstRow, from_json, to_json, without_time
 
 HOSTILE = '<script>alert("1")</script>'
@@ -84,15 +84,16 @@ def test_the_page_has_every_section_and_each_link_has_its_target() -> None:
     outline = Outline(report.html(make_comparison()))
     links = [a["href"] for a in outline.tags("a")]
     targets = ["#" + str(s["id"]) for s in outline.tags("section")]
-    assert links == targets
+    assert links == ["#reading", *targets]  # the short guide under the title, then the list of sections
     assert targets == [
         "#alerts", "#verdict", "#pair-1", "#pair-2", "#similarity", "#spectra", "#reading", "#reproduction",
     ]  # fmt: skip
 
 
-def test_a_page_of_several_models_starts_with_matrices_and_folds_the_pairs() -> None:
+def test_a_page_of_several_models_starts_with_verdict_and_matrices_and_folds_the_pairs() -> None:
     page = comparison_page(make_comparison(4))
     assert [s.key for s in page.sections] == [
+        "verdict",
         "alerts",
         "overview",
         "pairs",
@@ -101,13 +102,45 @@ def test_a_page_of_several_models_starts_with_matrices_and_folds_the_pairs() -> 
         "reading",
         "reproduction",
     ]
-    overview, pairs = page.sections[1], page.sections[2]
+    overview, pairs = page.sections[2], page.sections[3]
     heat_maps = [b for b in overview.blocks if isinstance(b, Table) and b.shades]
     assert len(heat_maps) == 1 + len(LADDER)  # the verdicts, and one for each group
     assert any(isinstance(b, Dots) and "consensus" in b.title for b in overview.blocks)
     assert len([b for b in pairs.blocks if isinstance(b, Fold)]) == 12
-    assert Outline(report.html(make_comparison(4))).tags("details")
-    assert not Outline(report.html(make_comparison(2))).tags("details")
+    assert len(Outline(report.html(make_comparison(4))).tags("details")) == 12
+
+
+def test_the_second_direction_of_two_models_is_folded_under_its_verdict() -> None:
+    sections = {s.key: s for s in comparison_page(make_comparison()).sections}
+    (fold,) = sections["pair-2"].blocks
+    assert isinstance(fold, Fold)
+    assert fold.summary == "The other way: rigid (q95 0.095)"
+    assert not any(isinstance(b, Fold) for b in sections["pair-1"].blocks)
+
+
+def test_both_verdicts_of_two_models_have_a_card_only_where_they_differ() -> None:
+    alike = make_comparison()
+    differ = replace(alike, pairs=(alike.pairs[0], make_pair("run2", "run1", ladder=dict.fromkeys(LADDER, 0.6))))
+    for result, cards in ((alike, 1), (differ, 2)):
+        verdict = next(s for s in comparison_page(result).sections if s.key == "verdict")
+        assert sum(isinstance(b, Card) for b in verdict.blocks) == cards
+    assert "The other way, run2 → run1: rigid (q95 0.095)." in shown_words(alike)
+
+
+def test_the_first_card_of_several_models_is_the_weakest_verdict_and_counts_the_others() -> None:
+    result = make_comparison(4)
+    (card,) = comparison_page(result).sections[0].blocks
+    assert isinstance(card, Card)
+    none = [p for p in result.pairs if p.verdict.group is None]
+    assert 0 < len(none) < len(result.pairs)
+    worst = max(none, key=lambda p: p.rung("linear").held_out.q95)
+    assert card.sentence.startswith(f"{worst.source} → {worst.target}: Not the same")
+    assert card.facts == (
+        ("rigid", "3 of 12 pairs"), ("similarity", "1 of 12 pairs"), ("none of the groups", "8 of 12 pairs"),
+    )  # fmt: skip
+    (fine,) = comparison_page(make_comparison(3, ladder=dict.fromkeys(LADDER, 0.001))).sections[0].blocks
+    assert isinstance(fine, Card)
+    assert (fine.badge, fine.tone) == ("signed permutation", "good")
 
 
 def test_the_ladder_shows_every_figure_of_a_rung() -> None:
@@ -284,8 +317,13 @@ def test_many_alerts_of_one_kind_are_folded_but_none_is_lost() -> None:
     alerts = [Alert("ill_conditioned", f"pair number {i}") for i in range(50)]
     text = report.html(make_comparison(alerts=alerts))
     assert all(f"pair number {i}" in text for i in range(50))
-    assert "47 more: ill_conditioned" in text
-    assert report.text_table(make_comparison(alerts=alerts)).count("! ill_conditioned") == 4
+    assert "and 49 more of this kind" in text
+    assert len(Outline(text).tags("code")) == 1
+    printed = report.text_table(make_comparison(alerts=alerts))
+    assert printed.endswith("! ill_conditioned: pair number 0 (49 more of this kind in the report and the JSON)\n")
+    single = report.html(make_comparison(alerts=alerts[:1]))
+    assert "more of this kind" not in single
+    assert all(f"- pair number {i}" in report.markdown(make_comparison(alerts=alerts)) for i in range(1, 50))
 
 
 def test_a_larger_group_with_a_worse_mean_is_explained() -> None:
@@ -375,8 +413,20 @@ def test_pages_without_ica_or_with_one_group_are_drawn() -> None:
 def test_comparing_a_thing_with_itself_draws_zeros() -> None:
     result = make_comparison(ladder=dict.fromkeys(LADDER, 0.0))
     words = shown_words(result)
-    assert "The same up to a signed permutation" in words
+    assert "Identical up to a signed permutation: every held-out row lands on its partner." in words
+    assert "within 0" not in words
     assert "yet its" not in words
+
+
+def test_errors_of_rounding_are_identical_and_need_no_explanation() -> None:
+    rounding = {"signed_permutation": 1e-9, "rigid": 2e-8, "similarity": 3e-8, "linear": 9e-8, "ica": 2e-8}
+    recorded = "The same up to the order and sign of their axes: 95 % of held-out rows land within 1e-9."
+    words = shown_words(make_comparison(ladder=rounding, text=recorded))
+    assert "Identical up to a signed permutation" in words
+    assert "yet its" not in words
+    visible = shown_words(make_comparison(ladder={g: 1e3 * m for g, m in rounding.items()}))
+    assert "Identical" not in visible
+    assert "yet its" in visible
 
 
 def test_a_constant_representation_has_no_spectrum_to_draw() -> None:
@@ -402,7 +452,96 @@ def test_an_efficiency_over_next_to_nothing_is_not_printed_as_a_figure() -> None
         assert told in text
 
 
+@pytest.mark.parametrize(
+    ("share", "reason"),
+    [
+        (1.12, "(above 100 %: ICA may rescale axes, which a rigid motion cannot)"),
+        (-0.1, "(below 0: worse than a permutation)"),
+        (0.7, None),
+    ],
+)
+def test_an_efficiency_outside_0_to_100_per_cent_is_explained(share: float, reason: str | None) -> None:
+    line = efficiency_line(Efficiency(share, share))
+    assert line.endswith("in-sample" if reason is None else reason)
+
+
+# -- what was compared
+
+
+def test_a_projected_side_is_named_with_its_share_of_variance() -> None:
+    whole = make_comparison()
+    part = replace(whole, pairs=tuple(make_pair(p.source, p.target, kept=(1.0, 0.857)) for p in whole.pairs))
+    told = "the first 32 principal components of run2 (86 % of its variance)"
+    assert f"d 32 ({told})" in " ".join(report.text_table(part).split())
+    section = {s.key: s for s in comparison_page(part).sections}
+    card = next(b for b in section["verdict"].blocks if isinstance(b, Card))
+    table = next(b for b in section["pair-1"].blocks if isinstance(b, Table))
+    assert ("compared", told) in card.facts
+    assert table.caption.endswith(f"Compared: {told}")
+    for render in (shown_words, report.text_table):
+        assert "principal components of" not in render(whole)
+    assert "(above 99 % of its variance)" in projection(make_pair(kept=(0.9999, 1.0)))
+
+
+def test_a_null_on_fewer_rows_says_so_and_shows_the_value_on_the_same_rows() -> None:
+    result = make_comparison()
+    text = " ".join(report.text_table(result).split())
+    assert "shuffled and p: on 2,000 of 5,000 rows" in text
+    assert "CCA 0.983 (on 2,000 of 5,000 rows: 0.900, shuffled 0.061, p 0.010)" in text
+    table = next(s for s in comparison_page(result).sections if s.key == "similarity").blocks[1]
+    assert isinstance(table, Table)
+    assert table.rows[0][:5] == ("CCA", "0.983", "0.900", "0.061", "0.010")
+    assert "0.983 (0.900 on the same rows; 0.061; 0.010)" in shown_words(make_comparison(3))
+    whole = replace(result, pairs=tuple(replace(p, n=2000) for p in result.pairs))
+    assert "of 2,000 rows" not in report.text_table(whole)
+    assert "on the same rows" not in shown_words(whole)
+
+
+def test_a_comparison_with_sources_asks_whether_it_recovers_them() -> None:
+    both = make_comparison(names=["representation", "sources"])
+    assert comparison_page(replace(both, pairs=both.pairs[:1])).subtitle.startswith("Does it recover the sources")
+    for other in (both, make_comparison()):
+        assert comparison_page(other).subtitle.startswith("Are these the same representation")
+
+
 # -- markdown and text
+
+
+def test_the_list_of_pairs_holds_the_figure_the_verdict_is_taken_from() -> None:
+    for protocol, title in (
+        ("default", "held-out 95 % quantile (q95), the figure the verdict is taken from"),
+        ("paper", "in-sample mean / diameter, as in the paper, the figure the verdict is taken from"),
+    ):
+        result = make_comparison(3, protocol=protocol)
+        pair = result.pairs[0]
+        rung = pair.rung("rigid")
+        figure = rung.in_sample.mean_over_diameter if protocol == "paper" else rung.held_out.q95
+        lines = report.text_table(result).splitlines()
+        assert f"Each pair: {title}" in lines
+        assert next(line for line in lines if line.startswith("run1 → run2")).split()[4] == wording.number(figure)
+        table = next(s for s in comparison_page(result).sections if s.key == "pairs").blocks[0]
+        assert isinstance(table, Table)
+        assert table.caption == f"Each ordered pair: {title}"
+        assert table.rows[0][3] == wording.number(figure)
+    told = "The matrices hold means; the verdicts are taken from the 95 % quantiles"
+    for render in (shown_words, report.text_table):
+        assert told in render(make_comparison(3))
+        assert told not in render(make_comparison(3, protocol="paper"))
+
+
+def test_the_diagonal_of_a_matrix_is_empty_on_the_page_too() -> None:
+    overview = next(s for s in comparison_page(make_comparison(3)).sections if s.key == "overview")
+    for table in (b for b in overview.blocks if isinstance(b, Table) and b.shades):
+        dots = [(r, c) for r, row in enumerate(table.rows) for c, cell in enumerate(row[1:]) if cell == "·"]
+        assert dots == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_the_consensus_names_its_yardstick() -> None:
+    for render in (shown_words, report.text_table):
+        assert "the consensus' own rms distance between rows: a model far from" in " ".join(
+            render(make_comparison(3)).split()
+        )
+        assert "consensus' own" not in render(make_comparison(2))
 
 
 def test_markdown_has_every_cell_of_every_table_of_the_page() -> None:
@@ -549,6 +688,80 @@ def test_words_have_enough_contrast_in_light_and_dark() -> None:
         pairs += [("on-light", f"h{i}") for i in range(4)] + [("on-mid", "h4"), ("on-dark", "h5"), ("on-dark", "h6")]
         assert [(a, b) for a, b in pairs if contrast(palette[a], palette[b]) < 4.5] == []
         assert [f"c{i}" for i in range(8) if contrast(palette[f"c{i}"], palette["raised"]) < 3] == []
+
+
+def test_figures_and_units_are_not_torn_apart_by_a_line_end() -> None:
+    for loose, tight in (
+        ("95 % of rows", "95\u00a0% of rows"),
+        ("mean / diameter: over", "mean\u00a0/\u00a0diameter: over"),
+        ("chance, p 0.010", "chance, p\u00a00.010"),
+        ("ε = 0.1", "ε\u00a0=\u00a00.1"),
+        ("cup 7 or so", "cup 7 or so"),
+    ):
+        assert wording.bound(loose) == tight
+    captions = re.findall(r"<caption>.*?</caption>", report.html(make_comparison()))
+    assert any("mean\u00a0/\u00a0diameter" in c for c in captions)
+    assert not any("mean / diameter" in c for c in captions)
+
+
+def test_wide_tables_scroll_in_a_box_that_keys_can_reach_and_that_says_so() -> None:
+    text = report.html(make_comparison())
+    boxes = [a for a in Outline(text).tags("div") if "scroll" in str(a.get("class"))]
+    assert len(boxes) == len(Outline(text).tags("table"))
+    assert all(box["tabindex"] == "0" and box["role"] == "region" and box["aria-label"] for box in boxes)
+    wide = ["wide" in str(box["class"]) for box in boxes]
+    assert any(wide)
+    assert not all(wide)
+    assert '.idf .wide::before{content:"scroll →"' in text
+
+
+def test_labels_stand_beside_the_axis_where_no_line_crosses_them() -> None:
+    text = report.html(make_comparison())
+    plots = re.findall(r'<svg class="figure".*?(?=<svg class="beside")', text, flags=re.DOTALL)
+    assert plots
+    assert not any('class="label' in plot for plot in plots)
+    beside = re.findall(r'<svg class="beside".*?</svg>', text, flags=re.DOTALL)
+    assert sum("signed permutation</text>" in column for column in beside) == 2  # one forest for each direction
+    assert any("q95 0.094</text>" in column for column in beside)
+    assert all(not re.search("<(path|line)", column) for column in beside)
+
+
+def test_the_legend_names_every_mark_that_is_drawn() -> None:
+    def legend(result: Comparison) -> dict[str, str]:
+        blocks = next(s for s in comparison_page(result).sections if s.key == "pair-1").blocks
+        return dict(next(b for b in blocks if isinstance(b, Dots)).legend)
+
+    result = make_comparison()
+    assert set(legend(result)) == {"main", "whisker", "hollow", "q95", "max", "shuffle", "rotation", "limit"}
+    pair = result.pairs[0]
+    far = replace(pair.rungs[0], held_out=replace(pair.rungs[0].held_out, max=50.0))
+    distant = replace(result, pairs=(replace(pair, rungs=(far, *pair.rungs[1:])),))
+    assert legend(distant)["beyond"] == "a maximum off the scale"
+    assert report.html(distant).count("▸") == 2  # in the figure and in its legend
+    bare = legend(make_comparison(bootstrap=0, nulls=False))
+    assert not {"whisker", "shuffle", "rotation"} & set(bare)
+
+
+def test_lines_of_one_figure_differ_in_dashes_and_dots_and_not_in_colour_alone() -> None:
+    text = report.html(make_comparison())
+    dashes = [re.search(rf"\.s{i}\{{stroke:var\(--c{i}\)(.*?)\}}", text) for i in range(8)]
+    assert len({match.group(1) for match in dashes if match}) == 8
+    overlapping = tuple(replace(s, variances=make_comparison().spectra[0].variances) for s in make_comparison().spectra)
+    drawn = report.html(replace(make_comparison(), spectra=overlapping))
+    first, second = (re.findall(rf'<path class="dots s{i}" d="(M[^"]*M[^"]*)"', drawn)[-1] for i in range(2))
+    assert not set(first.split("M")[1:]) & set(second.split("M")[1:])
+
+
+def test_two_sentences_under_the_title_say_how_to_read_the_page() -> None:
+    for protocol, figure in (("default", "q95"), ("paper", "diameter")):
+        result = make_comparison(protocol=protocol)
+        told = comparison_page(result).guide
+        assert figure in told
+        assert "rms distance between target rows" in told
+        assert "ε" in told
+        assert told.count(". ") == 1
+        for render in (shown_words, report.markdown):
+            assert told in render(result)
 
 
 def test_figures_stay_inside_their_frame() -> None:

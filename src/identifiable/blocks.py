@@ -174,6 +174,7 @@ def one_blas_thread() -> Iterator[None]:
     if getattr(_limited, "active", False):  # finding the BLAS libraries again costs milliseconds
         yield
         return
+    import scipy.linalg  # noqa: F401  (its own BLAS, loaded later, would escape the limit)
     from threadpoolctl import threadpool_limits
 
     _limited.active = True

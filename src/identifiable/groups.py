@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.moments import Array, Moments
 
-EPS = float(np.finfo(np.float64).eps)
 # A direction whose standard deviation, relative to the largest, is below this is rounding: the rule of
 # numpy.linalg.lstsq (eps * max(n, d)) at n = 5,000. Gram matrices alone see only down to its square root.
 RANK_TOLERANCE = 1e-12
@@ -241,11 +240,13 @@ class WhiteBasis:
     """Directions of one representation that carry variance, scaled to unit scatter.
 
     With V = `basis` (d, rank): V^T S V = I for the centred scatter S. Columns are put on a common scale
-    before the eigendecomposition, so units do not decide what counts as rounding. `condition` is of the
-    kept directions in that common scale; `constant` counts the columns without variance.
+    before the eigendecomposition, so units do not decide what counts as rounding. ``x V @ back`` is x on the
+    rows the scatter is of. `condition` is of the kept directions in the common scale; `constant` counts the
+    columns without variance.
     """
 
     basis: Array
+    back: Array
     condition: float
     constant: int
 
@@ -257,7 +258,8 @@ class WhiteBasis:
         keep = frame.variances > tolerance**2 * top
         kept = frame.variances[keep]
         condition = float(np.sqrt(top / kept[0])) if kept.size else float("inf")
-        return cls(frame.directions[:, keep] / np.sqrt(kept), condition, frame.constant)
+        root = np.sqrt(kept)
+        return cls(frame.directions[:, keep] / root, root[:, None] * frame.inverse[keep], condition, frame.constant)
 
     @property
     def rank(self) -> int:
@@ -268,10 +270,17 @@ class WhiteBasis:
         """Whether a Gram matrix alone is too coarse: ill-conditioned, or short of rank beyond constant columns."""
         return self.condition > REFINE_ABOVE or self.rank + self.constant < len(self.basis)
 
-    def solve(self, cross: Array) -> Array:
-        """Least-squares matrix B of ``x B = y`` from the cross-scatter of x and y."""
-        result: Array = self.basis @ (self.basis.T @ cross)
-        return result
+    def solve(self, cross: Array, frame: Preconditioner | None = None) -> Array:
+        """Least-squares matrix B of ``x B = y`` from the cross-scatter of x and y, of least norm where many fit.
+
+        With `frame`, scatter and cross-scatter are in its coordinates and B is in those of the data.
+        """
+        white = self.basis.T @ cross
+        if self.rank + self.constant == len(self.basis):
+            matrix: Array = self.basis @ white
+            return matrix if frame is None else frame.matrix @ matrix
+        back = self.back if frame is None else self.back @ frame.back
+        return np.asarray(np.linalg.pinv(back) @ white, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,9 +321,8 @@ class _Frame:
 
     @classmethod
     def of(cls, moments: Moments, equilibrate: bool) -> _Frame:
-        energy = np.diag(moments.scatter)
-        # A constant column leaves a few units of rounding of its value in every row.
-        live = np.flatnonzero(energy > moments.n * (8 * EPS * np.abs(moments.mean)) ** 2)
+        energy = moments.energy
+        live = np.flatnonzero(energy)
         scale = np.sqrt(energy[live]) if equilibrate else np.ones(len(live))
         variances, vectors = np.linalg.eigh(moments.scatter[np.ix_(live, live)] / np.outer(scale, scale))
         directions = np.zeros((len(energy), len(live)))
@@ -326,7 +334,8 @@ class _Frame:
 
 def _correlation(moments: Moments) -> Array:
     """Correlations of the columns of x with those of y; zero where a column is constant."""
-    spread = np.sqrt(np.outer(np.diag(moments.xx).clip(0), np.diag(moments.yy).clip(0)))
+    d = moments.widths[0]
+    spread = np.sqrt(np.outer(moments.energy[:d], moments.energy[d:]))
     return np.divide(moments.xy, spread, out=np.zeros_like(spread), where=spread > 0)
 
 

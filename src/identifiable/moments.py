@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 
 Array = NDArray[np.float64]
+
+EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 1e-13  # of a sum of squares about the shift: what removing the mean leaves of a constant column
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,13 @@ class Moments:
     def scatter(self) -> Array:
         """Sum over rows of the outer product of what is left after removing the mean."""
         return self.gram - np.outer(self.total, self.total) / max(self.n, 1)
+
+    @cached_property
+    def energy(self) -> Array:
+        """Centred sum of squares of every column; exactly zero where only rounding is left of a constant column."""
+        squares = np.diag(self.scatter)
+        rounding = ROUNDING * np.diag(self.gram) + self.n * (8 * EPS * np.abs(self.mean)) ** 2
+        return np.where(squares > rounding, squares, 0.0)
 
     @property
     def mean_x(self) -> Array:
@@ -138,6 +149,20 @@ class Moments:
         if other.widths != self.widths:
             raise DataError(f"moments of widths {self.widths} and {other.widths} do not merge.")
         return other.about(self.shift)
+
+
+def leave_one_out(parts: Sequence[Moments]) -> list[Moments]:
+    """For every part the moments of all the others.
+
+    Merged from both ends, never total minus part: a column that varies only inside the part would leave the
+    rounding of the subtraction behind, and a map would divide by it.
+    """
+    before = list(accumulate(parts, Moments.merge))
+    after = list(accumulate(reversed(parts), Moments.merge))[::-1]
+    return [
+        after[k + 1] if k == 0 else before[k - 1] if k == len(parts) - 1 else before[k - 1].merge(after[k + 1])
+        for k in range(len(parts))
+    ]
 
 
 class MomentSums:

@@ -28,14 +28,14 @@ from identifiable.identifiability.nulls import NullResults, measure_nulls, null_
 from identifiable.identifiability.rows import RowPlan
 from identifiable.identifiability.run import Run, Table
 from identifiable.identifiability.settings import RUNGS, Settings
-from identifiable.moments import Array, Moments
+from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.results import Errors, Interval, Null, PairResult, Rung, Scale, Similarity, Solver, WorstRow
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
 WORST_ROWS = 10
-# float32 data whose best map leaves a tenth of the spread is measured in float32: figures move by less than
-# 1e-6. Smaller residuals, and float64 data, are measured in float64.
-FLOAT32_ABOVE = 0.1
+# float32 data is measured in float32 where the terms that a linear map adds up are at most this many times what is
+# left over: rounding (6e-8 of the terms) then moves a figure by less than 1e-6. All else is measured in float64.
+FLOAT32_BELOW = 8.0
 
 
 class PairRun:
@@ -49,7 +49,7 @@ class PairRun:
             table.known_moments = table.known_moments or self.total.alone(i)
             if not table.white.rank:
                 raise DataError(f"{table.name}: every row is the same, so there is nothing to compare.")
-        self.training = [self.total.minus(part) for part in parts]
+        self.training = leave_one_out(parts)
         self.white_x, self.white_y = self.white = (x.white, y.white)
         self.frames: tuple[Preconditioner | None, ...] = (None, None)
         self.total_again, self.training_again = self.total, self.training
@@ -62,8 +62,9 @@ class PairRun:
             Preconditioner.of(self.total.alone(i)) if w.needs_refinement else None for i, w in enumerate(self.white)
         )
         self.total_again, *parts = self.run.moments([self.x, self.y], preconditioners=self.frames)
-        self.training_again = [self.total_again.minus(part) for part in parts]
+        self.training_again = leave_one_out(parts)
         self.white_x, self.white_y = self._white_again(self.total_again)
+        self.x.rank, self.y.rank = self.white_x.rank, self.white_y.rank
 
     def _white_again(self, again: Moments) -> tuple[WhiteBasis, WhiteBasis]:
         x, y = (
@@ -80,12 +81,13 @@ class PairRun:
 
         def solve(_: Moments) -> tuple[Array, Array]:
             white_x, white_y = self._white_again(again)
-            forward, backward = white_x.solve(again.xy), white_y.solve(again.xy.T)
-            if frame_x is not None:
-                forward, backward = frame_x.matrix @ forward, backward @ frame_x.back
-            if frame_y is not None:
-                forward, backward = forward @ frame_y.back, frame_y.matrix @ backward
-            return forward, backward
+            forward = white_x.solve(again.xy, frame_x)
+            backward = white_y.solve(again.xy.T, frame_y)
+            # From the target's coordinates of the second measurement back to those of the data.
+            return (
+                forward if frame_y is None else forward @ frame_y.back,
+                backward if frame_x is None else backward @ frame_x.back,
+            )
 
         return solve
 
@@ -116,12 +118,9 @@ class PairRun:
             or not 1e-12 < min(sizes) <= max(sizes) < 1e12
         ):
             return np.dtype(np.float64)
-        explained = [
-            np.sum(total.linear_xy * self.total.xy) / np.trace(self.total.yy),
-            np.sum(total.linear_yx * self.total.xy.T) / np.trace(self.total.xx),
-        ]
-        left_over = float(np.sqrt(max(1 - max(explained), 0)))
-        return np.dtype(np.float32 if left_over >= FLOAT32_ABOVE else np.float64)
+        both = ((total.linear_xy, self.total), (total.linear_yx, self.total.reversed()))
+        fine = all(_terms_over_residual(matrix, m) <= FLOAT32_BELOW for matrix, m in both)
+        return np.dtype(np.float32 if fine else np.float64)
 
     # -- results
 
@@ -196,7 +195,7 @@ class PairRun:
         )
 
     def _similarity(self, spread: Array, nulls: NullResults | None) -> Similarity:
-        usable = min(self.white_x.rank, self.white_y.rank)
+        usable = min(self.x.white.rank, self.y.white.rank)
         return Similarity(
             cca=similarity.cca(self.total_again, self.white_x, self.white_y),
             svcca={str(k): similarity.svcca(self.total, k) for k in SVCCA_COMPONENTS if k <= usable},
@@ -206,14 +205,23 @@ class PairRun:
         )
 
     def _solver(self, direction: int, dtype: np.dtype[Any]) -> Solver:
-        first = (self.x, self.y) if direction == FORWARD else (self.y, self.x)
-        condition = [t.white.condition for t in first]
-        ranks = (
-            (self.white_x.rank, self.white_y.rank) if direction == FORWARD else (self.white_y.rank, self.white_x.rank)
-        )
-        return Solver(
-            condition[0], condition[1], ranks[0], ranks[1], any(f is not None for f in self.frames), dtype.name
-        )
+        sides = [
+            (self._condition(table, white, frame), white.rank)
+            for table, white, frame in zip((self.x, self.y), (self.white_x, self.white_y), self.frames, strict=True)
+        ]
+        (condition_x, rank_x), (condition_y, rank_y) = sides if direction == FORWARD else sides[::-1]
+        refined = any(f is not None for f in self.frames)
+        return Solver(condition_x, condition_y, rank_x, rank_y, refined, dtype.name)
+
+    @staticmethod
+    def _condition(table: Table, white: WhiteBasis, frame: Preconditioner | None) -> float:
+        """Condition number of the columns on a common scale; where measured again, as seen then."""
+        if frame is None:
+            return white.condition
+        energy = table.moments.energy
+        live = energy > 0
+        singular = np.linalg.svd((white.back @ frame.back)[:, live] / np.sqrt(energy[live]), compute_uv=False)
+        return float(singular[0] / singular[-1])
 
     def _note_inputs(self) -> None:
         run = self.run
@@ -222,10 +230,15 @@ class PairRun:
             if constant:
                 run.alert("constant_columns", f"{table.name}: {constant} of {table.blocks.d} columns are constant.")
             if white.rank + constant < table.blocks.d:
+                why = (
+                    f"there are only {self.total.n} rows"
+                    if white.rank >= self.total.n - 1
+                    else "the rest is a copy or a combination of others"
+                )
                 run.alert(
                     "rank_deficient",
-                    f"{table.name}: its {table.blocks.d} columns span {white.rank} dimensions; the rest is a copy or a "
-                    "combination of others and was left out of linear maps.",
+                    f"{table.name}: its {table.blocks.d} columns span {white.rank} dimensions ({why}); "
+                    "linear maps are those of least norm.",
                 )
         d, training = self.x.blocks.d, min(m.n for m in self.training)
         if d > self.total.n:
@@ -237,7 +250,13 @@ class PairRun:
             run.alert(
                 "few_rows",
                 f"{training} training rows for {d} dimensions ({training / d:.1f} per dimension): in-sample errors are "
-                "too good and held-out linear errors too bad; read the rigid rung, or bring more rows.",
+                "too good, held-out linear errors too bad and their intervals too narrow; read the rigid rung, or bring "
+                "more rows.",
+            )
+        if run.settings.group_by is not None and "shuffle" in run.settings.nulls:
+            run.alert(
+                "shuffle_ignores_groups",
+                "The shuffle null permutes single rows; where rows of a group are alike, its p-values are too small.",
             )
         if run.settings.group_by is not None and run.plan.n_cells < 20 and run.settings.bootstrap:
             run.alert("few_groups", f"Intervals rest on {run.plan.n_cells} groups; below about 20 they are too narrow.")
@@ -253,6 +272,14 @@ class PairRun:
                     run.alert(
                         "ica_subsampled", f"{table.name}: ICA was fitted to {resolved.rows} of {table.blocks.n} rows."
                     )
+
+
+def _terms_over_residual(matrix: Array, moments: Moments) -> float:
+    """Root mean square of the terms x_j B_jk that a linear map adds up, over that of what it leaves of y."""
+    d = moments.widths[0]
+    terms = float(moments.energy[:d] @ np.sum(matrix**2, axis=1))
+    left = float(np.trace(moments.yy) - np.sum(matrix * moments.xy))
+    return float(np.sqrt(terms / left)) if left > 0 else float("inf")
 
 
 @dataclass(eq=False)

@@ -129,6 +129,7 @@ class Table:
     kept: float = 1.0  # the share of its variance that the projection holds
     known_moments: Moments | None = None
     narrow: dict[int, Table] = field(default_factory=dict)
+    rank: int | None = None  # as seen by a second measurement, where there was one
 
     @property
     def moments(self) -> Moments:
@@ -175,11 +176,12 @@ class Table:
     @cached_property
     def spectrum(self) -> Spectrum:
         """Of the whole table, not of its projection."""
-        moments = (self.wide or self).moments
+        whole = self.wide or self
+        moments = whole.moments
         variances = np.linalg.eigvalsh(moments.scatter)[::-1].clip(0) / (moments.n - 1)
         share = variances[variances > 0] / variances.sum()
         effective = float(np.exp(-np.sum(share * np.log(share))))
-        return Spectrum(self.name, tuple(variances.tolist()), (self.wide or self).white.rank, effective)
+        return Spectrum(self.name, tuple(variances.tolist()), whole.rank or whole.white.rank, effective)
 
     @property
     def rms(self) -> float:

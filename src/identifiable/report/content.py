@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from identifiable.report import (
     methods,
 )
+from identifiable.report.figures import drawn_marks
 from identifiable.report.page import (
     Block,
+    Card,
     Code,
     Column,
     Curve,
@@ -19,31 +21,43 @@ from identifiable.report.page import (
     Fold,
     Heading,
     Key,
+    LegendKind,
     Notice,
     Page,
     Section,
     Table,
     Text,
+    Tone,
 )
 from identifiable.report.pair import (
+    BEYOND,
     forest_legend,
     known_marks,
     pair_blocks,
     verdict_card,
 )
 from identifiable.report.reading import (
+    CONSENSUS_UNIT,
     ICA_NOTE,
+    Measure,
     alerts_by_kind,
     cluster_order,
     error_matrices,
+    guide,
     is_paper,
     judged,
     judged_name,
+    judged_title,
+    matrices_note,
+    null_rows,
+    pairs_by_verdict,
     saved_form,
+    sentence,
     similarity_rows,
     unordered,
-    verdict_counts,
-    verdict_rung,
+    verdict_name,
+    verdict_words,
+    weakest,
 )
 from identifiable.report.wording import (
     LETTERS,
@@ -88,15 +102,15 @@ def comparison_page(result: Comparison) -> Page:
     saved = saved_form(result)
     many = len(saved.inputs) > 2
     sections = [
-        _alerts(saved),
-        _overview(saved) if many else _verdicts(saved),
+        *([_weakest(saved), _alerts(saved), _overview(saved)] if many else [_alerts(saved), _verdicts(saved)]),
         *([_each_pair(saved)] if many else _pair_sections(saved)),
         _similarity_section(saved),
         _spectra(saved.spectra),
         methods.how_to_read(saved),
         _reproduction(saved),
     ]
-    return Page(_title(saved), _subtitle(saved), _byline(saved), tuple(s for s in sections if s.blocks))
+    shown = tuple(s for s in sections if s.blocks)
+    return Page(_title(saved), _subtitle(saved), guide(is_paper(saved)), _byline(saved), shown)
 
 
 def _title(result: Comparison) -> str:
@@ -105,7 +119,10 @@ def _title(result: Comparison) -> str:
 
 
 def _subtitle(result: Comparison) -> str:
-    question = "Are these the same representation, and up to what?"
+    structural = len(result.pairs) == 1 and result.pairs[0].target == "sources"
+    question = (
+        f"{'Does it recover the sources' if structural else 'Are these the same representation'}, and up to what?"
+    )
     return f"{question} Headline figures: in-sample, as in the paper." if is_paper(result) else question
 
 
@@ -115,23 +132,43 @@ def _byline(result: Comparison) -> str:
 
 
 def _alerts(result: Comparison) -> Section:
-    blocks: list[Block] = []
-    for shown, more in alerts_by_kind(result.alerts):
-        blocks += [Notice(one_line(a.code), one_line(a.message)) for a in shown]
-        if more:
-            rest = tuple(Text(one_line(a.message), note=True) for a in more)
-            blocks.append(Fold(f"{count(len(more))} more: {one_line(more[0].code)}", rest))
+    blocks: list[Block] = [
+        Notice(one_line(first.code), one_line(first.message), tuple(one_line(a.message) for a in more))
+        for first, *more in alerts_by_kind(result.alerts)
+    ]
     return Section("alerts", "Alerts", tuple(blocks or [Text("No alerts: the run found nothing to warn about.")]))
 
 
 def _verdicts(result: Comparison) -> Section:
+    """Both directions where they differ; otherwise the first, with a line on the other."""
     paper = is_paper(result)
-    return Section("verdict", "Verdict", tuple(verdict_card(pair, paper) for pair in result.pairs))
+    blocks: list[Block] = []
+    for pair in result.pairs:
+        if blocks and pair.verdict.group == result.pairs[0].verdict.group:
+            blocks.append(Text(f"The other way, {arrow(pair)}: {verdict_words(pair, paper)}.", note=True))
+        else:
+            blocks.append(verdict_card(pair, paper))
+    return Section("verdict", "Verdict", tuple(blocks))
+
+
+def _weakest(result: Comparison) -> Section:
+    """What holds for every pair of several models."""
+    pair = weakest(result)
+    if pair is None:
+        return Section("verdict", "Verdict", ())
+    told = f"{arrow(pair)}: {sentence(pair, is_paper(result))}"
+    total = count(len(result.pairs))
+    facts = tuple(
+        (verdict_name(group), f"{count(found)} of {total} pairs") for group, found in pairs_by_verdict(result)
+    )
+    tone: Tone = "caution" if pair.verdict.group is None else "good"
+    card = Card(f"All {total} ordered pairs: the weakest verdict", verdict_name(pair.verdict.group), told, tone, facts)
+    return Section("verdict", "Verdict", (card,))
 
 
 def _overview(result: Comparison) -> Section:
     letters = ", ".join(f"{LETTERS[g]} for {group_name(g)}" for g in NESTED)
-    blocks: list[Block] = [Text(f"{verdict_counts(result)} In the first matrix: {letters}, {MISSING} for none.")]
+    blocks: list[Block] = [Text(f"In the first matrix: {letters}, {MISSING} for none.")]
     names = [one_line(i.name) for i in result.inputs]
     matrices = error_matrices(result)
     if len(names) > MODELS_IN_A_MATRIX:
@@ -146,8 +183,8 @@ def _overview(result: Comparison) -> Section:
         blocks.append(
             Text(
                 f"Models stand in the order of average-linkage clustering of the {group_name(guide[0])} errors, "
-                "so that those that agree are neighbours. Row onto column; darker is a larger error; "
-                "all matrices share one scale.",
+                "so that those that agree are neighbours. Row onto column; the stronger the colour, the larger the error; "
+                f"all matrices share one scale. {matrices_note(is_paper(result))}",
                 note=True,
             )
         )
@@ -192,7 +229,11 @@ def _heat_maps(
 
         name = group_name(group)
         caption = f"{name[0].upper()}{name[1:]}: {what}"
-        return _matrix(caption, names, order, lambda i, j: number(values[i][j], decimals), shade)
+
+        def cell(i: int, j: int) -> str:
+            return "·" if i == j else number(values[i][j], decimals)
+
+        return _matrix(caption, names, order, cell, shade)
 
     return [heat_map(group, values) for group, values in matrices]
 
@@ -212,18 +253,23 @@ def _consensus(consensus: Consensus) -> list[Block]:
         else f"NOT converged after {consensus.iterations} rounds, so read these distances with care"
     )
     title = "Distance of each model to the consensus"
+    meanings: list[tuple[LegendKind, str]] = [
+        ("main", "rms"), ("hollow", "mean"), ("q95", "95 % quantile"), ("max", "maximum"), ("beyond", BEYOND),
+    ]  # fmt: skip
+    drawn = drawn_marks(rows_drawn)
     return [
         Heading("Consensus"),
         Text(
             f"The consensus is the generalised Procrustes mean in {consensus.width} dimensions ({state}): each model "
-            "is centred and scaled to unit rms, rotated onto the common mean, and its distance to it measured row by row."
+            "is centred and scaled to unit rms, rotated onto the common mean, and its distance to it measured row by row. "
+            + CONSENSUS_UNIT
         ),
         Dots(
             title,
             "One line per model; the filled dot is the root mean square distance.",
             "distance / rms of the consensus",
             rows_drawn,
-            (("main", "rms"), ("hollow", "mean"), ("q95", "95 % quantile"), ("max", "maximum")),
+            tuple((kind, meaning) for kind, meaning in meanings if kind in drawn),
         ),
         Table(
             title,
@@ -237,16 +283,21 @@ def _consensus(consensus: Consensus) -> list[Block]:
 
 
 def _pair_sections(result: Comparison) -> list[Section]:
-    return [
-        Section(f"pair-{i + 1}", arrow(pair), tuple(pair_blocks(pair, result, in_full=True)))
-        for i, pair in enumerate(result.pairs)
-    ]
+    """The first direction at full length, the other one folded under its verdict."""
+    paper = is_paper(result)
+    sections = []
+    for i, pair in enumerate(result.pairs):
+        blocks = tuple(pair_blocks(pair, result, in_full=True))
+        if i > 0:
+            blocks = (Fold(f"The other way: {verdict_words(pair, paper)}", (verdict_card(pair, paper), *blocks)),)
+        sections.append(Section(f"pair-{i + 1}", arrow(pair), blocks))
+    return sections
 
 
 def _each_pair(result: Comparison) -> Section:
     paper = is_paper(result)
     if len(result.pairs) > PAIRS_IN_BRIEF:
-        blocks: list[Block] = [_verdict_list(result.pairs[:VERDICTS_LISTED], paper)]
+        blocks: list[Block] = [_verdict_table(result.pairs[:VERDICTS_LISTED], paper)]
         left = len(result.pairs) - VERDICTS_LISTED
         tail = f" and the {count(left)} pairs not listed" if left > 0 else ""
         blocks.append(
@@ -256,7 +307,7 @@ def _each_pair(result: Comparison) -> Section:
     in_full, curves = len(result.pairs) <= PAIRS_IN_FULL, len(result.pairs) <= PAIRS_WITH_CURVES
     blocks = [
         Fold(
-            f"{arrow(pair)}: {group_name(pair.verdict.group) if pair.verdict.group else 'none of the groups'}",
+            f"{arrow(pair)}: {verdict_words(pair, paper)}",
             (verdict_card(pair, paper), *pair_blocks(pair, result, in_full=in_full, curves=curves)),
         )
         for pair in result.pairs
@@ -266,22 +317,21 @@ def _each_pair(result: Comparison) -> Section:
         left_out = "" if curves else "; the curves of errors row by row are left out, their quantiles are in the tables"
         told = f"Errors are in units of {unit}; the dashed line is ε for {judged_name(paper)}. With {count(len(result.pairs))} pairs"
         brief = f"{told} each is shown in brief: every number is in the JSON result{left_out}. {ICA_NOTE}"
-        blocks = [Text(brief), Key(forest_legend(result.pairs[:1], paper)), *blocks]
-    return Section("pairs", "Each pair", tuple(blocks))
+        blocks = [Text(brief), Key(forest_legend(result.pairs, paper)), *blocks]
+    return Section("pairs", "Each pair", (_verdict_table(result.pairs, paper), *blocks))
 
 
-def _verdict_list(pairs: Sequence[PairResult], paper: bool) -> Table:
-    def reading(pair: PairResult) -> str:
-        rung = verdict_rung(pair, paper)
-        return MISSING if rung is None else beside(judged(rung, paper), pair.verdict.epsilon)
+def _verdict_table(pairs: Sequence[PairResult], paper: bool) -> Table:
+    groups = list(dict.fromkeys(rung.group for pair in pairs for rung in pair.rungs))
+
+    def line(pair: PairResult) -> tuple[str, ...]:
+        found = {rung.group: beside(judged(rung, paper), pair.verdict.epsilon) for rung in pair.rungs}
+        return (arrow(pair), verdict_name(pair.verdict.group), *(found.get(g, MISSING) for g in groups))
 
     return Table(
-        "Verdict of each ordered pair",
-        (Column("pair", "text"), Column("smallest group", "text"), Column("mean / diameter" if paper else "q95")),
-        tuple(
-            (arrow(p), group_name(p.verdict.group) if p.verdict.group else "none of the groups", reading(p))
-            for p in pairs
-        ),
+        f"Each ordered pair: {judged_title(paper)}",
+        (Column("pair", "text"), Column("smallest group", "text"), *(Column(group_name(g)) for g in groups)),
+        tuple(map(line, pairs)),
     )
 
 
@@ -297,18 +347,7 @@ def _similarity_section(result: Comparison) -> Section:
         )
     ]
     if len(pairs) == 1:
-        columns = ("value", "rows shuffled", "p", "alike", "range", "unrelated")
-        blocks.append(
-            Table(
-                f"Similarity of {arrow(pairs[0]).replace('→', 'and')}",
-                (Column("measure", "text"), *map(Column, columns[:3]), *(Column(c, "text") for c in columns[3:])),
-                tuple(
-                    (name, number(value), number(null.mean if null else None), probability(null.p if null else None))
-                    + methods.SCALES[kind]
-                    for kind, name, value, null in measures
-                ),
-            )
-        )
+        blocks.append(_similarity_table(pairs[0], measures))
         without = [name for _, name, _, null in measures if null is None]
         if without:
             blocks.append(Text(f"{MISSING}: no shuffled values were drawn for {'; '.join(without)}.", note=True))
@@ -317,13 +356,35 @@ def _similarity_section(result: Comparison) -> Section:
     return Section("similarity", "Similarity: CCA, SVCCA, CKA", tuple(blocks))
 
 
+def _similarity_table(pair: PairResult, measures: Sequence[Measure]) -> Table:
+    subset = null_rows((null for _, _, _, null in measures), pair.n)
+    figures = ["value", *(["on the same rows"] if subset else []), "rows shuffled", "p"]
+
+    def line(kind: str, name: str, value: float, null: Null | None) -> tuple[str, ...]:
+        same_rows = [number(null.observed if null else None)] if subset else []
+        chance = (number(null.mean if null else None), probability(null.p if null else None))
+        return (name, number(value), *same_rows, *chance, *methods.SCALES[kind])
+
+    drawn = f"; shuffled on {subset}, beside the value on the same rows" if subset else ""
+    scales = (Column(c, "text") for c in ("alike", "range", "unrelated"))
+    return Table(
+        f"Similarity of {arrow(pair).replace('→', 'and')}{drawn}",
+        (Column("measure", "text"), *map(Column, figures), *scales),
+        tuple(line(*measure) for measure in measures),
+    )
+
+
 def _similarity_of_many(pairs: Sequence[PairResult]) -> list[Block]:
     found = [similarity_rows(p.similarity) for p in pairs]
     names = list(dict.fromkeys(name for measures in found for _, name, _, _ in measures))
     kinds = {name: kind for measures in found for kind, name, _, _ in measures}
+    subset = null_rows((null for measures in found for *_, null in measures), max(p.n for p in pairs))
 
     def cell(value: float, null: Null | None) -> str:
-        return number(value) if null is None else f"{number(value)} ({number(null.mean)}; {probability(null.p)})"
+        if null is None:
+            return number(value)
+        same_rows = f"{number(null.observed)} on the same rows; " if subset else ""
+        return f"{number(value)} ({same_rows}{number(null.mean)}; {probability(null.p)})"
 
     listed = pairs[:VERDICTS_LISTED]
     lines = []
@@ -337,7 +398,7 @@ def _similarity_of_many(pairs: Sequence[PairResult]) -> list[Block]:
             tuple((name, *methods.SCALES[kinds[name]]) for name in names),
         ),
         Table(
-            "Similarity of each pair (with shuffled rows; p)",
+            "Similarity of each pair (with shuffled rows; p)" + (f"; the null is drawn on {subset}" if subset else ""),
             (Column("pair", "text"), *map(Column, names)),
             tuple(lines),
         ),
@@ -363,7 +424,7 @@ def _spectra(spectra: Sequence[Spectrum]) -> Section:
                 log=True,
             )
         )
-    columns = ("d", "rank", "effective rank", "in the first", "components for 95 %")
+    columns = ("d", "rank", "effective rank", "share of the first component", "components for 95 %")
     blocks.append(
         Table(
             "Spectrum of each representation",

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from identifiable.report.page import Curves, Dots, MarkKind
-from identifiable.report.wording import short
+from identifiable.report.page import Curve, Curves, DotRow, Dots, LegendKind, MarkKind
+from identifiable.report.wording import clip, columns_wide, short
 
-ROW = 56  # pixels of height for one line of a dot plot
+ROW = 44  # pixels of height for one line of a dot plot
+LABEL_CHARACTERS = 20  # more would leave no room for the plot on a phone; tables have names whole
+READINGS = 72  # pixels kept for the numbers at the right of a dot plot
 LEFT = 11.0  # per cent kept free for the labels of a vertical axis
 PLOT_TOP, PLOT_HEIGHT = 26, 240
 
@@ -25,11 +28,13 @@ STROKES: dict[MarkKind, str] = {
     "main": DOT, "hollow": DOT, "q95": "m0-7v14", "max": "m0-4v8", "shuffle": DOT, "rotation": DOT,
 }  # fmt: skip
 RINGS: tuple[MarkKind, ...] = ("hollow", "rotation")
+SOLID = 1  # the one style of curve without dashes
+CURVE_STYLES, DOTS_ON_A_CURVE = 8, 6
 LOWER_LINE: tuple[MarkKind, ...] = ("hollow", "shuffle", "rotation")
 
 
 def draw_dots(figure: Dots) -> Markup:
-    """A dot plot: label and reading above each line, marks on it, the other figures just below."""
+    """A dot plot in three columns: labels, marks (the lesser ones just below the line), readings."""
     upper, ticks = _dot_axis(figure)
 
     def across(value: float) -> float:
@@ -37,21 +42,46 @@ def draw_dots(figure: Dots) -> Markup:
 
     top = 26 if figure.threshold else 8
     bottom = top + ROW * len(figure.rows)
-    lines = [top + ROW * i + 30 for i in range(len(figure.rows))]
+    lines = [top + ROW * i + 18 for i in range(len(figure.rows))]
     parts = [_stretched(figure, lines, across, upper, (top, bottom, ticks))]
     parts += [_words(short(tick), across(tick), bottom + 15, "tick", _anchor(across(tick))) for tick in ticks]
     if figure.threshold is not None:
         label, value = figure.threshold
         x = across(value)
         parts.append(_words(label, x, 13, "limit-label", "start" if x < 35 else "end" if x > 65 else "middle"))
+    labels, readings = [], []
     for row, y in zip(figure.rows, lines, strict=True):
         strong = " strong" if row.strong else ""
-        parts.append(_words(row.label, 0, y - 13, f"label{strong}", "start"))
-        parts.append(_words(row.reading, 100, y - 13, f"reading{strong}", "end"))
+        labels.append(_words(clip(row.label, LABEL_CHARACTERS), 0, y + 4, f"label{strong}", "start"))
+        readings.append(_words(row.reading, 100, y + (0 if row.second else 4), f"reading{strong}", "end"))
+        readings += [_words(row.second, 100, y + 16, f"tick{strong}", "end")] if row.second else []
         if any(mark.value > upper for mark in row.marks):
             parts.append(_words("▸", 100, y + 5, "beyond", "end"))
-    parts.append(_words(figure.axis, 0, bottom + 34, "axis", "start"))
-    return _svg(figure.title, figure.description, bottom + 42, parts)
+    height = bottom + 24
+    widest = max((columns_wide(clip(row.label, LABEL_CHARACTERS)) for row in figure.rows), default=0)
+    axis = Markup('<p class="axis">{}</p>').format(figure.axis) if figure.axis else Markup("")
+    plot = _svg(figure.title, figure.description, height, parts)
+    return (
+        Markup('<div class="forest">')
+        + _side(round(7.4 * widest) + 16, height, labels)
+        + plot
+        + _side(READINGS, height, readings)
+        + Markup("</div>")
+        + axis
+    )
+
+
+def _side(width: int, height: int, words: Sequence[str]) -> Markup:
+    """A column of words beside a plot: as wide as the words need, whatever the screen."""
+    return Markup(f'<svg class="beside" width="{width}" height="{height}" aria-hidden="true">{"".join(words)}</svg>')
+
+
+def drawn_marks(rows: Sequence[DotRow], limit: float | None = None) -> set[LegendKind]:
+    """The kinds of marks that a dot plot of `rows` shows, so that a legend can name each."""
+    upper, _ = _dot_axis(Dots("", "", "", tuple(rows), (), None if limit is None else ("", limit)))
+    drawn: set[LegendKind] = {m.kind for row in rows for m in row.marks if m.value <= upper}
+    drawn |= {"whisker" for row in rows if row.interval is not None and all(map(math.isfinite, row.interval))}
+    return drawn | {"beyond" for row in rows for m in row.marks if m.value > upper}
 
 
 def _stretched(
@@ -112,11 +142,14 @@ def draw_curves(figure: Curves) -> Markup:
         f'<svg x="{LEFT:g}%" y="{PLOT_TOP}" width="{99.5 - LEFT}%" height="{PLOT_HEIGHT}" viewBox="0 0 100 100" '
         'preserveAspectRatio="none">'
     )
-    for curve in figure.curves:
-        if curve.points:
-            path = " ".join(f"{_round(100 * across(x))},{_round(100 - 100 * up(y))}" for x, y in curve.points)
-            style = "many" if curve.style is None else f"s{curve.style}"
-            parts.append(f'<polyline class="curve {style}" points="{path}"/>')
+    for curve in sorted(figure.curves, key=lambda c: c.style != SOLID):  # what it would hide is drawn on top
+        placed = [(_round(100 * across(x)), _round(100 - 100 * up(y))) for x, y in curve.points]
+        if placed:
+            path = " ".join(f"{x},{y}" for x, y in placed)
+            parts.append(f'<polyline class="curve {_style(curve)}" points="{path}"/>')
+        if curve.style is not None:
+            dots = "".join(f"M{x} {y}{DOT}" for x, y in _dotted(placed, curve.style) if y >= 0)
+            parts.append(f'<path class="dots {_style(curve)}" d="{dots}"/>' if dots else "")
     parts.append("</svg>")
     if figure.threshold is not None and up(figure.threshold[1]) <= 1:
         y = height(figure.threshold[1])
@@ -125,19 +158,44 @@ def draw_curves(figure: Curves) -> Markup:
     return _svg(figure.title, figure.description, PLOT_TOP + PLOT_HEIGHT + 44, parts)
 
 
-def mark_swatch(kind: MarkKind) -> Markup:
+def _style(curve: Curve) -> str:
+    return "many" if curve.style is None else f"s{curve.style}"
+
+
+def _dotted(points: Sequence[tuple[float, float]], style: int) -> list[tuple[float, float]]:
+    """Places on a curve for the dots that tell it from the others; each style has its own, so none hides another."""
+    wanted = [100 * (k + (style + 0.5) / CURVE_STYLES) / DOTS_ON_A_CURVE for k in range(DOTS_ON_A_CURVE)]
+    return [
+        (_round(x), _round(y0 + (y1 - y0) * (x - x0) / (x1 - x0)))
+        for (x0, y0), (x1, y1) in pairwise(points)
+        for x in wanted
+        if x0 <= x < x1
+    ]
+
+
+def mark_swatch(kind: LegendKind) -> Markup:
     """A mark for the legend."""
-    path = f"M9 8{STROKES[kind]}"
-    hole = f'<path class="m {kind} hole" d="{path}"/>' if kind in RINGS else ""
-    body = f'<path class="m {kind}" d="{path}"/>{hole}'
+    match kind:
+        case "beyond":
+            body = '<text class="beyond" x="4" y="13">▸</text>'
+        case "whisker":
+            body = '<path class="whisker" d="M3 8H15"/>'
+        case "limit":
+            body = '<path class="limit" d="M9 0V16"/>'
+        case _:
+            path = f"M9 8{STROKES[kind]}"
+            hole = f'<path class="m {kind} hole" d="{path}"/>' if kind in RINGS else ""
+            body = f'<path class="m {kind}" d="{path}"/>{hole}'
     return Markup(f'<svg class="swatch" width="18" height="16" aria-hidden="true">{body}</svg>')
 
 
 def curve_swatch(style: int | None) -> Markup:
     """A piece of line for the legend."""
     name = "many" if style is None else f"s{style}"
-    body = f'<line class="curve {name}" x1="1" x2="29" y1="8" y2="8"/>'
-    return Markup(f'<svg class="swatch" width="30" height="16" aria-hidden="true">{body}</svg>')
+    body = f'<line class="curve {name}" x1="1" x2="41" y1="8" y2="8"/>'
+    if style is not None:
+        body += f'<path class="dots {name}" d="M21 8{DOT}"/>'
+    return Markup(f'<svg class="swatch" width="42" height="16" aria-hidden="true">{body}</svg>')
 
 
 def nice_ticks(upper: float, wanted: int = 5) -> list[float]:

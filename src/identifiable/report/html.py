@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import jinja2
-from markupsafe import Markup
 
 from identifiable.report.content import comparison_page
 from identifiable.report.figures import curve_swatch, draw_curves, draw_dots, mark_swatch
+from identifiable.report.wording import bound
 from identifiable.results import Comparison
 
 
@@ -38,5 +38,5 @@ def _environment() -> jinja2.Environment:
         draw_dots=draw_dots, draw_curves=draw_curves, mark_swatch=mark_swatch, curve_swatch=curve_swatch
     )
     environment.filters["kind"] = lambda block: type(block).__name__
-    environment.filters["raw"] = Markup
+    environment.filters["bound"] = bound
     return environment

@@ -13,6 +13,7 @@ from identifiable.results import Interval
 
 Tone = Literal["good", "caution", "plain"]
 MarkKind = Literal["main", "hollow", "q95", "max", "shuffle", "rotation"]
+LegendKind = MarkKind | Literal["whisker", "limit", "beyond"]
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Notice:
-    """An alert: its code and its message."""
+    """An alert: its code and its message; `more` are messages of the same code."""
 
     code: str
     message: str
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class DotRow:
-    """One line of a dot plot, with its main reading in words."""
+    """One line of a dot plot, with its main reading in words and perhaps a second one below it."""
 
     label: str
     reading: str
     marks: tuple[Mark, ...]
+    second: str = ""
     interval: Interval | None = None
     strong: bool = False
 
@@ -103,13 +106,13 @@ class Dots:
     description: str
     axis: str
     rows: tuple[DotRow, ...]
-    legend: tuple[tuple[MarkKind, str], ...]
+    legend: tuple[tuple[LegendKind, str], ...]
     threshold: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line. `style` (0 to 7) picks colour and dashes; None is one of many, drawn thin and muted."""
+    """A line. `style` (0 to 7) picks colour, dashes and dots; None is one of many, drawn thin and muted."""
 
     label: str
     points: tuple[Interval, ...]
@@ -134,7 +137,7 @@ class Curves:
 class Key:
     """A legend that holds for all figures after it."""
 
-    marks: tuple[tuple[MarkKind, str], ...]
+    marks: tuple[tuple[LegendKind, str], ...]
 
 
 @dataclass(frozen=True)
@@ -166,9 +169,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything a reader sees."""
+    """Everything a reader sees; `guide` says in two sentences how to read it."""
 
     title: str
     subtitle: str
+    guide: str
     byline: str
     sections: tuple[Section, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from identifiable.report.figures import drawn_marks
 from identifiable.report.page import (
     Block,
     Card,
@@ -14,11 +15,13 @@ from identifiable.report.page import (
     DotRow,
     Dots,
     Heading,
+    LegendKind,
     Mark,
     MarkKind,
     Table,
     Terms,
     Text,
+    Tone,
 )
 from identifiable.report.reading import (
     ICA_NOTE,
@@ -27,7 +30,10 @@ from identifiable.report.reading import (
     is_paper,
     judged_name,
     ladder_notes,
+    null_rows,
+    projection,
     sentence,
+    verdict_name,
     verdict_rung,
 )
 from identifiable.report.wording import (
@@ -43,17 +49,18 @@ from identifiable.report.wording import (
     one_line,
     probability,
     ratio,
-    rows,
     short,
 )
 from identifiable.results import (
     Comparison,
     Errors,
+    Null,
     PairResult,
     Rung,
 )
 
 CURVES_IN_COLOUR = 8
+BEYOND = "a maximum off the scale"
 
 
 def verdict_card(pair: PairResult, paper: bool) -> Card:
@@ -75,6 +82,7 @@ def verdict_card(pair: PairResult, paper: bool) -> Card:
                 ("its 95 % interval", interval(rung.held_out.ci95)),
                 ("held-out max", number(rung.held_out.max)),
             ]
+    facts += [("compared", part)] if (part := projection(pair)) else []
     facts += [
         ("rows n", count(pair.n)),
         ("rows dropped", count(pair.dropped)),
@@ -82,8 +90,8 @@ def verdict_card(pair: PairResult, paper: bool) -> Card:
         ("n / d", ratio(pair.n, pair.width)),
     ]
     reached = pair.verdict.group
-    badge = group_name(reached) if reached is not None else "none of the groups"
-    return Card(arrow(pair), badge, sentence(pair, paper), "caution" if reached is None else "good", tuple(facts))
+    tone: Tone = "caution" if reached is None else "good"
+    return Card(arrow(pair), verdict_name(reached), sentence(pair, paper), tone, tuple(facts))
 
 
 def pair_blocks(pair: PairResult, result: Comparison, *, in_full: bool, curves: bool = True) -> list[Block]:
@@ -115,10 +123,11 @@ def _forest(pair: PairResult, paper: bool, *, in_full: bool) -> Dots:
     if not in_full:
         return Dots("Error by group", "", "", lines, (), epsilon)
     unit = "diameter" if paper else "rms distance"
+    part = projection(pair)
     return Dots(
         f"Error by group, {arrow(pair)}" + (" (in-sample, as in the paper)" if paper else ""),
         f"One line per group. The filled dot is the {'in-sample' if paper else 'held-out'} mean error; the dashed line is "
-        f"the tolerance that {judged_name(paper)} must stay below.",
+        f"the tolerance that {judged_name(paper)} must stay below." + (f" Compared: {part}." if part else ""),
         f"error / {unit} of {display_name(pair.target)} (0 = the same)",
         lines,
         forest_legend([pair], paper),
@@ -145,22 +154,28 @@ def _forest_row(rung: Rung, pair: PairResult, paper: bool) -> DotRow:
         ("rotation", rotation.mean * unit if rotation else math.nan),
     )
     reading = number(headline(rung, paper), 4 if paper else 3)
-    shown = reading if bounds is None else f"{reading} {interval(bounds)}"
-    return DotRow(group_name(rung.group), shown, marks, bounds, rung.group == pair.verdict.group)
+    judged_too = "" if paper else f"q95 {beside(rung.held_out.q95, pair.verdict.epsilon)}"
+    return DotRow(group_name(rung.group), reading, marks, judged_too, bounds, rung.group == pair.verdict.group)
 
 
-def forest_legend(pairs: Sequence[PairResult], paper: bool) -> tuple[tuple[MarkKind, str], ...]:
+def forest_legend(pairs: Sequence[PairResult], paper: bool) -> tuple[tuple[LegendKind, str], ...]:
     """What the marks mean, for those that are drawn."""
     first, second = ("in-sample", "held-out") if paper else ("held-out", "in-sample")
-    meanings: list[tuple[MarkKind, str]] = [
-        ("main", f"{first} mean" + ("" if paper else ", 95 % interval")),
+    meanings: list[tuple[LegendKind, str]] = [
+        ("main", f"{first} mean"),
+        ("whisker", "its 95 % interval"),
         ("hollow", f"{second} mean"),
         ("q95", f"{first} 95 % quantile"),
         ("max", f"{first} maximum"),
         ("shuffle", "chance: rows shuffled"),
         ("rotation", "chance: random rotation"),
+        ("limit", f"ε, for {judged_name(paper)}"),
+        ("beyond", BEYOND),
     ]
-    drawn = {m.kind for pair in pairs for rung in pair.rungs for m in _forest_row(rung, pair, paper).marks}
+    drawn: set[LegendKind] = {"limit"}
+    for pair in pairs:
+        lines = [_forest_row(rung, pair, paper) for rung in pair.rungs]
+        drawn |= drawn_marks(lines, pair.verdict.epsilon)
     return tuple((kind, meaning) for kind, meaning in meanings if kind in drawn)
 
 
@@ -182,7 +197,8 @@ def _ladder_table(pair: PairResult, paper: bool) -> Table:
     figures = ["mean / diameter", *figures] if paper else [*figures, "mean / diameter"]
     return Table(
         f"Errors of {arrow(pair)}: Euclidean norms over the rms distance between rows of {display_name(pair.target)}, "
-        f"{number(pair.scale.rms)}; mean / diameter: over the largest distance, {number(pair.scale.diameter)}",
+        f"{number(pair.scale.rms)}; mean / diameter: over the largest distance, {number(pair.scale.diameter)}"
+        + (f". Compared: {part}" if (part := projection(pair)) else ""),
         (Column("group", "text"), Column("rows", "text"), *map(Column, figures)),
         tuple(lines),
         strong,
@@ -207,11 +223,17 @@ def _brief_table(pair: PairResult, paper: bool) -> Table:
     other = "held-out mean" if paper else "in-sample mean"
     figures = ("mean", "median", "q95", "q99", "max", other, "mean / diameter", "shuffled", "p")
     return Table(
-        f"{'In-sample' if paper else 'Held-out'} errors over the rms distance",
+        f"{'In-sample' if paper else 'Held-out'} errors over the rms distance"
+        + (f"; shuffled and p on {subset}" if (subset := null_rows(_shuffles(pair), pair.n)) else "")
+        + (f". Compared: {part}" if (part := projection(pair)) else ""),
         (Column("group", "text"), *map(Column, figures)),
         tuple(map(line, pair.rungs)),
         next((i for i, r in enumerate(pair.rungs) if r.group == pair.verdict.group), None),
     )
+
+
+def _shuffles(pair: PairResult) -> list[Null | None]:
+    return [rung.null.get("shuffle") for rung in pair.rungs]
 
 
 def _null_table(pair: PairResult) -> list[Block]:
@@ -223,11 +245,10 @@ def _null_table(pair: PairResult) -> list[Block]:
     ]
     if not lines:
         return []
-    nulls = [n for rung in pair.rungs for n in rung.null.values() if n is not None]
-    subset = sorted({n.rows for n in nulls if n.rows < pair.n})
+    subset = null_rows((null for rung in pair.rungs for null in rung.null.values()), pair.n)
     caption = "What chance gives: held-out mean with the link between the two sides broken"
     if subset:
-        caption += f"; null and observed on {' or '.join(map(count, subset))} of {rows(pair.n)}, drawn by the seed"
+        caption += f"; null and observed on {subset}, drawn by the seed"
     columns = (Column("group", "text"), Column("null", "text"), *map(Column, ("mean", "observed", "p", "draws")))
     blocks: list[Block] = [Table(caption, columns, tuple(lines))]
     silent = [f"{kind} for {group_name(r.group)}" for r in pair.rungs for kind, null in r.null.items() if null is None]

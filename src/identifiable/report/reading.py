@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -27,6 +27,7 @@ from identifiable.report.wording import (
     percent,
     percent_interval,
     ratio,
+    rows,
     short,
 )
 from identifiable.results import (
@@ -42,7 +43,14 @@ from identifiable.results import (
 )
 
 ICA_NOTE = "ICA is not a group: each side is resolved by itself, then matched by signed permutation."
-ALERTS_OF_A_KIND = 3
+CONSENSUS_UNIT = (
+    "The yardstick is the consensus' own rms distance between rows: a model far from the others moves the consensus, "
+    "and with it every distance."
+)
+ROUNDING = 1e-6  # errors below it are those of float32 arithmetic and nothing to explain
+
+
+Measure = tuple[str, str, float, Null | None]
 
 
 def saved_form(result: Comparison) -> Comparison:
@@ -78,20 +86,93 @@ def judged_name(paper: bool) -> str:
     return "the in-sample mean" if paper else "the 95 % quantile"
 
 
+def judged_title(paper: bool) -> str:
+    """What a table of judged figures holds."""
+    figure = "in-sample mean / diameter, as in the paper" if paper else "held-out 95 % quantile (q95)"
+    return f"{figure}, the figure the verdict is taken from"
+
+
+def matrices_note(paper: bool) -> str:
+    """Which of the figures in the matrices decides."""
+    if paper:
+        return "The verdicts are taken from these figures."
+    return "The matrices hold means; the verdicts are taken from the 95 % quantiles (q95) of each pair."
+
+
+def guide(paper: bool) -> str:
+    """How to read the numbers, in two sentences."""
+    if paper:
+        return (
+            "The headline is the in-sample mean error over the target's diameter, as in the paper; 0 is the same, and other "
+            "errors are in units of the rms distance between target rows. "
+            "The verdict is the smallest group whose headline is below the tolerance ε."
+        )
+    return (
+        "Errors are in units of the rms distance between target rows: 0 is the same. "
+        "The verdict is the smallest group whose q95, the error that 95 % of held-out rows stay within, is below the "
+        "tolerance ε."
+    )
+
+
+def projection(pair: PairResult) -> str:
+    """What of a wider side was compared; empty where both sides were compared whole."""
+    parts = [
+        f"the first {count(pair.width)} principal components of {display_name(name)} ({_share(kept)} of its variance)"
+        for name, kept in ((pair.source, pair.kept_source), (pair.target, pair.kept_target))
+        if kept < 1
+    ]
+    return " and ".join(parts)
+
+
+def _share(kept: float) -> str:
+    return "above 99 %" if kept > 0.99 else percent(kept)
+
+
+def verdict_name(group: str | None) -> str:
+    return "none of the groups" if group is None else group_name(group)
+
+
+def verdict_words(pair: PairResult, paper: bool) -> str:
+    """The verdict in a few words, with its figure."""
+    rung = verdict_rung(pair, paper)
+    if rung is None:
+        return verdict_name(pair.verdict.group)
+    best = "" if pair.verdict.group else f"best: {group_name(rung.group)}, "
+    figure = f"{'mean / diameter' if paper else 'q95'} {beside(judged(rung, paper), pair.verdict.epsilon)}"
+    return f"{verdict_name(pair.verdict.group)} ({best}{figure})"
+
+
+def weakest(result: Comparison) -> PairResult | None:
+    """The pair that takes the largest group, or has none, and of those the one with the largest judged error."""
+    steps = {group: i for i, group in enumerate(NESTED)}
+    paper = is_paper(result)
+
+    def weakness(pair: PairResult) -> tuple[int, float]:
+        rung = verdict_rung(pair, paper)
+        return steps.get(pair.verdict.group or "", len(steps)), math.inf if rung is None else judged(rung, paper)
+
+    return max(result.pairs, key=weakness, default=None)
+
+
 def verdict_rung(pair: PairResult, paper: bool) -> Rung | None:
     """The verdict's rung; where no group is close enough, the group that comes closest."""
     if pair.verdict.group is not None and any(r.group == pair.verdict.group for r in pair.rungs):
         return pair.rung(pair.verdict.group)
     tried = [r for r in pair.rungs if known(judged(r, paper))]
-    groups = [r for r in tried if r.group in NESTED] or tried
+    eligible = NESTED[1:] if projection(pair) else NESTED  # a projection's axes are not the model's
+    groups = [r for r in tried if r.group in eligible] or tried
     return min(groups, key=lambda r: judged(r, paper), default=None)
 
 
 def sentence(pair: PairResult, paper: bool) -> str:
     """The verdict to take away: the one recorded in the result, or the same said from its numbers."""
+    epsilon, rung = pair.verdict.epsilon, verdict_rung(pair, paper)
+    if rung is not None and pair.verdict.group is not None and rung.held_out.max < ROUNDING and not projection(pair):
+        return (
+            f"Identical up to {UP_TO.get(rung.group, group_name(rung.group))}: every held-out row lands on its partner."
+        )
     if pair.verdict.text:
         return one_line(pair.verdict.text)
-    epsilon, rung = pair.verdict.epsilon, verdict_rung(pair, paper)
     if rung is None:
         return "No group was fitted, so there is no verdict."
     reach = beside(judged(rung, paper), epsilon)
@@ -130,7 +211,7 @@ def _reversals(means: Sequence[tuple[str, float]]) -> list[tuple[str, str]]:
     return [
         (smaller, larger)
         for (_, smaller, low), (_, larger, high) in pairwise(ladder)
-        if high > low and number(high) != number(low)  # a difference the table does not show needs no words
+        if high > max(low, ROUNDING) and number(high) != number(low)  # what the table does not show needs no words
     ]
 
 
@@ -158,10 +239,14 @@ def efficiency_line(efficiency: Efficiency | None) -> str:
     reason = ""
     if len(shares) < 2 or max(map(abs, shares)) >= 10:
         reason = " (says nothing here: rigid is hardly better than signed permutation, so the way is near zero)"
+    elif max(shares) > 1:
+        reason = " (above 100 %: ICA may rescale axes, which a rigid motion cannot)"
+    elif min(shares) < 0:
+        reason = " (below 0: worse than a permutation)"
     return f"{percent(efficiency.held_out)}{bounds} held-out, {percent(efficiency.in_sample)} in-sample{reason}"
 
 
-def similarity_rows(similarity: Similarity) -> list[tuple[str, str, float, Null | None]]:
+def similarity_rows(similarity: Similarity) -> list[Measure]:
     """Each measure: key, name, value and what row shuffling gives."""
     nulls = {_plain_key(key): null for key, null in similarity.null.items()}
     found = [("cca", "CCA", similarity.cca)]
@@ -183,20 +268,31 @@ def unordered(pairs: Sequence[PairResult]) -> list[PairResult]:
     return first
 
 
-def alerts_by_kind(alerts: Sequence[Alert]) -> list[tuple[list[Alert], list[Alert]]]:
-    """Alerts of one code together: those to show, and those that only say the same of other pairs."""
+def null_rows(nulls: Iterable[Null | None], n: int) -> str:
+    """'2,048 of 8,000 rows' where nulls were drawn on fewer rows than there are; empty otherwise."""
+    fewer = sorted({null.rows for null in nulls if null is not None and null.rows < n})
+    return f"{' or '.join(map(count, fewer))} of {rows(n)}" if fewer else ""
+
+
+def alerts_by_kind(alerts: Sequence[Alert]) -> list[list[Alert]]:
+    """Alerts of one code together, in the order in which the codes first appear."""
     kinds: dict[str, list[Alert]] = {}
     for alert in alerts:
         kinds.setdefault(alert.code, []).append(alert)
-    return [(same[:ALERTS_OF_A_KIND], same[ALERTS_OF_A_KIND:]) for same in kinds.values()]
+    return list(kinds.values())
 
 
 def verdict_counts(result: Comparison) -> str:
     """How many ordered pairs ended at which group."""
+    parts = [f"{count(found)} {verdict_name(group)}" for group, found in pairs_by_verdict(result)]
+    return f"Of {count(len(result.pairs))} ordered pairs: {', '.join(parts)}."
+
+
+def pairs_by_verdict(result: Comparison) -> list[tuple[str | None, int]]:
+    """Groups, smallest first and none last, with the number of pairs that ended there."""
     counts = Counter(p.verdict.group for p in result.pairs)
     order = [*GROUPS, *sorted(g for g in counts if g is not None and g not in GROUPS), None]
-    parts = [f"{count(counts[g])} {'none of the groups' if g is None else group_name(g)}" for g in order if counts[g]]
-    return f"Of {count(len(result.pairs))} ordered pairs: {', '.join(parts)}."
+    return [(g, counts[g]) for g in order if counts[g]]
 
 
 def error_matrices(result: Comparison) -> list[tuple[str, list[list[float]]]]:

@@ -23,13 +23,18 @@ from identifiable.report.page import (
     Text,
 )
 from identifiable.report.reading import (
+    CONSENSUS_UNIT,
     ICA_NOTE,
     alerts_by_kind,
     efficiency_line,
     error_matrices,
-    headline,
     is_paper,
+    judged,
+    judged_title,
     ladder_notes,
+    matrices_note,
+    null_rows,
+    projection,
     saved_form,
     sentence,
     similarity_rows,
@@ -39,6 +44,7 @@ from identifiable.report.reading import (
 from identifiable.report.wording import (
     MISSING,
     arrow,
+    beside,
     clip,
     columns_wide,
     count,
@@ -66,7 +72,7 @@ def markdown(result: Comparison) -> str:
 
 def markdown_page(page: Page) -> str:
     """Any page as Markdown."""
-    parts = [f"# {_safe(page.title)}", _safe(page.subtitle), _safe(page.byline)]
+    parts = [f"# {_safe(page.title)}", _safe(page.subtitle), _safe(page.guide), _safe(page.byline)]
     for section in page.sections:
         parts.append(f"## {_safe(section.title)}")
         parts += _markdown_blocks(section.blocks, level=3)
@@ -80,9 +86,9 @@ def text_table(result: Comparison) -> str:
     parts.append(_units(is_paper(saved)))
     if any(rung.group == "ica" for pair in saved.pairs for rung in pair.rungs):
         parts.append(ICA_NOTE)
-    for shown, more in alerts_by_kind(saved.alerts):
-        parts += [_wrapped(f"! {one_line(alert.code)}: {one_line(alert.message)}", "  ") for alert in shown]
-        parts += [f"! {one_line(more[0].code)}: {count(len(more))} more, in the report and the JSON"] if more else []
+    for first, *more in alerts_by_kind(saved.alerts):
+        rest = f" ({count(len(more))} more of this kind in the report and the JSON)" if more else ""
+        parts.append(_wrapped(f"! {one_line(first.code)}: {one_line(first.message)}{rest}", "  "))
     return "\n".join(parts) + "\n"
 
 
@@ -99,8 +105,11 @@ def _markdown_block(block: Block, level: int) -> Iterator[str]:
             yield f"{'#' * level} {_safe(text)}"
         case Terms(items=items):
             yield "\n".join(f"- **{_safe(term)}**: {_safe(meaning)}" for term, meaning in items)
-        case Notice(code=code, message=message):
-            yield f"> **Alert** {_code(code)}: {_safe(message)}"
+        case Notice(code=code, message=message, more=more):
+            times = f" × {len(more) + 1}" if more else ""
+            yield f"> **Alert** {_code(code)}{times}: {_safe(message)}"
+            if more:
+                yield "\n".join(f"- {_safe(other)}" for other in more)
         case Card():
             facts = "\n".join(f"- {_safe(name)}: {_safe(value)}" for name, value in block.facts)
             yield f"**{_safe(block.eyebrow)}** ({_safe(block.badge)})"
@@ -151,7 +160,9 @@ def _code(text: str) -> str:
 
 def _header(pair: PairResult) -> str:
     dropped = f"{rows(pair.dropped)} dropped" if pair.dropped else "no rows dropped"
-    return f"{arrow(pair)}   n {count(pair.n)}, d {count(pair.width)}, n/d {ratio(pair.n, pair.width)}, {dropped}"
+    part = f" ({projected})" if (projected := projection(pair)) else ""
+    shape = f"n {count(pair.n)}, d {count(pair.width)}{part}, n/d {ratio(pair.n, pair.width)}, {dropped}"
+    return _wrapped(f"{arrow(pair)}   {shape}", "  ")
 
 
 def _ladder(pair: PairResult, result: Comparison) -> list[str]:
@@ -160,7 +171,8 @@ def _ladder(pair: PairResult, result: Comparison) -> list[str]:
     cells = [[cell(rung) for _, cell in columns] for rung in pair.rungs]
     parts = [_header(pair), _wrapped(sentence(pair, paper)), ""]
     parts.append(_aligned([title for title, _ in columns], cells))
-    parts.append("")
+    subset = null_rows((rung.null.get("shuffle") for rung in pair.rungs), pair.n)
+    parts.append(f"  shuffled and p: on {subset}" if subset else "")
     if any(r.group == "ica" for r in pair.rungs) or pair.ica_efficiency is not None:
         parts.append(_wrapped(f"ICA efficiency: {efficiency_line(pair.ica_efficiency)}", "  "))
     if pair in unordered(result.pairs):  # the same both ways
@@ -214,7 +226,9 @@ def _shuffled_p(rung: Rung) -> str:
 def _similarity_words(pair: PairResult) -> str:
     words = []
     for _, name, value, null in similarity_rows(pair.similarity):
-        chance = "" if null is None else f" (shuffled {number(null.mean)}, p {probability(null.p)})"
+        subset = null_rows([null], pair.n)
+        same_rows = f"on {subset}: {number(null.observed)}, " if null is not None and subset else ""
+        chance = "" if null is None else f" ({same_rows}shuffled {number(null.mean)}, p {probability(null.p)})"
         words.append(f"{name} {number(value)}{chance}")
     return "; ".join(words)
 
@@ -231,6 +245,7 @@ def _many(result: Comparison) -> list[str]:
     for group, values in shown or matrices[:1]:
         parts.append(f"{group_name(group)}: {what}, row onto column")
         parts += [*_matrix_lines(names, values), ""]
+    parts += [_wrapped(matrices_note(paper)), ""] if matrices else []
     parts += [*_consensus_lines(result), *_short_ladders(result, paper)]
     return parts
 
@@ -259,7 +274,7 @@ def _consensus_lines(result: Comparison) -> list[str]:
         [clip(one_line(d.name), 40), *map(number, (d.rms, d.mean, d.q95, d.max))] for d in result.consensus.distances
     ]
     title = f"Distance to the consensus ({state} after {result.consensus.iterations} rounds)"
-    return [title, _aligned(["model", "rms", "mean", "q95", "max"], lines), ""]
+    return [title, _aligned(["model", "rms", "mean", "q95", "max"], lines), _wrapped(CONSENSUS_UNIT), ""]
 
 
 def _short_ladders(result: Comparison, paper: bool) -> list[str]:
@@ -272,12 +287,11 @@ def _short_ladders(result: Comparison, paper: bool) -> list[str]:
     brief = {"signed_permutation": "permut."}
     lines = []
     for pair in result.pairs:
-        found = {rung.group: number(headline(rung, paper), 4 if paper else 3) for rung in pair.rungs}
+        found = {rung.group: beside(judged(rung, paper), pair.verdict.epsilon) for rung in pair.rungs}
         verdict = group_name(pair.verdict.group) if pair.verdict.group else "none"
         lines.append([clip(arrow(pair), 40), *(found.get(g, MISSING) for g in groups), f" {verdict}"])
     heads = ["pair", *(brief.get(g, group_name(g)) for g in groups), "smallest group"]
-    kind = "in-sample mean / diameter, as in the paper" if paper else "held-out mean"
-    return [f"Each pair: {kind}", _aligned(heads, lines), ""]
+    return [f"Each pair: {judged_title(paper)}", _aligned(heads, lines), ""]
 
 
 def _units(paper: bool) -> str:

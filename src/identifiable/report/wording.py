@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from typing import Any
 
 from identifiable.results import Interval, PairResult
 
 MISSING = "–"
+
+# Blanks that a line of the page must not break at.
+BREAKS = (
+    r"(?<=[\d\]]) (?=%)|(?<=\bmean) (?=/)|(?<=\bmean\s/) (?=diam)|(?<=\b[pnd]) (?=[<\d])|(?<=ε) (?==)|(?<=ε\s=) (?=\S)"
+)
 
 NESTED = ("signed_permutation", "rigid", "similarity", "linear")
 
@@ -126,6 +132,11 @@ def ratio(n: int, d: int) -> str:
 def rows(value: int) -> str:
     """So many rows."""
     return "1 row" if value == 1 else f"{count(value)} rows"
+
+
+def bound(text: str) -> str:
+    """`text` with what belongs together ('95 %', 'mean / diameter', 'p 0.010', 'ε = 0.1') kept on one line."""
+    return re.sub(BREAKS, "\u00a0", text)
 
 
 def one_line(text: str) -> str:
