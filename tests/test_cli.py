@@ -171,6 +171,8 @@ def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
         ("rigid.held_out.ci95.1 >= 0", 1),
         ("similarity.cka < 0.9", 0),
         ("similarity.held_out.mean < 9", 1),
+        ("similarity.null.shuffle.p > 0.9", 0),
+        ("similarity.null.cka.p <= 1", 1),
         ("similarity.svcca.16 < 2", 2),
         ("linear.null.shuffle.p > 0.9", 0),
         ("rigid.null.rotation.p < 1", 2),
@@ -196,9 +198,25 @@ def test_one_of_several_conditions_is_enough_to_fail_and_outputs_are_still_writt
     assert Path("p.html").exists()
 
 
+def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys):
+    condition = "rigid.null.rotation.p < 1"  # turning the axes says nothing about rigid motions
+    code, out, err = run("compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--fail-if", condition, capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert not Path("r.json").exists()
+
+
+def test_one_output_that_cannot_be_written_keeps_the_other_back(folder, capsys, monkeypatch):
+    code, _, err = run("compare", "a.npy", "b.npy", *QUICK, "--report", "p.html", "--json", "/dev/full", capsys=capsys)
+    assert (code, one_line(err)) == (3, True)
+    assert not Path("p.html").exists()
+    code, _, err = run("compare", "a.npy", "b.npy", "--report", "p.html", "--json", "./p.html", capsys=capsys)
+    assert (code, "choose two names" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
+        ("rigid.null.chance.p > 1", "no null 'chance'; choose from shuffle, rotation"),
         ("rigid.held_out.q95", "expected FIELD OPERATOR NUMBER"),
         ("rigid.held_out.q95 > many", "expected FIELD OPERATOR NUMBER"),
         ("rigid.held_out.q95 > 1.2.3", "is not a number"),
@@ -347,6 +365,7 @@ def test_report_redraws_the_page_byte_for_byte(folder, capsys):
     code, out, _ = run("report", "r.json", "-o", "again.html", capsys=capsys)
     assert (code, out) == (0, "again.html\n")
     assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
+    assert run("report", "r.json", "-o", "-", capsys=capsys)[1] == Path("p.html").read_text()
     assert run("report", "r.json", "-o", "page.md", capsys=capsys)[0] == 0
     assert Path("page.md").read_text().startswith("#")
 
@@ -359,9 +378,14 @@ def test_report_redraws_the_page_byte_for_byte(folder, capsys):
         ('{"schema": "identifiable/resolve/9"}', "got 'identifiable/resolve/9'"),
         ('{"schema": "identifiable/compare/1"}', "does not follow schema"),
         ('{"schema": "identifiable/compare/1", "inputs": 5}', "does not follow schema"),
+        ("1e308 for a figure", "expected a number of ordinary size, got 1e+308"),
     ],
 )
 def test_a_file_that_is_no_result_is_refused(folder, capsys, content, message):
+    if content.startswith("1e308"):
+        data = json.loads(compare("a.npy", "b.npy", bootstrap=0, nulls=()).to_json())
+        data["pairs"][0]["scale"]["rms"] = 1e308
+        content = json.dumps(data)
     Path("r.json").write_text(content)
     code, _, err = run("report", "r.json", "-o", "p.html", capsys=capsys)
     assert code == 3
@@ -404,11 +428,22 @@ def test_quiet_prints_nothing(folder, capsys):
 # -- as a process
 
 
-def test_a_closed_pipe_is_not_an_error(folder):
-    line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stderr == ""
+@pytest.mark.parametrize(("threshold", "code"), [("9", 0), ("0", 1)])
+def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder, threshold, code):
+    gate = f"--fail-if 'rigid.held_out.q95 > {threshold}'"
+    line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none {gate} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("stdout", ["ascii", "closed"])
+def test_a_plain_or_closed_stdout_is_not_an_error(folder, stdout):
+    words = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none --json r.json"
+    line = f"PYTHONIOENCODING=ascii {words}" if stdout == "ascii" else f"{words} >&-"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert load("r.json").inputs[0].name == "a"
 
 
 def test_interrupt_leaves_the_old_output_whole(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from scipy.spatial.distance import cdist
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.diameter import Diameter, diameter, tuning
+from identifiable.diameter.candidates import Candidates
+from identifiable.diameter.leaves import tree_bounds, tree_order
+from identifiable.diameter.search import Search
 
 Table = NDArray[Any]
 
@@ -263,6 +267,82 @@ def test_screens_that_ignore_rounding_would_be_caught(monkeypatch: pytest.Monkey
         table = near_copies(1500, 8, np.random.default_rng(seed))
         missed += diameter(table).value != pytest.approx(brute_force(table)[0], rel=1e-14)
     assert missed > 0
+
+
+def screened(
+    table: Table, step: int, keep: bool, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Candidates, NDArray[np.float64]]:
+    """All rows as candidates turned to principal axes in an arbitrary order, and their true distances in float64."""
+    n, d = table.shape
+    monkeypatch.setattr(Search, "_cheapest", lambda *_: step)
+    with ThreadPoolExecutor(1) as pool:
+        search = Search(Blocks(table), None, 1, pool, None)
+        radius = search._radii(search.frame)
+        store = np.empty((n, d + 3), np.float32) if keep else None
+        near = search.frame.near(table)
+        if store is not None:
+            store[:, :d] = near
+        c = Candidates(search.frame, np.arange(n), radius, 0.0, store)
+        search._turn(c)
+    order = np.random.default_rng(18).permutation(n)
+    c.arrange(order)
+    rows = near[order].astype(np.float64)
+    return c, cdist(rows, rows)
+
+
+def screen_excess(c: Candidates, distances: NDArray[np.float64]) -> float:
+    """By how much the screens stay above half the squared distance, at the pair and step where it is least."""
+    everyone = np.arange(len(c))
+    least = np.inf
+    for step in range(len(c.ladder)):
+        bound = c.left(c.heads(everyone), everyone, step) @ c.right(slice(None), step).T
+        least = min(least, float((bound - distances**2 / 2).min()))
+    return least
+
+
+WAYS = pytest.mark.parametrize(("step", "keep"), [(0, True), (12, True), (0, False), (12, False), (16, True)])
+
+
+@WAYS
+@pytest.mark.parametrize("make", KINDS)
+def test_screens_are_never_below_the_distance(
+    make: Callable[..., Table], step: int, keep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(600, 64, np.random.default_rng(17))
+    c, distances = screened(table, min(step, 15), keep, monkeypatch)
+    assert (c.axes is None) == (step == 16)  # the last step asks for all axes: rows stay as they are
+    assert screen_excess(c, distances) >= 0
+    if keep:
+        i, j = np.triu_indices(len(c), 1)
+        at = np.random.default_rng(19).choice(len(i), 200, replace=False)
+        for pair in at:
+            assert c.far_apart(i[pair : pair + 1], j[pair : pair + 1], float(distances[i[pair], j[pair]])).all()
+
+
+def test_the_law_of_the_screens_fails_without_room_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "UNIT", -(2.0**-16))
+    c, distances = screened(sphere(600, 64, np.random.default_rng(17)), 15, True, monkeypatch)
+    assert screen_excess(c, distances) < 0
+
+
+@pytest.mark.parametrize("d", [2, 3, 8, 64])
+@pytest.mark.parametrize("make", KINDS)
+def test_bounds_between_leaves_are_never_below_the_distance(
+    make: Callable[..., Table], d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(700, d, np.random.default_rng(20))
+    c, distances = screened(table, 0, True, monkeypatch)
+    step = int(np.flatnonzero(c.ladder <= tuning.TREE_AXES)[-1])
+    heads = np.ascontiguousarray(c.heads(np.arange(len(c)))[:, : c.ladder[step]])
+    order = tree_order(heads, 16)
+    assert sorted(order.tolist()) == list(range(len(c)))
+    bounds = tree_bounds(heads[order], c.tails[order, step], c.radius[order], 16, c.turning)
+    starts = np.arange(0, len(c), 16)
+    ordered = distances[np.ix_(order, order)]
+    farthest = np.maximum.reduceat(np.maximum.reduceat(ordered, starts, axis=0), starts, axis=1)
+    assert (bounds >= farthest).all()
+    if make is sphere and d <= 3:  # and they are of use: most leaves of a circle or sphere are seen to be near
+        assert np.median(bounds) < 0.95 * farthest.max()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

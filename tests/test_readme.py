@@ -25,7 +25,8 @@ def folder(tmp_path, monkeypatch):
     turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
     for name, table in (("run1", X), ("run2", X @ turn), ("release", X), ("candidate", X @ turn)):
         np.save(tmp_path / f"{name}.npy", table)
-    (tmp_path / "ids.txt").write_text("\n".join(f"s{i}" for i in range(200)) + "\n")
+    for name in ("release_ids.txt", "candidate_ids.txt"):
+        (tmp_path / name).write_text("\n".join(f"s{i}" for i in range(200)) + "\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -424,6 +424,8 @@ def test_errors_of_rounding_are_identical_and_need_no_explanation() -> None:
     words = shown_words(make_comparison(ladder=rounding, text=recorded))
     assert "Identical up to a signed permutation" in words
     assert "yet its" not in words
+    table = report.text_table(make_comparison(ladder=rounding))
+    assert max(map(wording.columns_wide, table.splitlines())) <= 100
     visible = shown_words(make_comparison(ladder={g: 1e3 * m for g, m in rounding.items()}))
     assert "Identical" not in visible
     assert "yet its" in visible
@@ -472,7 +474,7 @@ def test_a_projected_side_is_named_with_its_share_of_variance() -> None:
     whole = make_comparison()
     part = replace(whole, pairs=tuple(make_pair(p.source, p.target, kept=(1.0, 0.857)) for p in whole.pairs))
     told = "the first 32 principal components of run2 (86 % of its variance)"
-    assert f"d 32 ({told})" in " ".join(report.text_table(part).split())
+    assert f"d 32, {told}, n/d" in " ".join(report.text_table(part).split())
     section = {s.key: s for s in comparison_page(part).sections}
     card = next(b for b in section["verdict"].blocks if isinstance(b, Card))
     table = next(b for b in section["pair-1"].blocks if isinstance(b, Table))

@@ -181,11 +181,12 @@ def test_ids_of_another_shape_than_the_rows_are_refused(ids):
         Representation(np.zeros((2, 1)), ids=np.asarray(ids), name="a")
 
 
-@pytest.mark.parametrize("ids", [[1, "x"], ["x", None], [b"x", "y"], [1, 2]])
+@pytest.mark.parametrize("ids", [[1, "x"], ["x", None], [b"x", "y"], [True, 2]])
 def test_ids_as_objects_that_are_not_all_text_are_refused(ids):
     with pytest.raises(PairingError, match="a: sample ids must be all text or all integers, got object"):
         with_ids(np.array(ids, dtype=object))
     assert with_ids(np.array(["x", "y"], dtype=object)).n == 2
+    assert with_ids(np.array([1, 2], dtype=object)).ids.dtype.kind == "i"
 
 
 def test_integer_ids_beyond_int64_are_refused():

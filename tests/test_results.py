@@ -27,6 +27,7 @@ from identifiable.results import (
     whole_file,
     without_time,
     write_text,
+    write_texts,
 )
 
 SEED = 20240615
@@ -319,12 +320,20 @@ def test_a_full_disk_is_a_message_and_leaves_the_old_file(tmp_path, monkeypatch,
     assert parts(tmp_path) == ["r.json"]
 
 
-def test_text_that_cannot_be_encoded_leaves_the_old_file(tmp_path):
-    path = write_text(tmp_path / "r.json", "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "new \ud800")
-    assert path.read_text() == "old"
+def test_a_file_name_that_is_not_text_becomes_a_question_mark(tmp_path):
+    path = write_text(tmp_path / "r.json", "name \udcff.npy")
+    assert path.read_text() == "name ?.npy"
     assert parts(tmp_path) == ["r.json"]
+
+
+def test_of_two_files_none_is_replaced_if_one_cannot_be_written(tmp_path):
+    write_text(tmp_path / "a", "old")
+    with pytest.raises(OutputError, match="nowhere"):
+        write_texts({tmp_path / "a": "new", tmp_path / "nowhere" / "b": "new"})
+    assert (tmp_path / "a").read_text() == "old"
+    assert parts(tmp_path) == ["a"]
+    write_texts({tmp_path / "a": "new", tmp_path / "b": "new"})
+    assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["new", "new"]
 
 
 def test_a_path_that_is_a_directory_is_refused(tmp_path):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from identifiable.api import structural as structural
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
-    from identifiable.diameter import diameter as diameter
     from identifiable.groups import GROUPS as GROUPS
     from identifiable.groups import AffineMap as AffineMap
     from identifiable.moments import Moments as Moments
@@ -40,7 +39,6 @@ _ROOM_OF = {
     "Representation": "representation",
     "UsageError": "_checks",
     "compare": "api",
-    "diameter": "diameter",
     "fold": "blocks",
     "load": "api",
     "pair": "representation",
@@ -59,7 +57,6 @@ __all__ = [
     "Representation",
     "UsageError",
     "compare",
-    "diameter",
     "fold",
     "load",
     "pair",
@@ -71,7 +68,7 @@ def __getattr__(name: str) -> Any:
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'identifiable' has no attribute {name!r}")
     value = getattr(import_module(f"identifiable.{_ROOM_OF[name]}"), name)
-    globals()[name] = value  # a room of the same name (diameter) must not shadow what it exports
+    globals()[name] = value
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import identifiability
-from identifiable._checks import DataError, PairingError, UsageError
+from identifiable._checks import DataError, PairingError, UsageError, check_unique_ids
 from identifiable._extras import require
 from identifiable.identifiability.comparison import as_representation
 from identifiable.io import open_representation, read_label_table
@@ -54,15 +54,24 @@ def compare(
     >>> compare(X, X @ [[0.6, 0.8], [-0.8, 0.6]], bootstrap=0, nulls=()).verdict.group
     'rigid'
     """
-    opened = _open(representations, ids, blocks)
-    if isinstance(group_by, (str, os.PathLike)):
-        options.setdefault("group_by_name", str(group_by))
-        group_by = _labels_of(group_by, as_representation(opened[0]))
-    with connected(scheduler) if scheduler else nullcontext() as cluster:
-        result = identifiability.compare(*opened, group_by=group_by, cluster=cluster, **options)
-    if isinstance(ids, str) and Path(ids).is_file():  # one list of names for every table is pairing by position
-        result = replace(result, alerts=(Alert("one_ids_file", _ONE_IDS_FILE.format(ids)), *result.alerts))
-    return result
+    return _measured(identifiability.compare, representations, ids, group_by, blocks, scheduler, options)
+
+
+def structural(
+    Z: Any,
+    sources: Any,
+    *,
+    ids: str | Sequence[str] | None = None,
+    group_by: Any = None,
+    blocks: int | None = None,
+    scheduler: str | None = None,
+    **options: Any,
+) -> Comparison:
+    """How nearly does a representation recover known sources, up the same ladder (Definition 2)?
+
+    As many dimensions as sources are needed. Arrays or paths; everything else as for `compare`.
+    """
+    return _measured(identifiability.structural, (Z, sources), ids, group_by, blocks, scheduler, options)
 
 
 _ONE_IDS_FILE = (
@@ -71,10 +80,25 @@ _ONE_IDS_FILE = (
 )
 
 
-def structural(Z: Any, sources: Any, *, ids: str | Sequence[str] | None = None, **options: Any) -> Comparison:
-    """How nearly a representation recovers known sources (Definition 2); arrays or paths, options as for `compare`."""
-    opened = _open((Z, sources), ids, None)
-    return identifiability.structural(*opened, **options)
+def _measured(
+    measure: Callable[..., Comparison],
+    sources: Sequence[Any],
+    ids: str | Sequence[str] | None,
+    group_by: Any,
+    blocks: int | None,
+    scheduler: str | None,
+    options: dict[str, Any],
+) -> Comparison:
+    """Open what is a path, connect where asked, and measure."""
+    opened = _open(sources, ids, blocks)
+    if isinstance(group_by, (str, os.PathLike)):
+        options.setdefault("group_by_name", str(group_by))
+        group_by = _labels_of(group_by, as_representation(opened[0]))
+    with connected(scheduler) if scheduler else nullcontext() as cluster:
+        result = measure(*opened, group_by=group_by, cluster=cluster, **options)
+    if isinstance(ids, str) and Path(ids).is_file():  # one list of names for every table is pairing by position
+        result = replace(result, alerts=(Alert("one_ids_file", _ONE_IDS_FILE.format(ids)), *result.alerts))
+    return result
 
 
 @contextmanager
@@ -139,6 +163,7 @@ def _labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[A
             )
         return labels
     known, wanted = comparable_ids(ids, str(spec)).astype(str), comparable_ids(first.ids, first.name).astype(str)
+    check_unique_ids(known, str(spec))
     order = np.argsort(known, kind="stable")
     known = known[order]
     place = np.searchsorted(known, wanted).clip(max=len(known) - 1)

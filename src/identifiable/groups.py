@@ -216,9 +216,17 @@ def match_columns(correlation: Array) -> tuple[NDArray[np.intp], Array]:
 
 
 def procrustes(cross: Array) -> tuple[Array, Array]:
-    """The orthogonal matrix nearest to a cross-scatter, and the singular values."""
+    """The orthogonal matrix nearest to a cross-scatter, and the singular values.
+
+    Where many fit equally well (fewer rows than dimensions), the one that turns the rest least, so that the choice
+    does not hang on rounding.
+    """
     left, singular, right = np.linalg.svd(cross)
-    rotation: Array = left @ right
+    rank = int(np.sum(singular > RANK_TOLERANCE * singular[0])) if singular.size else 0
+    rotation: Array = left[:, :rank] @ right[:rank]
+    if rank < len(singular):
+        turn, _, back = np.linalg.svd(left[:, rank:].T @ right[rank:].T)
+        rotation += left[:, rank:] @ (turn @ back) @ right[rank:]
     return rotation, singular
 
 

@@ -34,6 +34,8 @@ class Representation:
                 ids = ids.astype(object)
             if ids.shape != (n,):
                 raise PairingError(f"{self.name}: expected one id for each of {n} rows, got ids of shape {ids.shape}.")
+            if ids.dtype == object and all(isinstance(i, int) and not isinstance(i, bool) for i in ids.tolist()):
+                ids = np.array(ids.tolist())
             if ids.dtype.kind not in "iuUS" and not all(isinstance(i, str) for i in ids.tolist()):
                 raise PairingError(f"{self.name}: sample ids must be all text or all integers, got {ids.dtype}.")
             ids = ids if ids.dtype.kind in "iuUS" else ids.astype(str)

@@ -13,7 +13,7 @@ import tempfile
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -101,6 +101,10 @@ class Rung:
     in_sample: Errors
     held_out: Errors
     null: Mapping[str, Null | None]
+
+    def judged(self, protocol: str) -> float:
+        """The figure a verdict is taken from: the 95 % quantile on held-out rows, or the paper's in-sample mean."""
+        return self.in_sample.mean_over_diameter if protocol == "paper" else self.held_out.q95
 
 
 @dataclass(frozen=True)
@@ -253,15 +257,23 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """The weakest verdict over all ordered pairs: what holds for every one of them."""
-        weakest = max(self.pairs, key=lambda p: self._steps(p.verdict.group))
+        pair = self.weakest
         if len(self.pairs) <= 2:
-            return weakest.verdict
-        return replace(weakest.verdict, text=f"{weakest.source} to {weakest.target}: {weakest.verdict.text}")
+            return pair.verdict
+        return replace(pair.verdict, text=f"{pair.source} to {pair.target}: {pair.verdict.text}")
 
-    def _steps(self, group: str | None) -> int:
-        """How far up the ladder a verdict stands; none is the farthest."""
-        names = [rung.group for rung in self.rungs]
-        return names.index(group) if group in names else len(names)
+    @property
+    def weakest(self) -> PairResult:
+        """The pair that takes the largest group, or has none; of those, the one whose best figure is the largest."""
+        protocol = str(self.settings.get("protocol"))
+
+        def weakness(pair: PairResult) -> tuple[int, float]:
+            names = [rung.group for rung in pair.rungs]
+            if pair.verdict.group in names:
+                return names.index(pair.verdict.group), pair.rung(pair.verdict.group).judged(protocol)
+            return len(names), min((rung.judged(protocol) for rung in pair.rungs), default=math.inf)
+
+        return max(self.pairs, key=weakness)
 
     def __repr__(self) -> str:
         names = ", ".join(i.name for i in self.inputs)
@@ -365,6 +377,8 @@ def _typed(kind: Any, value: Any) -> Any:
             return math.nan
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise TypeError(f"expected a number, got {value!r}")
+        if not abs(float(value)) < 1e100:  # no figure of ours is so large; a page could not draw it
+            raise ValueError(f"expected a number of ordinary size, got {value!r:.40}")
         return float(value)
     if isinstance(kind, type) and kind in (int, str, bool) and not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {value!r}")
@@ -382,16 +396,23 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
     A pipe or a device (/dev/stdout) cannot be replaced and is written to.
     """
-    path = Path(path)
-    if _is_stream(path):
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise _unwritable(path, error) from None
-        return path
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return path
+    write_texts({path: text})
+    return Path(path)
+
+
+def write_texts(texts: Mapping[str | os.PathLike[str], str]) -> None:
+    """Write several texts, all of them or none: every one is on disk before the first takes its name."""
+    paths = {Path(path): text for path, text in texts.items()}
+    for path, text in paths.items():
+        if _is_stream(path):
+            try:
+                path.write_text(text, encoding="utf-8", errors="replace")
+            except OSError as error:
+                raise _unwritable(path, error) from None
+    with ExitStack() as stack:
+        for path, text in paths.items():
+            if not _is_stream(path):
+                stack.enter_context(whole_file(path)).write_text(text, encoding="utf-8", errors="replace")
 
 
 @contextmanager
@@ -412,6 +433,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is an ordinary file
         os.replace(temporary, path)
+    except OutputError:  # of another file written together with this one
+        temporary.unlink(missing_ok=True)
+        raise
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise _unwritable(path, error) from None

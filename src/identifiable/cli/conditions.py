@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from identifiable._checks import UsageError
+from identifiable.identifiability.nulls import NULLS
 from identifiable.results import Comparison, PairResult, Rung
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -79,11 +80,15 @@ class Condition:
 
 
 def _names_a_rung(parts: tuple[str, ...], groups: tuple[str, ...]) -> bool:
-    """Whether a path starts at a rung: `similarity` is one, and `similarity.cka` a field of the pair."""
+    """Whether a path starts at a rung: `similarity` is one, but `similarity.cka` is a field of the pair."""
     if parts[0] not in groups:
         return False
     other = typing.get_type_hints(PairResult).get(parts[0])
-    return other is None or len(parts) < 2 or parts[1] not in {f.name for f in fields(other)}
+    if other is None or len(parts) < 2:
+        return True
+    if parts[1] == "null":  # both have one: the rung's are named after nulls, the pair's after measures
+        return len(parts) < 3 or parts[2] in NULLS
+    return parts[1] not in {f.name for f in fields(other)}
 
 
 def _check_path(text: str, parts: tuple[str, ...], groups: tuple[str, ...]) -> None:
@@ -98,6 +103,8 @@ def _check_path(text: str, parts: tuple[str, ...], groups: tuple[str, ...]) -> N
         kind = hints[first]
     else:
         raise UsageError(f"--fail-if {text!r}: no rung or field {first!r}; choose from {', '.join([*groups, *outer])}.")
+    if kind is Rung and rest[:1] == ["null"] and rest[1:2] != [] and rest[1] not in NULLS:
+        raise UsageError(f"--fail-if {text!r}: no null {rest[1]!r}; choose from {', '.join(NULLS)}.")
     for part in rest:
         kind = _step(text, _bare(kind), part)
     if _bare(kind) not in (float, int, bool):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import io
 import os
 import shlex
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from identifiable import __version__
-from identifiable._checks import IdentifiableError, UsageError
+from identifiable._checks import IdentifiableError, OutputError, UsageError
 from identifiable.cli.conditions import Condition
 from identifiable.cli.progress import Bar
 from identifiable.identifiability.comparison import default_provenance
@@ -42,6 +44,12 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    if sys.stdout is None:  # started with a closed stdout
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (it lives as long as the process)
+        atexit.register(sys.stdout.close)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an arrow on an ASCII terminal is a question mark, not a failure
     parser = _parser()
     try:
         options = parser.parse_args(arguments)
@@ -49,24 +57,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return EXIT_USAGE
         code: int = options.run(options)
-        sys.stdout.flush()
         return code
     except IdentifiableError as error:
         print(f"identifiable: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # `identifiable compare ... | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FINE
-    except OSError as error:  # stdout itself cannot be written: a full disk behind a redirection
-        print(f"identifiable: cannot write to stdout ({error.strerror}); free some space.", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 3
     except KeyboardInterrupt:
         print("identifiable: interrupted; nothing was written.", file=sys.stderr)
         return 130
     except MemoryError:
         print("identifiable: out of memory; pass fewer dimensions, or --workers 1.", file=sys.stderr)
         return 3
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Print to stdout. A reader that has seen enough is not an error; a full disk is."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(f"stdout: cannot be written ({error.strerror}); free some space.") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -205,8 +216,9 @@ def _compare(options: argparse.Namespace) -> int:
         workers=options.workers,
         scheduler=options.scheduler,
     )
-    _deliver(result, options)
+    # Before anything is written: a gate that cannot decide is wrong usage, which leaves no output.
     failed = [sentence for c in conditions for sentence in c.failures(result)]
+    _deliver(result, options)
     for sentence in failed:
         print(f"identifiable: failed: {sentence}", file=sys.stderr)
     return EXIT_CONDITION if failed else EXIT_FINE
@@ -216,8 +228,7 @@ def _compared(options: argparse.Namespace, paths: Sequence[Any], command: str, *
     """Check the outputs, then one call of the API with a progress bar where someone looks."""
     from identifiable.api import compare
 
-    for path in (options.json, options.report):
-        _check_writable(path, paths)
+    _check_outputs([options.json, options.report], [*paths, *filter(None, [getattr(options, "group_by", None)])])
     _check_page(options.report)
     visible = not options.quiet and sys.stderr.isatty()
     with Bar() if visible else nullcontext() as bar:
@@ -230,30 +241,37 @@ def _compared(options: argparse.Namespace, paths: Sequence[Any], command: str, *
         )
 
 
-def _deliver(result: Any, options: argparse.Namespace) -> None:
-    """Write what was asked for, print the table unless stdout carries JSON."""
-    if options.report:
-        write_page(result, options.report)
-    if options.json == "-":
-        sys.stdout.write(result.to_json())
-        return
-    if options.json:
-        from identifiable.results import write_text
+def _deliver(result: Any, options: argparse.Namespace, *, always_path: bool = False) -> None:
+    """Write what was asked for, all or nothing, then print the table unless stdout carries the JSON."""
+    from identifiable.results import write_texts
 
-        write_text(options.json, result.to_json())
+    texts = {}
+    if options.report:
+        texts[options.report] = page(result, options.report)
+    if options.json and options.json != "-":
+        texts[options.json] = result.to_json()
+    write_texts(texts)
+    if options.json == "-":
+        _say(result.to_json(), end="")
+        return
     if not options.quiet:
-        print(result.table())
-        if options.report:
-            print(f"page: {options.report}")
+        _say(result.table())
+    if options.report and (always_path or not options.quiet):
+        _say(f"page: {Path(options.report).resolve() if always_path else options.report}")
 
 
 def _report(options: argparse.Namespace) -> int:
     from identifiable.api import load
+    from identifiable.results import write_text
 
-    _check_writable(options.output, [options.result])
+    _check_outputs([options.output], [options.result])
     _check_page(options.output)
-    write_page(load(options.result), options.output)
-    print(options.output)
+    text = page(load(options.result), options.output)
+    if options.output == "-":
+        _say(text, end="")
+    else:
+        write_text(options.output, text)
+        _say(options.output)
     return EXIT_FINE
 
 
@@ -265,51 +283,50 @@ def _demo(options: argparse.Namespace) -> int:
         result = _compared(
             options, [f"{data}:{run}" for run in ("run1", "run2", "run3")], "identifiable demo", ids="ids"
         )
-    options.quiet, quiet = True, options.quiet
-    _deliver(result, options)
-    if options.json != "-":
-        if not quiet:
-            print(result.table())
-        print(f"page: {Path(options.report).resolve()}")
+    _deliver(result, options, always_path=True)
     return EXIT_FINE
 
 
-def write_page(result: Any, path: str) -> None:
+def page(result: Any, path: str) -> str:
     """HTML, or Markdown where the name ends in .md."""
     from identifiable import report
-    from identifiable.results import write_text
 
-    write_text(path, report.markdown(result) if path.endswith(".md") else report.html(result))
+    return report.markdown(result) if path.lower().endswith(".md") else report.html(result)
 
 
 def _check_page(path: str | None) -> None:
-    if path is not None and not _is_device(Path(path)) and Path(path).suffix.lower() not in PAGE_SUFFIXES:
+    if path is None or path == "-" or _is_device(Path(path)):
+        return
+    if Path(path).suffix.lower() not in PAGE_SUFFIXES:
         raise UsageError(f"{path}: a page is written as {' or '.join(PAGE_SUFFIXES)}; choose a name that says which.")
 
 
 def _is_device(path: Path) -> bool:
-    return path.exists() and not path.is_file()
+    try:
+        return path.exists() and not path.is_file()
+    except OSError:  # a name no file can have: said when it is written
+        return False
 
 
-def _check_writable(path: str | None, inputs: Sequence[str]) -> None:
+def _check_outputs(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
     """Say that an output cannot be written before an hour of work, not after; and never write over an input."""
-    from identifiable._checks import OutputError
-
-    if path is None or path == "-":
-        return
-    target = Path(path)
-    folder = target.parent
-    why = None
-    if target.is_dir():
-        why = "it is a directory"
-    elif not folder.is_dir():
-        why = f"there is no folder {folder}"
-    elif not os.access(target if _is_device(target) else folder, os.W_OK):
-        why = "permission denied"
-    elif target.is_file() and any(_same_file(target, source) for source in inputs):
-        why = "it is one of the inputs"
-    if why:
-        raise OutputError(f"{path}: cannot write there ({why}); choose another path.")
+    named = [path for path in paths if path is not None and path != "-"]
+    if len({os.path.realpath(path) for path in named}) < len(named):
+        raise UsageError(f"{named[0]}: the JSON and the page cannot go to one file; choose two names.")
+    for path in named:
+        target = Path(path)
+        folder = target.parent
+        why = None
+        if target.is_dir():
+            why = "it is a directory"
+        elif not folder.is_dir():
+            why = f"there is no folder {folder}"
+        elif not os.access(target if _is_device(target) else folder, os.W_OK):
+            why = "permission denied"
+        elif target.is_file() and any(_same_file(target, source) for source in inputs):
+            why = "it is one of the inputs"
+        if why:
+            raise OutputError(f"{path}: cannot write there ({why}); choose another path.")
 
 
 def _same_file(target: Path, source: str) -> bool:

@@ -96,7 +96,13 @@ def structural(Z: Any, sources: Any, **options: Any) -> Comparison:
     'similarity'
     """
     Z = _named(as_representation(Z, 0), "representation")
-    result = compare(Z, _named(as_representation(sources, 1), "sources"), **options)
+    sources = _named(as_representation(sources, 1), "sources")
+    if Z.d != sources.d:
+        raise UsageError(
+            f"Definition 2 speaks of as many dimensions as sources, got {Z.d} and {sources.d}; choose the dimensions to "
+            "hold against the sources, or use compare, which projects the wider side onto principal components."
+        )
+    result = compare(Z, sources, **options)
     return replace(result, pairs=result.pairs[:1])
 
 
@@ -107,6 +113,8 @@ def as_representation(source: Any, position: int = 0) -> Representation:
     if isinstance(source, Blocks):
         return Representation(source, name=source.name)
     name = _letter(position)
+    if isinstance(source, np.ma.MaskedArray):
+        raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
         try:
             source = np.asarray(source)

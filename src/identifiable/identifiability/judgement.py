@@ -25,7 +25,8 @@ UP_TO = {
 def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
     """How much of the way from a signed permutation to a rigid motion ICA goes; None where there is no way to go.
 
-    Implements the efficiency of Table 1 (A.7.2): (permutation - ica) / (permutation - rigid).
+    Reconstructed from Table 1 (A.7.2), whose text does not print it: (permutation - ica) / (permutation - rigid).
+    None where a rigid motion gains less than `MIN_WAY`: the ratio would be noise.
 
     >>> round(efficiency(0.4, 0.3, 0.2), 6)
     0.5
@@ -52,11 +53,6 @@ def efficiency_of(rungs: Sequence[Rung], bootstrap: Mapping[str, Array]) -> Effi
     return Efficiency(in_sample, held_out, interval)
 
 
-def headline(rung: Rung, protocol: str) -> float:
-    """The figure the verdict is taken from: the 95 % quantile on held-out rows, or the paper's in-sample mean."""
-    return rung.in_sample.mean_over_diameter if protocol == "paper" else rung.held_out.q95
-
-
 def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str, *, within: Sequence[str] = ()) -> Verdict:
     """The smallest group whose headline error is below epsilon.
 
@@ -69,12 +65,12 @@ def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str, *, within: 
     if not tried:
         return Verdict(None, epsilon, "No group was fitted, so there is no verdict.")
     for rung in tried:
-        if headline(rung, protocol) < epsilon:
-            found = _in_words(headline(rung, protocol), protocol)
+        if rung.judged(protocol) < epsilon:
+            found = _in_words(rung.judged(protocol), protocol)
             text = f"The same up to {UP_TO[rung.group]}: {found} (epsilon {epsilon:g}).{part}"
             return Verdict(rung.group, epsilon, text)
-    best = min(tried, key=lambda r: headline(r, protocol))
-    found = _in_words(headline(best, protocol), protocol)
+    best = min(tried, key=lambda r: r.judged(protocol))
+    found = _in_words(best.judged(protocol), protocol)
     text = f"Not the same up to any group tried: with the best, {best.group.replace('_', ' ')}, {found} (epsilon {epsilon:g})."
     chance = [null.p for r in tried if (null := r.null.get("shuffle")) is not None]
     if chance and min(chance) > 0.05:
@@ -109,7 +105,7 @@ def alerts_of(pairs: Sequence[PairResult], protocol: str) -> list[Alert]:
             alerts.append(
                 Alert(
                     "efficiency_undefined",
-                    f"{arrow}: a signed permutation already does as well as a rigid motion, so the ICA efficiency is 0/0.",
+                    f"{arrow}: a signed permutation already does as well as a rigid motion, so there is no way for ICA to go.",
                 )
             )
         if p.solver.refined:

@@ -147,7 +147,7 @@ class PairRun:
                 measured.rung(g, direction, scale, self._rung_nulls(nulls, g, direction, scale.rms))
                 for g in settings.groups
             )
-            projected = [f"{t.kept:.0%} of the variance of {t.name}" for t in (source, target) if t.wide]
+            projected = [f"{100 * t.kept:.0f} % of the variance of {t.name}" for t in (source, target) if t.wide]
             verdict = verdict_of(rungs, settings.epsilon, settings.protocol, within=projected)
             shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))
             results.append(

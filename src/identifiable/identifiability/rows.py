@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import UsageError
 
-CELLS = 2000  # bootstrap units when no groups are given; tables up to this long resample single rows
+CELLS = 2000  # most bootstrap units: up to so many rows (or groups) are resampled one by one, more share random cells
 
 _FOLDS, _BOOTSTRAP, _SAMPLE = 1, 2, 3  # purposes: different, unrelated decisions from one seed
 
@@ -53,7 +53,9 @@ def plan_rows(
     if len(names) < n_folds:
         raise UsageError(f"{len(names)} groups cannot fill {n_folds} folds; pass at most {len(names)} folds.")
     fold_of_group = _balanced(_hash(_keys(names), seed, _FOLDS), np.bincount(member), n_folds)
-    return RowPlan(n_folds, fold_of_group[member], member.astype(np.int64), len(names), shuffled)
+    cells = min(len(names), CELLS)  # many small groups share cells, each whole in one
+    cell_of_group = _rank(_hash(_keys(names), seed, _BOOTSTRAP)) % cells
+    return RowPlan(n_folds, fold_of_group[member], cell_of_group[member], cells, shuffled)
 
 
 def _balanced(order: NDArray[np.uint64], sizes: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:

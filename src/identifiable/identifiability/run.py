@@ -112,8 +112,9 @@ class Run:
                     f"{table.blocks.name}: expected finite numbers, got {found.count} NaN or infinite values in "
                     f"{len(found.rows)} rows (first rows, from 0: {', '.join(map(str, rows))}); remove or impute them."
                 )
+        largest = max(tables, key=lambda t: float(np.abs(_prefix_mean(t.blocks[: min(256, t.blocks.n)])).max()))
         raise DataError(
-            f"{tables[0].name}: the squares of the values overflow float64; divide the data by a constant first."
+            f"{largest.blocks.name}: the squares of the values overflow float64; divide the data by a constant first."
         )
 
 
@@ -208,10 +209,12 @@ class NonFinite:
 
 def content_hash(blocks: Blocks) -> str:
     """sha256 of the values, row by row, with dtype and shape: the same for the same table in any container."""
-    digest = hashlib.sha256(f"{blocks.dtype.str};{blocks.n};{blocks.d};".encode())
+    little = blocks.dtype.newbyteorder("<")
+    digest = hashlib.sha256(f"{little.str};{blocks.n};{blocks.d};".encode())
     step = max(2**22 // max(blocks.d * blocks.dtype.itemsize, 1), 1)
     for start in range(0, blocks.n, step):
-        digest.update(np.ascontiguousarray(blocks[start : min(start + step, blocks.n)]).data)
+        rows = blocks[start : min(start + step, blocks.n)]
+        digest.update(np.ascontiguousarray(rows, dtype=little).data)
     return digest.hexdigest()
 
 

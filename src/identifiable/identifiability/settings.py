@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from identifiable._checks import UsageError
 from identifiable.groups import GROUPS
 from identifiable.identifiability.ladder import ICA
@@ -35,9 +37,15 @@ class Settings:
         _known("protocol", (self.protocol,), PROTOCOLS)
         if not self.groups:
             raise UsageError(f"choose at least one group from {', '.join(RUNGS)}.")
-        if self.bootstrap < 0 or self.null_draws < 1 or not self.epsilon > 0:
+        for name in ("folds", "bootstrap", "null_draws", "seed"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise UsageError(f"{name}: expected a whole number, got {value!r}.")
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(f"seed: expected a number from 0 to 4294967295, got {self.seed}.")
+        if self.bootstrap < 0 or self.null_draws < 1 or not 0 < self.epsilon < float("inf"):
             raise UsageError(
-                f"expected bootstrap >= 0, null_draws >= 1 and epsilon > 0, "
+                f"expected bootstrap >= 0, null_draws >= 1 and a finite epsilon > 0, "
                 f"got {self.bootstrap}, {self.null_draws} and {self.epsilon}."
             )
 

@@ -57,7 +57,6 @@ from identifiable.report.reading import (
     unordered,
     verdict_name,
     verdict_words,
-    weakest,
 )
 from identifiable.report.wording import (
     LETTERS,
@@ -153,9 +152,7 @@ def _verdicts(result: Comparison) -> Section:
 
 def _weakest(result: Comparison) -> Section:
     """What holds for every pair of several models."""
-    pair = weakest(result)
-    if pair is None:
-        return Section("verdict", "Verdict", ())
+    pair = result.weakest
     told = f"{arrow(pair)}: {sentence(pair, is_paper(result))}"
     total = count(len(result.pairs))
     facts = tuple(

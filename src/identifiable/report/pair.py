@@ -82,13 +82,13 @@ def verdict_card(pair: PairResult, paper: bool) -> Card:
                 ("its 95 % interval", interval(rung.held_out.ci95)),
                 ("held-out max", number(rung.held_out.max)),
             ]
-    facts += [("compared", part)] if (part := projection(pair)) else []
     facts += [
         ("rows n", count(pair.n)),
         ("rows dropped", count(pair.dropped)),
         ("dimensions d", count(pair.width)),
         ("n / d", ratio(pair.n, pair.width)),
     ]
+    facts += [("compared", part)] if (part := projection(pair)) else []
     reached = pair.verdict.group
     tone: Tone = "caution" if reached is None else "good"
     return Card(arrow(pair), verdict_name(reached), sentence(pair, paper), tone, tuple(facts))

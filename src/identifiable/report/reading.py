@@ -79,7 +79,7 @@ def headline(rung: Rung, paper: bool) -> float:
 
 def judged(rung: Rung, paper: bool) -> float:
     """The figure the verdict compares with epsilon."""
-    return rung.in_sample.mean_over_diameter if paper else rung.held_out.q95
+    return rung.judged("paper" if paper else "default")
 
 
 def judged_name(paper: bool) -> str:
@@ -140,18 +140,6 @@ def verdict_words(pair: PairResult, paper: bool) -> str:
     best = "" if pair.verdict.group else f"best: {group_name(rung.group)}, "
     figure = f"{'mean / diameter' if paper else 'q95'} {beside(judged(rung, paper), pair.verdict.epsilon)}"
     return f"{verdict_name(pair.verdict.group)} ({best}{figure})"
-
-
-def weakest(result: Comparison) -> PairResult | None:
-    """The pair that takes the largest group, or has none, and of those the one with the largest judged error."""
-    steps = {group: i for i, group in enumerate(NESTED)}
-    paper = is_paper(result)
-
-    def weakness(pair: PairResult) -> tuple[int, float]:
-        rung = verdict_rung(pair, paper)
-        return steps.get(pair.verdict.group or "", len(steps)), math.inf if rung is None else judged(rung, paper)
-
-    return max(result.pairs, key=weakness, default=None)
 
 
 def verdict_rung(pair: PairResult, paper: bool) -> Rung | None:

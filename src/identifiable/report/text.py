@@ -25,6 +25,7 @@ from identifiable.report.page import (
 from identifiable.report.reading import (
     CONSENSUS_UNIT,
     ICA_NOTE,
+    ROUNDING,
     alerts_by_kind,
     efficiency_line,
     error_matrices,
@@ -160,7 +161,7 @@ def _code(text: str) -> str:
 
 def _header(pair: PairResult) -> str:
     dropped = f"{rows(pair.dropped)} dropped" if pair.dropped else "no rows dropped"
-    part = f" ({projected})" if (projected := projection(pair)) else ""
+    part = f", {projected}" if (projected := projection(pair)) else ""
     shape = f"n {count(pair.n)}, d {count(pair.width)}{part}, n/d {ratio(pair.n, pair.width)}, {dropped}"
     return _wrapped(f"{arrow(pair)}   {shape}", "  ")
 
@@ -184,7 +185,8 @@ def _ladder(pair: PairResult, result: Comparison) -> list[str]:
 def _ladder_columns(pair: PairResult, paper: bool) -> list[tuple[str, Cell]]:
     def mean_and_interval(rung: Rung) -> str:
         bounds = rung.held_out.ci95
-        return number(rung.held_out.mean) + (f" {interval(bounds)}" if bounds is not None else "")
+        said = bounds is not None and not bounds[1] < ROUNDING  # an interval of rounding errors is only wide to print
+        return number(rung.held_out.mean) + (f" {interval(bounds)}" if said else "")
 
     group: tuple[str, Cell] = ("group", lambda r: group_name(r.group))
     held_out: tuple[str, Cell] = ("held-out mean [95 % CI]", mean_and_interval)
