@@ -292,6 +292,20 @@ def test_efficiency_formula_on_closed_forms():
     assert efficiency(0.2, 0.1, 0.2) is None
 
 
+@pytest.mark.parametrize(
+    ("pair", "permutation", "rigid", "ica", "printed"),
+    [  # Table 1 of Nelson et al. 2026 (mean error over the diameter), as quoted by a third party: our copy lost it
+        ("Pythia-160M", 0.219, 0.150, 0.202, 25),
+        ("MAE", 0.197, 0.109, 0.145, 59),
+        ("CheXpert", 0.218, 0.104, 0.175, 38),
+        ("ResNet-18", 0.382, 0.206, 0.312, 40),
+    ],
+)
+def test_efficiency_of_table_1_follows_from_its_own_error_columns(pair, permutation, rigid, ica, printed):
+    assert round(100 * efficiency(permutation, ica, rigid)) == printed
+    assert round(100 * efficiency(permutation, rigid, ica)) != printed  # the order of the columns matters
+
+
 def test_efficiency_is_that_of_the_rungs_shown():
     rng = np.random.default_rng(8)
     S = rng.laplace(size=(500, 3))

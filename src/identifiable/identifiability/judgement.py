@@ -25,7 +25,7 @@ UP_TO = {
 def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
     """How much of the way from a signed permutation to a rigid motion ICA goes; None where there is no way to go.
 
-    Reconstructed from Table 1 (A.7.2), whose text does not print it: (permutation - ica) / (permutation - rigid).
+    Reconstructed from Table 1 (A.7.2), all four of whose entries it gives: (permutation - ica) / (permutation - rigid).
     None where a rigid motion gains less than `MIN_WAY`: the ratio would be noise.
 
     >>> round(efficiency(0.4, 0.3, 0.2), 6)
