@@ -317,7 +317,7 @@ def test_efficiency_is_that_of_the_rungs_shown():
 # -- invariance
 
 
-def same_figures(a, b, *, rel=1e-9):
+def assert_same_figures(a, b, *, rel=1e-9):
     for p, q in zip(a.pairs, b.pairs, strict=True):
         for r, s in zip(p.rungs, q.rungs, strict=True):
             for kind in ("in_sample", "held_out"):
@@ -336,7 +336,7 @@ def test_rows_permuted_together_change_nothing(seed):
     options = {"groups": FOUR, "nulls": (), "bootstrap": 40}
     plain = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **options)
     moved = compare(Representation(X[order], ids[order], "a"), Representation(Y[other], ids[other], "b"), **options)
-    same_figures(plain, moved)
+    assert_same_figures(plain, moved)
 
 
 def test_rows_permuted_together_change_nothing_even_where_many_rotations_fit():
