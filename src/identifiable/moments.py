@@ -1,8 +1,8 @@
 """Moments: what one pass over the rows leaves behind, enough for every linear estimate.
 
 `Moments` holds the count, sums and Gram matrix of one or several representations side by side, about a
-shift. They merge, and a part can be taken out again (`minus`), so k-fold cross-validation costs no
-extra pass: training = total - fold.
+shift. They merge, so k-fold cross-validation costs no extra pass: the training moments of a fold are those
+of the other folds (`leave_one_out`). A part can also be taken out again (`minus`), at the cost of digits.
 """
 
 from __future__ import annotations

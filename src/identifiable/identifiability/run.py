@@ -63,7 +63,7 @@ class Run:
                 shift,
                 fold=self.plan.fold if several else None,
                 n_folds=self.plan.n_folds if several else 1,
-                buffer_rows=2 * rows,
+                buffer_rows=rows // 2,  # small enough to be filled by short tables too: memory does not follow n
                 spare=[],
                 maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
             ),
