@@ -183,16 +183,16 @@ def test_ten_thousand_nested_lists_are_refused_not_a_crash(opening):
     )
 
 
-@pytest.mark.parametrize("schema", [None, "", "identifiable/compare/2", "identifiable/resolve/1", 1, ["x"], {"a": 1}])
+@pytest.mark.parametrize("schema", [None, "", "identifiable/compare/2", "identifiable/other/1", 1, ["x"], {"a": 1}])
 def test_another_schema_is_refused_and_the_known_one_named(data, schema):
     data["schema"] = schema
-    with pytest.raises(DataError, match="expected a result with schema identifiable/compare/1, got "):
+    with pytest.raises(DataError, match=r"expected a result with schema identifiable/compare/1 or .*, got "):
         from_json(json.dumps(data))
 
 
 @pytest.mark.parametrize("text", ["[]", "1", '"identifiable/compare/1"', "null", "{}", '["identifiable/compare/1"]'])
 def test_json_that_is_no_result_is_refused(text):
-    with pytest.raises(DataError, match="expected a result with schema identifiable/compare/1, got None"):
+    with pytest.raises(DataError, match=r"expected a result with schema identifiable/compare/1 or .*, got None"):
         from_json(text)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from identifiable import identifiability
 from identifiable._checks import DataError, PairingError, UsageError, check_unique_ids
 from identifiable._extras import require
-from identifiable.identifiability.comparison import as_representation
+from identifiable.intake import as_representation
 from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
 from identifiable.results import Alert, Comparison, from_json

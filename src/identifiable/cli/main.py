@@ -17,9 +17,9 @@ from identifiable import __version__
 from identifiable._checks import IdentifiableError, OutputError, UsageError
 from identifiable.cli.conditions import Condition
 from identifiable.cli.progress import Bar
-from identifiable.identifiability.comparison import default_provenance
 from identifiable.identifiability.nulls import NULLS
 from identifiable.identifiability.settings import DEFAULT, PROTOCOLS, RUNGS
+from identifiable.intake import default_provenance
 
 EXIT_FINE, EXIT_CONDITION, EXIT_USAGE = 0, 1, 2
 PAGE_SUFFIXES = (".html", ".htm", ".md")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import chain, count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, UsageError
-from identifiable.blocks import Blocks, Progress, in_threads, one_blas_thread
+from identifiable._checks import PairingError, UsageError
+from identifiable.blocks import Progress, one_blas_thread
 from identifiable.identifiability.consensus import consensus
 from identifiable.identifiability.judgement import alerts_of
 from identifiable.identifiability.pairs import PairRun
 from identifiable.identifiability.rows import plan_rows
-from identifiable.identifiability.run import Run, Table, content_hash
+from identifiable.identifiability.run import Run, Table
 from identifiable.identifiability.settings import DEFAULT, RUNGS, Settings
+from identifiable.intake import as_representation, blocks_of, default_provenance, distinct, identical_inputs, inputs_of
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import Comparison, Consensus, ErrorMatrix, Input, PairResult, Provenance
+from identifiable.results import Comparison, Consensus, ErrorMatrix, PairResult, Provenance
 
 
 def compare(
@@ -106,27 +105,6 @@ def structural(Z: Any, sources: Any, **options: Any) -> Comparison:
     return replace(result, pairs=result.pairs[:1])
 
 
-def as_representation(source: Any, position: int = 0) -> Representation:
-    """Arrays, nested lists, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
-    if isinstance(source, Representation):
-        return replace(source, name=_letter(position)) if source.name == Representation.name else source
-    if isinstance(source, Blocks):
-        return Representation(source, name=source.name)
-    name = _letter(position)
-    if isinstance(source, np.ma.MaskedArray):
-        raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
-    if not (hasattr(source, "shape") and hasattr(source, "dtype")):
-        try:
-            source = np.asarray(source)
-        except ValueError as error:
-            raise DataError(f"{name}: expected a table of numbers, got {type(source).__name__} ({error}).") from None
-    return Representation(source, name=name)
-
-
-def _letter(position: int) -> str:
-    return chr(ord("a") + position) if position < 26 else f"model{position + 1}"
-
-
 def _named(representation: Representation, name: str) -> Representation:
     return replace(representation, name=name) if len(representation.name) == 1 else representation
 
@@ -134,16 +112,17 @@ def _named(representation: Representation, name: str) -> Representation:
 def _compared(
     run: Run, representations: list[Representation], group_by: Any, provenance: Provenance | None
 ) -> Comparison:
-    representations = _distinct(representations)
+    representations = distinct(representations)
     pairing = _join(run, representations)
     run.ids = pairing.ids
     labels = _joined_labels(group_by, representations[0], pairing)
     run.plan = plan_rows(pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=labels)
     tables = [
-        Table(r.name, _blocks(r) if rows is None else _blocks(r).select(rows), rows, run)
+        Table(r.name, blocks_of(r) if rows is None else blocks_of(r).select(rows), rows, run)
         for r, rows in zip(representations, pairing.rows, strict=True)
     ]
-    inputs = _inputs(run, representations)
+    inputs = inputs_of(representations, workers=run.workers, progress=run.progress)
+    run.alerts += identical_inputs(inputs)
     pairs: list[PairResult] = []
     for i, x in enumerate(tables):
         for j, y in enumerate(tables[i + 1 :], start=i + 1):
@@ -197,31 +176,6 @@ def _join(run: Run, representations: list[Representation]) -> Pairing:
     return pairing
 
 
-def _inputs(run: Run, representations: list[Representation]) -> tuple[Input, ...]:
-    hashes = in_threads(
-        lambda r: content_hash(_blocks(r)), representations, workers=run.workers, progress=run.progress, stage="hashing"
-    )
-    inputs = tuple(
-        Input(r.name, r.n, r.d, str(getattr(_source(r), "stored_dtype", np.dtype(r.values.dtype))), digest)
-        for r, digest in zip(representations, hashes, strict=True)
-    )
-    for i, a in enumerate(inputs):
-        for b in inputs[i + 1 :]:
-            if a.sha256 == b.sha256:
-                run.alert("identical_inputs", f"{a.name} and {b.name} hold exactly the same values.")
-    return inputs
-
-
-def default_provenance(seed: int, command: str = "identifiable.compare(...)") -> Provenance:
-    """Versions and time of this process."""
-    from importlib.metadata import version
-
-    from identifiable import __version__
-
-    libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
-    return Provenance(__version__, libraries, seed, command, datetime.now(UTC).isoformat(timespec="seconds"))
-
-
 def _matrices(names: Sequence[str], pairs: Sequence[PairResult]) -> tuple[ErrorMatrix, ...]:
     """One matrix of held-out means per rung."""
     place = {name: i for i, name in enumerate(names)}
@@ -234,18 +188,6 @@ def _matrices(names: Sequence[str], pairs: Sequence[PairResult]) -> tuple[ErrorM
     return tuple(matrices)
 
 
-def _distinct(representations: list[Representation]) -> list[Representation]:
-    """Names that tell the inputs apart: a second `run` becomes `run (2)`."""
-    taken: set[str] = set()
-    result = []
-    for r in representations:
-        free = (f"{r.name} ({k})" for k in count(2))
-        name = next(n for n in chain([r.name], free) if n not in taken)
-        taken.add(name)
-        result.append(replace(r, name=name))
-    return result
-
-
 def _joined_labels(group_by: Any, first: Representation, pairing: Pairing) -> NDArray[Any] | None:
     if group_by is None:
         return None
@@ -256,13 +198,3 @@ def _joined_labels(group_by: Any, first: Representation, pairing: Pairing) -> ND
         )
     rows = pairing.rows[0]
     return labels if rows is None else labels[rows]
-
-
-def _blocks(representation: Representation) -> Blocks:
-    values = representation.values
-    return values if isinstance(values, Blocks) else Blocks(values, name=representation.name)
-
-
-def _source(representation: Representation) -> Any:
-    values = representation.values
-    return values.source if isinstance(values, Blocks) else values

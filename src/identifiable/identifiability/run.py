@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import ica
-from identifiable._checks import DataError
-from identifiable.blocks import Blocks, Progress, available_workers, chunk_rows, fold, physical_memory, silent
+from identifiable.blocks import Blocks, Progress, silent
 from identifiable.diameter import diameter
 from identifiable.groups import Preconditioner, WhiteBasis
 from identifiable.identifiability.rows import RowPlan
 from identifiable.identifiability.settings import Settings
-from identifiable.moments import Array, Moments, MomentSums
+from identifiable.intake import gather_moments
+from identifiable.moments import Array, Moments
 from identifiable.results import Alert, Spectrum
 
 
@@ -46,39 +45,21 @@ class Run:
         self, tables: Sequence[Table], *, preconditioners: Sequence[Preconditioner | None] | None = None
     ) -> list[Moments]:
         """Moments of all rows (index 0) and of each fold (1 ...) of tables side by side."""
-        blocks = [t.blocks for t in tables]
-        widths = tuple(b.d for b in blocks)
-        self._refuse_too_wide(tables)
-        rows = chunk_rows(sum(widths))
-        # A short prefix is enough for a shift: it only has to be near the data, compared with its spread.
-        shift = np.concatenate([_prefix_mean(b[: min(rows, b.n)]) for b in blocks])
-        if not np.isfinite(shift).all():
-            self._refuse_non_finite(tables)
         several = len(tables) > 1
-        statistic = fold(
-            blocks,
-            partial(
-                MomentSums,
-                widths,
-                shift,
-                fold=self.plan.fold if several else None,
-                n_folds=self.plan.n_folds if several else 1,
-                buffer_rows=rows // 2,  # small enough to be filled by short tables too: memory does not follow n
-                spare=[],
-                maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
-            ),
+        parts = gather_moments(
+            [t.blocks for t in tables],
+            part=self.plan.fold if several else None,
+            n_parts=self.plan.n_folds if several else 1,
+            maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
+            original_rows=[t.original_rows for t in tables],
             workers=self.workers,
             cluster=self.cluster,
             progress=self.progress,
-            stage="moments",
         )
-        parts = statistic.moments()
         total = parts[0]
         with silent():
             for part in parts[1:]:
                 total = total.merge(part)
-        if not (np.isfinite(total.total).all() and np.isfinite(total.gram).all()):
-            self._refuse_non_finite(tables)
         return [total, *parts]
 
     def cross_scatter(self, x: Table, y: Table) -> Array:
@@ -87,35 +68,6 @@ class Run:
         if key not in self.cross_scatters:
             self.cross_scatters[key] = self.moments([x, y])[0].xy
         return self.cross_scatters[key]
-
-    def _refuse_too_wide(self, tables: Sequence[Table]) -> None:
-        """Say so when the moments cannot fit in memory; most often rows and columns are swapped."""
-        widest = max(tables, key=lambda t: t.blocks.d)
-        n, d = widest.blocks.shape
-        width = sum(t.blocks.d for t in tables)
-        copies = (self.plan.n_folds if len(tables) > 1 else 1) * ((self.workers or available_workers()) + 2)
-        needed, memory = 8 * width**2 * copies, physical_memory()
-        if needed > memory:
-            swapped = " Are rows and columns swapped?" if d > n else ""
-            raise DataError(
-                f"{widest.name}: {d} columns (and {n} rows) need about {needed / 1e9:.0f} GB of moments, this machine has "
-                f"{memory / 1e9:.0f}.{swapped} Otherwise reduce the columns, for example by PCA."
-            )
-
-    def _refuse_non_finite(self, tables: Sequence[Table]) -> NoReturn:
-        for table in tables:
-            found = fold([table.blocks], NonFinite, workers=self.workers)
-            if found.count:
-                rows = np.array(found.rows[:5])
-                rows = rows if table.original_rows is None else table.original_rows[rows]
-                raise DataError(
-                    f"{table.blocks.name}: expected finite numbers, got {found.count} NaN or infinite values in "
-                    f"{len(found.rows)} rows (first rows, from 0: {', '.join(map(str, rows))}); remove or impute them."
-                )
-        largest = max(tables, key=lambda t: float(np.abs(_prefix_mean(t.blocks[: min(256, t.blocks.n)])).max()))
-        raise DataError(
-            f"{largest.blocks.name}: the squares of the values overflow float64; divide the data by a constant first."
-        )
 
 
 @dataclass(eq=False)
@@ -188,40 +140,6 @@ class Table:
     def rms(self) -> float:
         """Root mean square distance of two different rows."""
         return float(np.sqrt(2 * np.trace(self.moments.scatter) / (self.moments.n - 1)))
-
-
-class NonFinite:
-    """The statistic that counts NaN and infinite values and remembers their rows."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.rows: list[int] = []
-
-    def add(self, first: int, rows: list[NDArray[Any]]) -> None:
-        bad = ~np.isfinite(rows[0])
-        self.count += int(bad.sum())
-        self.rows += (first + np.flatnonzero(bad.any(axis=1))).tolist()
-
-    def merge(self, later: NonFinite) -> None:
-        self.count += later.count
-        self.rows += later.rows
-
-
-def content_hash(blocks: Blocks) -> str:
-    """sha256 of the values, row by row, with dtype and shape: the same for the same table in any container."""
-    little = blocks.dtype.newbyteorder("<")
-    digest = hashlib.sha256(f"{little.str};{blocks.n};{blocks.d};".encode())
-    step = max(2**22 // max(blocks.d * blocks.dtype.itemsize, 1), 1)
-    for start in range(0, blocks.n, step):
-        rows = blocks[start : min(start + step, blocks.n)]
-        digest.update(np.ascontiguousarray(rows, dtype=little).data)
-    return digest.hexdigest()
-
-
-def _prefix_mean(rows: NDArray[Any]) -> Array:
-    with silent():
-        mean: Array = np.asarray(rows, dtype=np.float64).mean(axis=0)
-    return mean
 
 
 def _projection(mean: Array, directions: Array) -> Callable[[NDArray[Any]], Array]:

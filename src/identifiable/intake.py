@@ -1,0 +1,217 @@
+"""What every estimate does with a table at the door: a name, a hash, a checked pass that leaves `Moments` behind."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain, count
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError
+from identifiable.blocks import (
+    Blocks,
+    Progress,
+    available_workers,
+    chunk_rows,
+    fold,
+    in_threads,
+    physical_memory,
+    silent,
+)
+from identifiable.moments import Array, Moments, MomentSums
+from identifiable.representation import Representation
+from identifiable.results import Alert, Input, Provenance
+
+
+def as_representation(source: Any, position: int = 0) -> Representation:
+    """Arrays, nested lists, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
+    if isinstance(source, Representation):
+        return replace(source, name=_letter(position)) if source.name == Representation.name else source
+    if isinstance(source, Blocks):
+        return Representation(source, name=source.name)
+    name = _letter(position)
+    if isinstance(source, np.ma.MaskedArray):
+        raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
+    if not (hasattr(source, "shape") and hasattr(source, "dtype")):
+        try:
+            source = np.asarray(source)
+        except ValueError as error:
+            raise DataError(f"{name}: expected a table of numbers, got {type(source).__name__} ({error}).") from None
+    return Representation(source, name=name)
+
+
+def distinct(representations: Sequence[Representation]) -> list[Representation]:
+    """Names that tell the inputs apart: a second `run` becomes `run (2)`."""
+    taken: set[str] = set()
+    result = []
+    for r in representations:
+        free = (f"{r.name} ({k})" for k in count(2))
+        name = next(n for n in chain([r.name], free) if n not in taken)
+        taken.add(name)
+        result.append(replace(r, name=name))
+    return result
+
+
+def blocks_of(representation: Representation) -> Blocks:
+    """Its values as `Blocks`."""
+    values = representation.values
+    return values if isinstance(values, Blocks) else Blocks(values, name=representation.name)
+
+
+def inputs_of(
+    representations: Sequence[Representation], *, workers: int | None = None, progress: Progress | None = None
+) -> tuple[Input, ...]:
+    """Name, shape, stored dtype and content hash of every table."""
+    hashes = in_threads(
+        lambda r: content_hash(blocks_of(r)), representations, workers=workers, progress=progress, stage="hashing"
+    )
+    return tuple(
+        Input(r.name, r.n, r.d, str(getattr(_source(r), "stored_dtype", np.dtype(r.values.dtype))), digest)
+        for r, digest in zip(representations, hashes, strict=True)
+    )
+
+
+def identical_inputs(inputs: Sequence[Input]) -> list[Alert]:
+    """An alert for every two tables that hold the same values."""
+    return [
+        Alert("identical_inputs", f"{a.name} and {b.name} hold exactly the same values.")
+        for i, a in enumerate(inputs)
+        for b in inputs[i + 1 :]
+        if a.sha256 == b.sha256
+    ]
+
+
+def default_provenance(seed: int, command: str = "identifiable.compare(...)") -> Provenance:
+    """Versions and time of this process."""
+    from importlib.metadata import version
+
+    from identifiable import __version__
+
+    libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return Provenance(__version__, libraries, seed, command, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def content_hash(blocks: Blocks) -> str:
+    """sha256 of the values, row by row, with dtype and shape: the same for the same table in any container."""
+    little = blocks.dtype.newbyteorder("<")
+    digest = hashlib.sha256(f"{little.str};{blocks.n};{blocks.d};".encode())
+    step = max(2**22 // max(blocks.d * blocks.dtype.itemsize, 1), 1)
+    for start in range(0, blocks.n, step):
+        rows = blocks[start : min(start + step, blocks.n)]
+        digest.update(np.ascontiguousarray(rows, dtype=little).data)
+    return digest.hexdigest()
+
+
+def gather_moments(
+    tables: Sequence[Blocks],
+    *,
+    part: NDArray[np.integer[Any]] | None = None,
+    n_parts: int = 1,
+    maps: Sequence[tuple[Array, Array] | None] | None = None,
+    original_rows: Sequence[NDArray[np.intp] | None] | None = None,
+    workers: int | None = None,
+    cluster: Any = None,
+    progress: Progress | None = None,
+) -> list[Moments]:
+    """One checked pass: `Moments` of tables side by side, one for each part of the rows.
+
+    `part` gives the part of every row (a cross-validation fold, a half); `maps` as for `MomentSums`. Values that
+    are not finite, squares that overflow and tables too wide for this machine are refused, with their rows
+    (`original_rows` numbers them as in the file).
+    """
+    widths = tuple(b.d for b in tables)
+    _refuse_too_wide(tables, n_parts, workers)
+    rows = chunk_rows(sum(widths))
+    # A short prefix is enough for a shift: it only has to be near the data, compared with its spread.
+    shift = np.concatenate([_prefix_mean(b[: min(rows, b.n)]) for b in tables])
+    if not np.isfinite(shift).all():
+        _refuse_non_finite(tables, original_rows, workers)
+    statistic = fold(
+        tables,
+        partial(
+            MomentSums,
+            widths,
+            shift,
+            fold=part,
+            n_folds=n_parts,
+            buffer_rows=rows // 2,  # small enough to be filled by short tables too: memory does not follow n
+            spare=[],
+            maps=maps,
+        ),
+        workers=workers,
+        cluster=cluster,
+        progress=progress,
+        stage="moments",
+    )
+    parts = statistic.moments()
+    if not all(np.isfinite(m.total).all() and np.isfinite(m.gram).all() for m in parts):
+        _refuse_non_finite(tables, original_rows, workers)
+    return parts
+
+
+class NonFinite:
+    """The statistic that counts NaN and infinite values and remembers their rows."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: list[int] = []
+
+    def add(self, first: int, rows: list[NDArray[Any]]) -> None:
+        bad = ~np.isfinite(rows[0])
+        self.count += int(bad.sum())
+        self.rows += (first + np.flatnonzero(bad.any(axis=1))).tolist()
+
+    def merge(self, later: NonFinite) -> None:
+        self.count += later.count
+        self.rows += later.rows
+
+
+def _refuse_too_wide(tables: Sequence[Blocks], n_parts: int, workers: int | None) -> None:
+    """Say so when the moments cannot fit in memory; most often rows and columns are swapped."""
+    widest = max(tables, key=lambda t: t.d)
+    n, d = widest.shape
+    width = sum(t.d for t in tables)
+    needed, memory = 8 * width**2 * n_parts * ((workers or available_workers()) + 2), physical_memory()
+    if needed > memory:
+        swapped = " Are rows and columns swapped?" if d > n else ""
+        raise DataError(
+            f"{widest.name}: {d} columns (and {n} rows) need about {needed / 1e9:.0f} GB of moments, this machine has "
+            f"{memory / 1e9:.0f}.{swapped} Otherwise reduce the columns, for example by PCA."
+        )
+
+
+def _refuse_non_finite(
+    tables: Sequence[Blocks], original_rows: Sequence[NDArray[np.intp] | None] | None, workers: int | None
+) -> NoReturn:
+    for table, original in zip(tables, original_rows or [None] * len(tables), strict=True):
+        found = fold([table], NonFinite, workers=workers)
+        if found.count:
+            rows = np.array(found.rows[:5])
+            rows = rows if original is None else original[rows]
+            raise DataError(
+                f"{table.name}: expected finite numbers, got {found.count} NaN or infinite values in "
+                f"{len(found.rows)} rows (first rows, from 0: {', '.join(map(str, rows))}); remove or impute them."
+            )
+    largest = max(tables, key=lambda t: float(np.abs(_prefix_mean(t[: min(256, t.n)])).max()))
+    raise DataError(f"{largest.name}: the squares of the values overflow float64; divide the data by a constant first.")
+
+
+def _prefix_mean(rows: NDArray[Any]) -> Array:
+    with silent():
+        mean: Array = np.asarray(rows, dtype=np.float64).mean(axis=0)
+    return mean
+
+
+def _letter(position: int) -> str:
+    return chr(ord("a") + position) if position < 26 else f"model{position + 1}"
+
+
+def _source(representation: Representation) -> Any:
+    values = representation.values
+    return values.source if isinstance(values, Blocks) else values

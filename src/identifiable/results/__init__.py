@@ -1,0 +1,85 @@
+"""Results: frozen data from which every table, page and line of the command line is drawn.
+
+A result is plain numbers and words. It goes to JSON and comes back unchanged, so a page can be drawn
+again from a file, byte for byte.
+"""
+
+from __future__ import annotations
+
+from identifiable.results.comparison import (
+    Comparison,
+    Consensus,
+    ConsensusDistance,
+    Efficiency,
+    ErrorMatrix,
+    Errors,
+    Null,
+    PairResult,
+    Rung,
+    Scale,
+    Similarity,
+    Solver,
+    Spectrum,
+    Verdict,
+    WorstRow,
+)
+from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, without_time
+from identifiable.results.resolution import (
+    Component,
+    ComponentMatch,
+    JointResolution,
+    Resolution,
+    Start,
+    Step,
+    Tie,
+    UnresolvedPair,
+    Whitening,
+)
+from identifiable.results.serial import SCHEMAS, from_json, to_json
+from identifiable.results.writing import whole_file, write_text, write_texts
+
+__all__ = [
+    "Alert",
+    "Comparison",
+    "Component",
+    "ComponentMatch",
+    "Consensus",
+    "ConsensusDistance",
+    "Efficiency",
+    "ErrorMatrix",
+    "Errors",
+    "Input",
+    "Interval",
+    "JointResolution",
+    "Null",
+    "PairResult",
+    "Provenance",
+    "Resolution",
+    "Rung",
+    "Scale",
+    "Shown",
+    "Similarity",
+    "Solver",
+    "Spectrum",
+    "Start",
+    "Step",
+    "Tie",
+    "UnresolvedPair",
+    "Verdict",
+    "Whitening",
+    "WorstRow",
+    "from_json",
+    "to_json",
+    "whole_file",
+    "without_time",
+    "write_text",
+    "write_texts",
+]
+
+SCHEMAS.update(
+    {
+        "identifiable/compare/1": Comparison,
+        "identifiable/resolve/1": Resolution,
+        "identifiable/resolve-joint/1": JointResolution,
+    }
+)

@@ -1,0 +1,79 @@
+"""What every result carries: its inputs, alerts and provenance; and how it shows itself."""
+
+from __future__ import annotations
+
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from identifiable.results.serial import to_json
+from identifiable.results.writing import write_text
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Input:
+    """One representation that went in. `sha256` is of its values, row by row, whatever the container."""
+
+    name: str
+    n: int
+    d: int
+    dtype: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something a reader must know before trusting a number."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What it takes to get these numbers again."""
+
+    version: str
+    libraries: Mapping[str, str]
+    seed: int
+    command: str
+    time: str
+
+
+class Shown:
+    """A result that can show itself as text, JSON or a page."""
+
+    def table(self) -> str:
+        """The result as text, as the command line prints it."""
+        return str(_report_room().text_table(self))
+
+    def to_json(self) -> str:
+        """The result as JSON text; `schema` names its form."""
+        return to_json(self)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the self-contained page and return its path."""
+        return write_text(path, _report_room().html(self))
+
+    def _repr_html_(self) -> str:
+        return str(_report_room().fragment(self))
+
+
+def _report_room() -> Any:
+    """The one call upwards: a result can show itself. By name and when asked, so this room imports nothing above it."""
+    return import_module("identifiable.report")
+
+
+T = TypeVar("T")
+
+
+def without_time(result: T) -> T:
+    """The same result with the only field that changes between equal runs left empty."""
+    record: Any = result
+    return typing.cast(T, replace(record, provenance=replace(record.provenance, time="")))

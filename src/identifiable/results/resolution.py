@@ -1,0 +1,195 @@
+"""What `resolve` found: components, how far each can be trusted, and how the solver got there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from identifiable.results.record import Alert, Input, Provenance, Shown
+
+
+@dataclass(frozen=True)
+class Component:
+    """One column of the canonical form; `index` is its place, from 0.
+
+    Of the component u, which has mean 0 and variance 1:
+
+    variance      share of the representation's total variance that u carries
+    negentropy    in nats, to first order and from the contrast alone (Hyvärinen 1998): (E G(u) - E G(Gaussian))^2 / 2 v,
+                  with v what is left of Var G(Gaussian) after regressing on the square
+    skew, kurtosis  third moment, and fourth moment minus 3; every `_se` is a standard error (delta method)
+    gaussian_p    of a z-test of E G(u) against a Gaussian's; it ignores that the direction was chosen
+    curvature     the Theorem 2 margin: the smallest curvature of the contrast over the pairs with another component,
+                  `hardest` (its place); 0 means the pair can be turned freely
+    angle_se      standard error of the direction in radians, from the sandwich formula over all pairs
+    residual      radians the next Newton step would still turn it
+    stability     mean |correlation| between the partners this component has in refits, each from its own start on
+                  its own half of the rows; None if no refit was asked for. `stability_min` is the worst of them
+    sign          what fixed it: "skew", or "loading" (largest entry of its direction positive) where skew is near zero
+    sign_kept     whether every refit gives it the same sign; `places` the lowest and highest place refits give it
+    density       histogram over `Resolution.density_edges` of a sample of rows, as a density
+    """
+
+    index: int
+    variance: float
+    negentropy: float
+    negentropy_se: float
+    skew: float
+    skew_se: float
+    kurtosis: float
+    kurtosis_se: float
+    gaussian_p: float
+    curvature: float
+    hardest: int | None
+    angle_se: float
+    residual: float
+    sign: Literal["skew", "loading"]
+    identifiable: bool
+    reason: str
+    density: tuple[float, ...]
+    stability: float | None = None
+    stability_min: float | None = None
+    sign_kept: bool | None = None
+    places: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class UnresolvedPair:
+    """Two components that can be turned into each other: `angle_se` radians of standard error between them."""
+
+    first: int
+    second: int
+    curvature: float
+    angle_se: float
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Two reproducible components whose order is not certain: their keys differ by `gap` standard errors."""
+
+    first: int
+    second: int
+    gap: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of the solver: where it ended and what it cost in full-data passes."""
+
+    seed: int
+    contrast: float
+    passes: float
+    converged: bool
+    rescued: int  # pairs the audit turned by 45 degrees
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the solver: full-data passes spent so far, what it was doing, and how far it was.
+
+    `active` components were still being searched for; `turn` is the mean angle (radians) by which they moved.
+    """
+
+    passes: float
+    phase: Literal["search", "polish"]
+    active: int
+    turn: float
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """How the rank was found: standard deviations along principal directions of equilibrated columns, largest first.
+
+    `constant` columns never vary; directions below `tolerance` times the largest are dropped.
+    """
+
+    rank: int
+    dropped: int
+    constant: int
+    condition: float
+    tolerance: float
+    spectrum: tuple[float, ...]
+    effective_rank: float
+    rule: Literal["auto", "given"]
+    precision: Literal["single", "double"]
+
+
+@dataclass(frozen=True, repr=False)
+class Resolution(Shown):
+    """What `resolve` found in one representation, and all it takes to draw it.
+
+    `contrast` is the sum over components of |E G(u) - E G(Gaussian)|; `passes` counts passes over all rows, a pass over
+    a tenth of the rows or for a tenth of the components as less. `headline` says how many components are reproducible.
+    """
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+    rank: int
+    converged: bool
+    passes: float
+    contrast: float
+    components: tuple[Component, ...]
+    whitening: Whitening
+    starts: tuple[Start, ...]
+    steps: tuple[Step, ...]
+    unresolved: tuple[UnresolvedPair, ...]
+    ties: tuple[Tie, ...]
+    density_edges: tuple[float, ...]
+    schema: Literal["identifiable/resolve/1"] = "identifiable/resolve/1"
+
+    @property
+    def identifiable(self) -> tuple[Component, ...]:
+        """The components that are reproducible."""
+        return tuple(c for c in self.components if c.identifiable)
+
+    @property
+    def headline(self) -> str:
+        return f"{len(self.identifiable)} of {self.rank} components are reproducible"
+
+    def __repr__(self) -> str:
+        return f"<Resolution of {self.inputs[0].name}: {self.headline}>"
+
+
+@dataclass(frozen=True)
+class ComponentMatch:
+    """A component of the first model and its partner in each of the models, with the correlations.
+
+    `partners[k]` is its place in model k (None if it has none there); `correlation` is the smallest |r| among all
+    pairs of partners, `p` the largest permutation p-value of a match with the first model.
+    """
+
+    partners: tuple[int | None, ...]
+    correlation: float
+    p: float
+    shared: bool
+    identifiable: bool
+
+
+@dataclass(frozen=True, repr=False)
+class JointResolution(Shown):
+    """Two or more representations of the same rows, each resolved by itself, and which components all of them share."""
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+    models: tuple[Resolution, ...]
+    matches: tuple[ComponentMatch, ...]
+    n: int
+    schema: Literal["identifiable/resolve-joint/1"] = "identifiable/resolve-joint/1"
+
+    @property
+    def shared(self) -> tuple[ComponentMatch, ...]:
+        """Components that every model has."""
+        return tuple(m for m in self.matches if m.shared)
+
+    @property
+    def headline(self) -> str:
+        names = ", ".join(i.name for i in self.inputs)
+        return f"{len(self.shared)} of {len(self.matches)} components are shared by {names}"
+
+    def __repr__(self) -> str:
+        return f"<JointResolution: {self.headline}>"
