@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from identifiable.results import (
     Alert,
     Comparison,
+    Component,
+    ComponentMatch,
     Consensus,
     ConsensusDistance,
     Efficiency,
     ErrorMatrix,
     Errors,
     Input,
+    JointResolution,
     Null,
     PairResult,
     Provenance,
+    Resolution,
     Rung,
     Scale,
     Similarity,
     Solver,
     Spectrum,
+    Start,
+    Step,
+    Tie,
+    UnresolvedPair,
     Verdict,
+    Whitening,
     WorstRow,
 )
 
@@ -195,4 +206,134 @@ def make_comparison(
         ),
         matrices=matrices,
         consensus=consensus,
+    )
+
+
+DENSITY_EDGES = tuple(-5 + 10 * k / 60 for k in range(61))
+MADE_BY = Provenance(
+    "0.1.0",
+    {"numpy": "2.3.0", "scipy": "1.16.0"},
+    0,
+    "identifiable resolve cells.npy -o basis.safetensors",
+    "2026-09-01T12:00:00+00:00",
+)
+
+
+def make_density(peaked: float) -> tuple[float, ...]:
+    """A histogram of unit variance: a Gaussian at 0, a Laplace density at 1, an even one at -1, mixtures between."""
+    other = (lambda x: math.exp(-math.sqrt(2) * abs(x)) / math.sqrt(2)) if peaked > 0 else _even
+    centres = [(a + b) / 2 for a, b in pairwise(DENSITY_EDGES)]
+    gauss = [math.exp(-x * x / 2) / math.sqrt(2 * math.pi) for x in centres]
+    return tuple((1 - abs(peaked)) * g + abs(peaked) * other(x) for x, g in zip(centres, gauss, strict=True))
+
+
+def _even(x: float) -> float:
+    return 1 / math.sqrt(12) if abs(x) < math.sqrt(3) else 0.0
+
+
+def make_component(index: int, of: int, *, refits: bool = True, good: bool | None = None) -> Component:
+    """Component `index` of `of`: the later, the closer to a Gaussian; the last quarter is not reproducible."""
+    far = 1 - index / of
+    reproducible = index < of - of // 4 if good is None else good
+    stability = (0.9995 - 0.02 * (1 - far) if reproducible else 0.4 + 0.3 * far) if refits else None
+    reason = "stable and not Gaussian" if reproducible else f"turns freely with component {(index + 1) % of}"
+    return Component(
+        index=index,
+        variance=2 * (index + 0.5) / of**2,
+        negentropy=0.05 * far**3,
+        negentropy_se=0.0004 + 0.0002 * far,
+        skew=0.81 * far,
+        skew_se=0.021,
+        kurtosis=(-1.1 if index % 5 == 4 else 2.7) * far,
+        kurtosis_se=0.11,
+        gaussian_p=1e-9 if reproducible else 0.217,
+        curvature=0.14 * far if reproducible else 0.0013 * far,
+        hardest=(index + 1) % of if of > 1 else None,
+        angle_se=0.0042 / far if reproducible else 0.31,
+        residual=2.3e-5,
+        sign="skew" if far > 0.4 else "loading",
+        identifiable=reproducible,
+        reason=reason,
+        density=make_density((-0.8 if index % 5 == 4 else 0.95) * far),
+        stability=stability,
+        stability_min=None if stability is None else stability - 0.037,
+        sign_kept=reproducible if refits else None,
+        places=(max(0, index - 1), index),
+    )
+
+
+def make_resolution(
+    d: int = 12,
+    *,
+    name: str = "cells",
+    refits: bool = True,
+    converged: bool = True,
+    starts: int = 3,
+    heavy_tailed: Collection[int] = (),
+    alerts: Sequence[Alert] = (),
+    settings: Mapping[str, Any] | None = None,
+    command: str = MADE_BY.command,
+) -> Resolution:
+    """A resolution of `d` components out of `d` + 2 columns; neighbours in the last quarter cannot be told apart.
+
+    The moments of the `heavy_tailed` components are not finite.
+    """
+    components = tuple(
+        replace(c, kurtosis=math.inf, kurtosis_se=math.nan, angle_se=math.inf) if c.index in heavy_tailed else c
+        for c in (make_component(i, d, refits=refits) for i in range(d))
+    )
+    poor = [c.index for c in components if not c.identifiable]
+    columns = d + 2
+    spectrum = tuple(10 ** (-3 * k / d) if k < d else 1e-9 * (columns - k) for k in range(columns))
+    search = tuple(Step(1.0 + k, "search", max(1, d - k * d // 16), 0.9 * 0.6**k) for k in range(12))
+    polish = tuple(Step(13.0 + k, "polish", d, 0.001 * 0.2**k) for k in range(6))
+    return Resolution(
+        inputs=(Input(name, 5012, columns, "float32", f"{7:064x}"),),
+        settings={"rank": "auto", "restarts": starts, "stability": 8 if refits else 0, "contrast": "logcosh"}
+        | {"order": "negentropy", **(settings or {})},
+        alerts=tuple(alerts),
+        provenance=Provenance(MADE_BY.version, MADE_BY.libraries, MADE_BY.seed, command, MADE_BY.time),
+        rank=d,
+        converged=converged,
+        passes=19.25,
+        contrast=14.46713,
+        components=components,
+        whitening=Whitening(d, 2, 1, 812.5, 1.5e-6, spectrum, max(1.0, 0.613 * d), "auto", "single"),
+        starts=tuple(Start(k, 14.46713 - 0.41 * k, 18.5 + k, True, k) for k in range(starts)),
+        steps=search + polish,
+        unresolved=tuple(UnresolvedPair(i, j, 0.00113, 0.317) for i, j in pairwise(poor) if converged),
+        unresolved_pairs=len(poor) - 1 if converged and poor else 0,
+        ties=(Tie(0, 1, 0.62),) if d > 1 else (),
+        density_edges=DENSITY_EDGES,
+    )
+
+
+def make_joint_resolution(
+    n_models: int = 3,
+    d: int = 12,
+    *,
+    names: Sequence[str] | None = None,
+    alerts: Sequence[Alert] = (),
+    refits: bool = True,
+    settings: Mapping[str, Any] | None = None,
+) -> JointResolution:
+    """Models whose components agree but for the last quarter, which the last model has not."""
+    names = tuple(names or (f"run{i + 1}" for i in range(n_models)))
+    models = tuple(make_resolution(d, name=name, refits=refits) for name in names)
+
+    def match(i: int) -> ComponentMatch:
+        good = models[0].components[i].identifiable
+        partners: list[int | None] = [(i + k) % d for k in range(n_models)]
+        if not good:
+            partners[-1] = None
+        return ComponentMatch(tuple(partners), 0.99 - 0.01 * i / d if good else 0.23, 0.004, good, good)
+
+    return JointResolution(
+        inputs=tuple(model.inputs[0] for model in models),
+        settings={"joint": True, **(settings or {})},
+        alerts=tuple(alerts),
+        provenance=MADE_BY,
+        models=models,
+        matches=tuple(map(match, range(d))),
+        n=4988,
     )

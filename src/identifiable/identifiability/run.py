@@ -119,12 +119,17 @@ class Table:
         return found.value
 
     @cached_property
-    def unmixing(self) -> ica.Unmixing:
-        self.run.say("resolving " + self.name, 0, 1)
-        sample = self.run.plan.sample(ica.MAX_ROWS)
-        resolved = ica.unmix(self.blocks, self.moments, sample, seed=self.run.settings.seed)
-        self.run.say("resolving " + self.name, 1, 1)
-        return resolved
+    def unmixing(self) -> ica.Fit:
+        """This table resolved by itself, once, on all its rows."""
+        return ica.fit(
+            self.blocks,
+            self.moments,
+            ica.Settings(seed=self.run.settings.seed),
+            workers=self.run.workers,
+            cluster=self.run.cluster,
+            progress=self.run.progress,
+            stage=f"resolving {self.name}",
+        )
 
     @cached_property
     def spectrum(self) -> Spectrum:

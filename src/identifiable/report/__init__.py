@@ -6,6 +6,7 @@ A report is a pure function of a saved result: the same result gives the same by
 from __future__ import annotations
 
 from identifiable.report.html import fragment, html
-from identifiable.report.text import markdown, text_table
+from identifiable.report.markdown import markdown
+from identifiable.report.pages import text_table
 
 __all__ = ["fragment", "html", "markdown", "text_table"]

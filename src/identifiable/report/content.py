@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from identifiable.report import (
     methods,
 )
-from identifiable.report.figures import drawn_marks
+from identifiable.report.figures import drawn_marks, thinned
+from identifiable.report.matrices import matrix, shade
 from identifiable.report.page import (
     Block,
     Card,
-    Code,
     Column,
     Curve,
     Curves,
@@ -22,7 +22,6 @@ from identifiable.report.page import (
     Heading,
     Key,
     LegendKind,
-    Notice,
     Page,
     Section,
     Table,
@@ -36,11 +35,11 @@ from identifiable.report.pair import (
     pair_blocks,
     verdict_card,
 )
+from identifiable.report.papers import EFFECTIVE_RANK
 from identifiable.report.reading import (
     CONSENSUS_UNIT,
     ICA_NOTE,
     Measure,
-    alerts_by_kind,
     cluster_order,
     error_matrices,
     guide,
@@ -51,20 +50,19 @@ from identifiable.report.reading import (
     matrices_note,
     null_rows,
     pairs_by_verdict,
-    saved_form,
     sentence,
     similarity_rows,
     unordered,
     verdict_name,
     verdict_words,
 )
+from identifiable.report.record import alerts_section, byline, reproduction, saved_form
 from identifiable.report.wording import (
     LETTERS,
     MISSING,
     NESTED,
     arrow,
     beside,
-    clip,
     count,
     group_name,
     known,
@@ -72,7 +70,6 @@ from identifiable.report.wording import (
     one_line,
     percent,
     probability,
-    setting,
 )
 from identifiable.results import (
     Comparison,
@@ -91,9 +88,7 @@ MODELS_IN_A_MATRIX = 64
 CURVES_IN_COLOUR = 8
 SCREE_POINTS = 64
 WIDE_MATRIX = 12  # models; beyond it two decimals have to do
-
-Cells = Callable[[int, int], str]
-Shades = Callable[[int, int], int | None]
+CORNER = "source \\ target"
 
 
 def comparison_page(result: Comparison) -> Page:
@@ -101,15 +96,19 @@ def comparison_page(result: Comparison) -> Page:
     saved = saved_form(result)
     many = len(saved.inputs) > 2
     sections = [
-        *([_weakest(saved), _alerts(saved), _overview(saved)] if many else [_alerts(saved), _verdicts(saved)]),
+        *(
+            [_weakest(saved), alerts_section(saved), _overview(saved)]
+            if many
+            else [alerts_section(saved), _verdicts(saved)]
+        ),
         *([_each_pair(saved)] if many else _pair_sections(saved)),
         _similarity_section(saved),
         _spectra(saved.spectra),
         methods.how_to_read(saved),
-        _reproduction(saved),
+        reproduction(saved, methods.paragraphs(saved), methods.bibtex(saved)),
     ]
     shown = tuple(s for s in sections if s.blocks)
-    return Page(_title(saved), _subtitle(saved), guide(is_paper(saved)), _byline(saved), shown)
+    return Page(_title(saved), _subtitle(saved), guide(is_paper(saved)), byline(saved), shown)
 
 
 def _title(result: Comparison) -> str:
@@ -123,19 +122,6 @@ def _subtitle(result: Comparison) -> str:
         f"{'Does it recover the sources' if structural else 'Are these the same representation'}, and up to what?"
     )
     return f"{question} Headline figures: in-sample, as in the paper." if is_paper(result) else question
-
-
-def _byline(result: Comparison) -> str:
-    made = f"identifiable {one_line(result.provenance.version)}, seed {result.provenance.seed}"
-    return f"{made}, {one_line(result.provenance.time)}" if result.provenance.time else made
-
-
-def _alerts(result: Comparison) -> Section:
-    blocks: list[Block] = [
-        Notice(one_line(first.code), one_line(first.message), tuple(one_line(a.message) for a in more))
-        for first, *more in alerts_by_kind(result.alerts)
-    ]
-    return Section("alerts", "Alerts", tuple(blocks or [Text("No alerts: the run found nothing to warn about.")]))
 
 
 def _verdicts(result: Comparison) -> Section:
@@ -190,16 +176,6 @@ def _overview(result: Comparison) -> Section:
     return Section("overview", "All pairs at a glance", tuple(blocks))
 
 
-def _matrix(caption: str, names: Sequence[str], order: Sequence[int], cells: Cells, shades: Shades) -> Table:
-    """A square table with numbered columns, in the given order of models."""
-    return Table(
-        caption,
-        (Column("source \\ target", "text"), *(Column(str(i + 1)) for i in range(len(order)))),
-        tuple((f"{r + 1} {clip(names[i], 28)}", *(cells(i, j) for j in order)) for r, i in enumerate(order)),
-        shades=tuple(tuple(shades(i, j) for j in order) for i in order),
-    )
-
-
 def _verdict_matrix(result: Comparison, names: Sequence[str], order: Sequence[int]) -> Table:
     verdicts = {(one_line(p.source), one_line(p.target)): p.verdict.group for p in result.pairs}
 
@@ -209,7 +185,7 @@ def _verdict_matrix(result: Comparison, names: Sequence[str], order: Sequence[in
         group = verdicts.get((names[i], names[j]))
         return MISSING if group is None else LETTERS.get(group, group_name(group))
 
-    return _matrix("Smallest group that fits", names, order, cell, lambda i, j: None)
+    return matrix("Smallest group that fits", CORNER, names, order, cell, lambda i, j: None)
 
 
 def _heat_maps(
@@ -221,8 +197,8 @@ def _heat_maps(
     decimals = 3 if len(order) <= WIDE_MATRIX else 2
 
     def heat_map(group: str, values: Sequence[Sequence[float]]) -> Table:
-        def shade(i: int, j: int) -> int | None:
-            return None if i == j or not known(values[i][j]) else min(6, int(7 * values[i][j] / top)) if top > 0 else 0
+        def colour(i: int, j: int) -> int | None:
+            return None if i == j or not known(values[i][j]) else shade(values[i][j], top)
 
         name = group_name(group)
         caption = f"{name[0].upper()}{name[1:]}: {what}"
@@ -230,7 +206,7 @@ def _heat_maps(
         def cell(i: int, j: int) -> str:
             return "·" if i == j else number(values[i][j], decimals)
 
-        return _matrix(caption, names, order, cell, shade)
+        return matrix(caption, CORNER, names, order, cell, colour)
 
     return [heat_map(group, values) for group, values in matrices]
 
@@ -438,13 +414,7 @@ def _spectra(spectra: Sequence[Spectrum]) -> Section:
             ),
         )
     )
-    blocks.append(
-        Text(
-            "Effective rank is the exponential of the entropy of the variance shares (Roy and Vetterli 2007): "
-            "d if all directions carry the same variance, near 1 if one carries all.",
-            note=True,
-        )
-    )
+    blocks.append(Text(EFFECTIVE_RANK, note=True))
     return Section("spectra", "Spectrum and effective rank", tuple(blocks))
 
 
@@ -453,10 +423,7 @@ def _scree_points(variances: Sequence[float]) -> tuple[tuple[float, float], ...]
     total = math.fsum(v for v in variances if known(v))
     if total <= 0:
         return ()
-    last = len(variances) - 1
-    head = min(last, SCREE_POINTS // 4)
-    tail = SCREE_POINTS - head
-    kept = sorted({*range(head + 1), *(round(head + (last - head) * k / tail) for k in range(tail + 1))})
+    kept = thinned(len(variances), SCREE_POINTS)
     floor = 1e-14 * total
     return tuple((k + 1.0, variances[k] / total) for k in kept if known(variances[k]) and variances[k] > floor)
 
@@ -472,41 +439,3 @@ def _concentration(variances: Sequence[float]) -> tuple[str, str]:
         if reached >= 0.95 * total:
             return percent(variances[0] / total), count(k)
     return percent(variances[0] / total), count(len(variances))
-
-
-def _reproduction(result: Comparison) -> Section:
-    provenance = result.provenance
-    facts = [
-        ("identifiable", provenance.version),
-        *((one_line(k), v) for k, v in provenance.libraries.items()),
-        ("seed", str(provenance.seed)),
-        ("time", provenance.time or f"{MISSING} (not recorded)"),
-    ]
-    return Section(
-        "reproduction",
-        "Reproduction",
-        (
-            Table(
-                "Inputs",
-                (Column("name", "text"), Column("n"), Column("d"), Column("dtype", "text"), Column("sha256", "code")),
-                tuple(
-                    (one_line(i.name), count(i.n), count(i.d), one_line(i.dtype), one_line(i.sha256))
-                    for i in result.inputs
-                ),
-            ),
-            Code("Command", provenance.command or f"{MISSING} (not recorded)"),
-            Table(
-                "Versions and seed",
-                (Column("what", "text"), Column("value", "code")),
-                tuple((name, one_line(value)) for name, value in facts),
-            ),
-            Table(
-                "Settings",
-                (Column("setting", "text"), Column("value", "code")),
-                tuple((one_line(k), setting(v)) for k, v in sorted(result.settings.items())),
-            ),
-            Heading("Methods"),
-            *(Text(paragraph) for paragraph in methods.paragraphs(result)),
-            Code("BibTeX", methods.bibtex(result)),
-        ),
-    )

@@ -20,6 +20,7 @@ LABEL_CHARACTERS = 20  # more would leave no room for the plot on a phone; table
 READINGS = 72  # pixels kept for the numbers at the right of a dot plot
 LEFT = 11.0  # per cent kept free for the labels of a vertical axis
 PLOT_TOP, PLOT_HEIGHT = 26, 240
+MARGIN = 0.03  # of an axis, so that points at its end are seen whole
 
 # Marks are strokes of (almost) no length, drawn as their caps: a view box stretched to the width of the screen
 # would turn circles into ellipses, but strokes keep their shape. All marks of a kind are one path.
@@ -102,25 +103,24 @@ def _stretched(
         (row.interval, y) for row, y in placed if row.interval is not None and all(map(math.isfinite, row.interval))
     ]
     paths.append(("whisker", "".join(f"M{_round(across(i[0]))} {y}H{_round(across(i[1]))}" for i, y in bounds)))
+    marks: list[str] = []
     for kind in reversed(STROKES):  # the headline is drawn last, on top
         drop = 12 if kind in LOWER_LINE else 0
         found = [(m.value, y + drop) for row, y in placed for m in row.marks if m.kind == kind and m.value <= upper]
-        path = "".join(f"M{_round(across(value))} {y}{STROKES[kind]}" for value, y in found)
-        paths.append((f"m {kind}", path))
-        if kind in RINGS:
-            paths.append((f"m {kind} hole", path))
-    body = "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths if path)
+        marks += _points(kind, "".join(f"M{_round(across(value))} {y}{STROKES[kind]}" for value, y in found))
+    body = "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths if path) + "".join(marks)
     return f'<svg width="100%" height="{bottom}" viewBox="0 0 100 {bottom}" preserveAspectRatio="none">{body}</svg>'
 
 
 def draw_curves(figure: Curves) -> Markup:
-    """Lines over a common axis."""
-    points = [point for curve in figure.curves for point in curve.points]
-    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
-    low_y, high_y, ticks = _log_axis(points) if figure.log else _linear_axis(points, figure)
+    """Lines and points over common axes."""
+    points = [p for curve in figure.curves for p in curve.points] + [p for cloud in figure.clouds for p in cloud.points]
+    low_x, high_x, across_ticks = _across_axis([x for x, _ in points], figure)
+    low_y, high_y, ticks = _log_axis([y for _, y in points]) if figure.log else _linear_axis(points, figure)
 
     def across(value: float) -> float:
-        return (value - low_x) / (high_x - low_x) if high_x > low_x else 0.5
+        level = math.log10(value) if figure.log_across else value
+        return (level - low_x) / (high_x - low_x) if high_x > low_x else 0.5
 
     def up(value: float) -> float:
         level = math.log10(value) if figure.log else value
@@ -129,33 +129,66 @@ def draw_curves(figure: Curves) -> Markup:
     def height(value: float) -> float:
         return round(PLOT_TOP + PLOT_HEIGHT * (1 - up(value)), 1)
 
+    def place(value: float) -> float:
+        return _round(LEFT + (99.5 - LEFT) * across(value))
+
     parts = [_words(figure.up, 0, 12, "axis", "start")]
     for tick in ticks:
         y = height(tick)
         parts.append(f'<line class="grid" x1="{LEFT:g}%" x2="100%" y1="{y}" y2="{y}"/>')
         parts.append(_words(_power(tick) if figure.log else short(tick), LEFT - 1, y + 4, "tick", "end"))
-    for tick in _across_ticks(low_x, high_x):
-        x = _round(LEFT + (99.5 - LEFT) * across(tick))
-        parts.append(_words(short(tick), x, PLOT_TOP + PLOT_HEIGHT + 17, "tick", "end" if x > 95 else "middle"))
+    for tick in across_ticks:
+        x = place(tick)
+        said = _power(tick) if figure.log_across else short(tick)
+        parts.append(_words(said, x, PLOT_TOP + PLOT_HEIGHT + 17, "tick", "end" if x > 95 else "middle"))
     parts.append(_words(figure.across, 100, PLOT_TOP + PLOT_HEIGHT + 36, "axis", "end"))
     parts.append(
         f'<svg x="{LEFT:g}%" y="{PLOT_TOP}" width="{99.5 - LEFT}%" height="{PLOT_HEIGHT}" viewBox="0 0 100 100" '
         'preserveAspectRatio="none">'
     )
     for curve in sorted(figure.curves, key=lambda c: c.style != SOLID):  # what it would hide is drawn on top
-        placed = [(_round(100 * across(x)), _round(100 - 100 * up(y))) for x, y in curve.points]
-        if placed:
-            path = " ".join(f"{x},{y}" for x, y in placed)
-            parts.append(f'<polyline class="curve {_style(curve)}" points="{path}"/>')
-        if curve.style is not None:
-            dots = "".join(f"M{x} {y}{DOT}" for x, y in _dotted(placed, curve.style) if y >= 0)
-            parts.append(f'<path class="dots {_style(curve)}" d="{dots}"/>' if dots else "")
-    parts.append("</svg>")
-    if figure.threshold is not None and up(figure.threshold[1]) <= 1:
+        parts += _line(curve, _placed(curve.points, across, up))
+    parts.append('<g class="cloud">' if figure.clouds else "")
+    for cloud in figure.clouds:
+        parts += _points(cloud.kind, "".join(f"M{x} {y}{DOT}" for x, y in _placed(cloud.points, across, up) if y >= 0))
+    parts.append("</g></svg>" if figure.clouds else "</svg>")
+    if figure.threshold is not None and 0 <= up(figure.threshold[1]) <= 1:
         y = height(figure.threshold[1])
         parts.append(f'<line class="limit" x1="{LEFT:g}%" x2="100%" y1="{y}" y2="{y}"/>')
         parts.append(_words(figure.threshold[0], LEFT + 1, y - 5, "limit-label", "start"))
+    if figure.cut is not None and 0 <= across(figure.cut[1]) <= 1:
+        x = place(figure.cut[1])
+        parts.append(f'<line class="limit" x1="{x}%" x2="{x}%" y1="{PLOT_TOP}" y2="{PLOT_TOP + PLOT_HEIGHT}"/>')
+        left = x > 50
+        parts.append(
+            _words(figure.cut[0], x + (-1 if left else 1), PLOT_TOP + 12, "limit-label", "end" if left else "start")
+        )
     return _svg(figure.title, figure.description, PLOT_TOP + PLOT_HEIGHT + 44, parts)
+
+
+def _placed(
+    points: Sequence[tuple[float, float]], across: Callable[[float], float], up: Callable[[float], float]
+) -> list[tuple[float, float]]:
+    """Points in the stretched box of a plot, 100 units each way, from the top left."""
+    return [(_round(100 * across(x)), _round(100 - 100 * up(y))) for x, y in points]
+
+
+def _line(curve: Curve, placed: Sequence[tuple[float, float]]) -> list[str]:
+    parts = []
+    if placed:
+        path = " ".join(f"{x},{y}" for x, y in placed)
+        parts.append(f'<polyline class="curve {_style(curve)}" points="{path}"/>')
+    if curve.style is not None:
+        alone = len(placed) == 1  # a line of one point would not show
+        dots = "".join(f"M{x} {y}{DOT}" for x, y in (placed if alone else _dotted(placed, curve.style)) if y >= 0)
+        parts.append(f'<path class="dots {_style(curve)}" d="{dots}"/>' if dots else "")
+    return parts
+
+
+def _points(kind: MarkKind, path: str) -> list[str]:
+    """All marks of one kind as one path, with a second one on top where they are rings."""
+    holes = [f"m {kind} hole"] if kind in RINGS else []
+    return [f'<path class="{name}" d="{path}"/>' for name in (f"m {kind}", *holes) if path]
 
 
 def _style(curve: Curve) -> str:
@@ -173,8 +206,8 @@ def _dotted(points: Sequence[tuple[float, float]], style: int) -> list[tuple[flo
     ]
 
 
-def mark_swatch(kind: LegendKind) -> Markup:
-    """A mark for the legend."""
+def mark_swatch(kind: LegendKind, in_cloud: bool = False) -> Markup:
+    """A mark for the legend, as a dot plot or a cloud of points shows it."""
     match kind:
         case "beyond":
             body = '<text class="beyond" x="4" y="13">▸</text>'
@@ -183,9 +216,8 @@ def mark_swatch(kind: LegendKind) -> Markup:
         case "limit":
             body = '<path class="limit" d="M9 0V16"/>'
         case _:
-            path = f"M9 8{STROKES[kind]}"
-            hole = f'<path class="m {kind} hole" d="{path}"/>' if kind in RINGS else ""
-            body = f'<path class="m {kind}" d="{path}"/>{hole}'
+            body = "".join(_points(kind, f"M9 8{STROKES[kind]}"))
+    body = f'<g class="cloud">{body}</g>' if in_cloud else body
     return Markup(f'<svg class="swatch" width="18" height="16" aria-hidden="true">{body}</svg>')
 
 
@@ -196,6 +228,14 @@ def curve_swatch(style: int | None) -> Markup:
     if style is not None:
         body += f'<path class="dots {name}" d="M21 8{DOT}"/>'
     return Markup(f'<svg class="swatch" width="42" height="16" aria-hidden="true">{body}</svg>')
+
+
+def thinned(size: int, wanted: int) -> list[int]:
+    """About `wanted` of the places 0 to `size` - 1 with both ends: a quarter of them the first ones, then evenly."""
+    last = size - 1
+    head = min(last, wanted // 4)
+    tail = wanted - head
+    return sorted({*range(head + 1), *(round(head + (last - head) * k / tail) for k in range(tail + 1))})
 
 
 def nice_ticks(upper: float, wanted: int = 5) -> list[float]:
@@ -224,11 +264,22 @@ def _linear_axis(points: Sequence[tuple[float, float]], figure: Curves) -> tuple
     limit = figure.threshold[1] if figure.threshold is not None else 0.0
     upper = 1.05 * max(highest if figure.top is None else figure.top, min(limit, 3 * highest) if highest > 0 else limit)
     upper = upper if upper > 0 else 1.0
-    return 0.0, upper, nice_ticks(upper)
+    lower = 1.05 * min(0.0, *(y for _, y in points)) - (MARGIN * upper if figure.clouds else 0.0)
+    ticks = nice_ticks(max(upper, -lower))
+    below = [-tick for tick in reversed(ticks) if lower <= -tick < 0]
+    return lower, upper, [*below, *(tick for tick in ticks if tick <= upper)]
 
 
-def _log_axis(points: Sequence[tuple[float, float]]) -> tuple[float, float, list[float]]:
-    values = [math.log10(y) for _, y in points]
+def _across_axis(values: Sequence[float], figure: Curves) -> tuple[float, float, list[float]]:
+    if figure.log_across:
+        return _log_axis(values)
+    low, high = min(values), max(values)
+    beside = MARGIN * (high - low) if figure.clouds else 0.0
+    return low - beside, high + beside, _across_ticks(low, high)
+
+
+def _log_axis(numbers: Sequence[float]) -> tuple[float, float, list[float]]:
+    values = [math.log10(v) for v in numbers]
     low, high = math.floor(min(values)), math.ceil(max(values))
     high = max(high, low + 1)
     step = max(1, math.ceil((high - low) / 6))

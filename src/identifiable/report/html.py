@@ -6,23 +6,24 @@ from functools import cache
 
 import jinja2
 
-from identifiable.report.content import comparison_page
 from identifiable.report.figures import curve_swatch, draw_curves, draw_dots, mark_swatch
+from identifiable.report.pages import page_of
+from identifiable.report.pictures import draw_picture
+from identifiable.report.record import Drawn
 from identifiable.report.wording import bound
-from identifiable.results import Comparison
 
 
-def html(result: Comparison) -> str:
+def html(result: Drawn) -> str:
     """A complete page that loads nothing from elsewhere; equal results give equal bytes.
 
     It holds summaries only, never rows of the data.
     """
-    return _environment().get_template("page.html").render(page=comparison_page(result))
+    return _environment().get_template("page.html").render(page=page_of(result))
 
 
-def fragment(result: Comparison) -> str:
+def fragment(result: Drawn) -> str:
     """The same content for a notebook cell; its style reaches nothing outside itself."""
-    return _environment().get_template("fragment.html").render(page=comparison_page(result))
+    return _environment().get_template("fragment.html").render(page=page_of(result))
 
 
 @cache
@@ -35,7 +36,11 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        draw_dots=draw_dots, draw_curves=draw_curves, mark_swatch=mark_swatch, curve_swatch=curve_swatch
+        draw_dots=draw_dots,
+        draw_curves=draw_curves,
+        draw_picture=draw_picture,
+        mark_swatch=mark_swatch,
+        curve_swatch=curve_swatch,
     )
     environment.filters["kind"] = lambda block: type(block).__name__
     environment.filters["bound"] = bound

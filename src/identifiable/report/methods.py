@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from identifiable.report.page import Section, Terms, Text
-from identifiable.report.wording import ALLOWED, count, group_name, one_line, setting, short
+from identifiable.report.papers import entries
+from identifiable.report.wording import ALLOWED, count, group_name, listed, one_line, setting, short
 from identifiable.results import Comparison
 
 # measure -> value when alike, range, value when unrelated
@@ -14,49 +13,6 @@ SCALES = {
     "svcca": ("1", "0 to 1", "above 0, grows with components / n"),
     "cka": ("1", "0 to 1", "above 0, grows with d / n"),
     "cka_debiased": ("1", "at most 1, may fall below 0", "0"),
-}
-
-BIBTEX = {
-    "nelson": """@inproceedings{nelson2026statistical,
-  title = {Statistical and structural identifiability in representation learning},
-  author = {Nelson and Fumero and Karaletsos and Locatello},
-  booktitle = {International Conference on Learning Representations},
-  year = {2026},
-  eprint = {2603.11970},
-  archivePrefix = {arXiv}
-}""",
-    "roeder": """@inproceedings{roeder2021linear,
-  title = {On linear identifiability of learned representations},
-  author = {Roeder, Geoffrey and Metz, Luke and Kingma, Diederik P.},
-  booktitle = {International Conference on Machine Learning},
-  year = {2021}
-}""",
-    "kornblith": """@inproceedings{kornblith2019similarity,
-  title = {Similarity of neural network representations revisited},
-  author = {Kornblith, Simon and Norouzi, Mohammad and Lee, Honglak and Hinton, Geoffrey},
-  booktitle = {International Conference on Machine Learning},
-  year = {2019}
-}""",
-    "raghu": """@inproceedings{raghu2017svcca,
-  title = {{SVCCA}: Singular vector canonical correlation analysis for deep learning dynamics and interpretability},
-  author = {Raghu, Maithra and Gilmer, Justin and Yosinski, Jason and Sohl-Dickstein, Jascha},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2017}
-}""",
-    "roy": """@inproceedings{roy2007effective,
-  title = {The effective rank: a measure of effective dimensionality},
-  author = {Roy, Olivier and Vetterli, Martin},
-  booktitle = {European Signal Processing Conference},
-  year = {2007}
-}""",
-    "gower": """@article{gower1975generalized,
-  title = {Generalized {Procrustes} analysis},
-  author = {Gower, John C.},
-  journal = {Psychometrika},
-  volume = {40},
-  pages = {33--51},
-  year = {1975}
-}""",
 }
 
 
@@ -71,7 +27,7 @@ def bibtex(result: Comparison) -> str:
         shown.append("roy")
     if result.consensus is not None:
         shown.append("gower")
-    return "\n\n".join(BIBTEX[key] for key in shown)
+    return entries(shown)
 
 
 def how_to_read(result: Comparison) -> Section:
@@ -144,7 +100,7 @@ def paragraphs(result: Comparison) -> list[str]:
 
 def _fitting(result: Comparison) -> str:
     groups = list(dict.fromkeys(rung.group for pair in result.pairs for rung in pair.rungs))
-    fitted = _listed(group_name(g) for g in groups if g != "ica")
+    fitted = listed(group_name(g) for g in groups if g != "ica")
     positions = any(alert.code == "paired_by_position" for alert in result.alerts)
     paired = " Rows were paired by position." if positions else ""
     ica = (
@@ -160,7 +116,7 @@ def _fitting(result: Comparison) -> str:
         else ""
     )
     return (
-        f"{_listed(one_line(i.name) for i in result.inputs)} were compared in every ordered pair.{paired}{narrowed} "
+        f"{listed(one_line(i.name) for i in result.inputs)} were compared in every ordered pair.{paired}{narrowed} "
         f"Each source was mapped onto its target by the best map of each of these groups: {fitted or 'none'}; signed "
         "permutations by optimal one-to-one matching of axes, rigid motions and similarities by Procrustes analysis with "
         f"reflections allowed, linear maps by least squares without regularisation, all on centred rows.{ica}"
@@ -190,13 +146,13 @@ def _judging(result: Comparison) -> str:
         if null is not None
     }
     names = {"shuffle": "row shuffling", "rotation": "random rotation after whitening"}
-    told = _listed(f"{names.get(kind, one_line(kind))} ({count(draws)} draws)" for kind, draws in sorted(nulls))
+    told = listed(f"{names.get(kind, one_line(kind))} ({count(draws)} draws)" for kind, draws in sorted(nulls))
     null_text = (
         f" Null distributions: {told}; p = (1 + draws at least as good) / (1 + draws)."
         if nulls
         else " No nulls were drawn."
     )
-    epsilons = _listed(short(e) for e in sorted({pair.verdict.epsilon for pair in result.pairs}))
+    epsilons = listed(short(e) for e in sorted({pair.verdict.epsilon for pair in result.pairs}))
     figure = (
         "in-sample mean error over the diameter, as in the paper,"
         if chosen.get("protocol") == "paper"
@@ -218,8 +174,3 @@ def _sources(result: Comparison) -> str:
         "Ours: held-out errors, the rms distance as yardstick, quantiles and maximum beside the mean, intervals, nulls and "
         "the verdict. Linear identifiability and CCA as its companion follow Roeder et al. (2021)."
     )
-
-
-def _listed(words: Iterable[str]) -> str:
-    items = list(words)
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""

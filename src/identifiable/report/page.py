@@ -6,7 +6,8 @@ sentence is written twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from identifiable.results import Interval
@@ -68,14 +69,44 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Spark:
+    """A small histogram against the standard Gaussian, in place of its words."""
+
+    heights: tuple[float, ...]
+    edges: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """A bar that fills `share` (0 to 1) of its track, beside its words."""
+
+    share: float
+    tone: Tone
+
+
+@dataclass(frozen=True)
+class Badge:
+    """Words on a coloured ground."""
+
+    tone: Tone
+
+
+Picture = Spark | Gauge | Badge
+
+
+@dataclass(frozen=True)
 class Table:
-    """Rows of words. `strong` is the row to look at; `shades` (0 to 6, or None) colours the cells after the first."""
+    """Rows of words. `strong` is the row to look at; `shades` (0 to 6, or None) colours the cells after the first.
+
+    `pictures` gives the cells of a column (its place) a picture each; where there is none, the words stand alone.
+    """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     strong: int | None = None
     shades: tuple[tuple[int | None, ...], ...] = ()
+    pictures: Mapping[int, tuple[Picture | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -120,17 +151,33 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Cloud:
+    """Points without a line."""
+
+    label: str
+    points: tuple[Interval, ...]
+    kind: MarkKind
+
+
+@dataclass(frozen=True)
 class Curves:
-    """Lines over a common axis; `top` cuts the vertical axis off where a few points would flatten the rest."""
+    """Lines and points over common axes; `top` cuts the vertical axis off where a few points would flatten the rest.
+
+    `threshold` is a labelled horizontal line, `cut` a labelled vertical one. On a logarithmic axis every point must be
+    positive.
+    """
 
     title: str
     description: str
     across: str
     up: str
-    curves: tuple[Curve, ...]
+    curves: tuple[Curve, ...] = ()
     log: bool = False
     top: float | None = None
     threshold: tuple[str, float] | None = None
+    clouds: tuple[Cloud, ...] = ()
+    log_across: bool = False
+    cut: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)

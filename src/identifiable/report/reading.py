@@ -6,12 +6,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
-from identifiable._checks import (
-    UsageError,
-)
 from identifiable.report.wording import (
     GROUPS,
     MISSING,
@@ -31,15 +27,12 @@ from identifiable.report.wording import (
     short,
 )
 from identifiable.results import (
-    Alert,
     Comparison,
     Efficiency,
     Null,
     PairResult,
     Rung,
     Similarity,
-    from_json,
-    to_json,
 )
 
 ICA_NOTE = "ICA is not a group: each side is resolved by itself, then matched by signed permutation."
@@ -51,20 +44,6 @@ ROUNDING = 1e-6  # errors below it are those of float32 arithmetic and nothing t
 
 
 Measure = tuple[str, str, float, Null | None]
-
-
-def saved_form(result: Comparison) -> Comparison:
-    """`result` with its settings as JSON keeps them, so that a page drawn now equals a page drawn from the file.
-
-    Only the free-form part makes the trip: the numbers are shown alike either way (JSON writes non-finite ones as
-    null, and all of those are shown as missing), and a million of them would take seconds.
-    """
-    if not isinstance(result, Comparison):
-        raise UsageError(f"expected a Comparison to draw, got {type(result).__name__}; pass what compare() returned.")
-    frame: Comparison = from_json(to_json(replace(result, pairs=(), spectra=(), matrices=(), consensus=None)))
-    return replace(
-        frame, pairs=result.pairs, spectra=result.spectra, matrices=result.matrices, consensus=result.consensus
-    )
 
 
 def is_paper(result: Comparison) -> bool:
@@ -260,14 +239,6 @@ def null_rows(nulls: Iterable[Null | None], n: int) -> str:
     """'2,048 of 8,000 rows' where nulls were drawn on fewer rows than there are; empty otherwise."""
     fewer = sorted({null.rows for null in nulls if null is not None and null.rows < n})
     return f"{' or '.join(map(count, fewer))} of {rows(n)}" if fewer else ""
-
-
-def alerts_by_kind(alerts: Sequence[Alert]) -> list[list[Alert]]:
-    """Alerts of one code together, in the order in which the codes first appear."""
-    kinds: dict[str, list[Alert]] = {}
-    for alert in alerts:
-        kinds.setdefault(alert.code, []).append(alert)
-    return list(kinds.values())
 
 
 def verdict_counts(result: Comparison) -> str:

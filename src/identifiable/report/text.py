@@ -1,32 +1,14 @@
-"""Page to Markdown, and the table the command line prints."""
+"""What the command line prints of a comparison."""
 
 from __future__ import annotations
 
-import re
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from identifiable.report.content import PAIRS_IN_FULL, comparison_page
-from identifiable.report.page import (
-    Block,
-    Card,
-    Code,
-    Curves,
-    Dots,
-    Fold,
-    Heading,
-    Key,
-    Notice,
-    Page,
-    Table,
-    Terms,
-    Text,
-)
+from identifiable.report.content import PAIRS_IN_FULL
 from identifiable.report.reading import (
     CONSENSUS_UNIT,
     ICA_NOTE,
     ROUNDING,
-    alerts_by_kind,
     efficiency_line,
     error_matrices,
     is_paper,
@@ -36,12 +18,13 @@ from identifiable.report.reading import (
     matrices_note,
     null_rows,
     projection,
-    saved_form,
     sentence,
     similarity_rows,
     unordered,
     verdict_counts,
 )
+from identifiable.report.record import saved_form
+from identifiable.report.terminal import WIDTH, alert_lines, aligned, wrapped
 from identifiable.report.wording import (
     MISSING,
     arrow,
@@ -60,125 +43,42 @@ from identifiable.report.wording import (
 )
 from identifiable.results import Comparison, PairResult, Rung
 
-WIDTH = 100  # columns of a terminal
 PAIRS_LISTED = 42  # seven models; more would scroll the verdict off the screen
 
 Cell = Callable[[Rung], str]
 
 
-def markdown(result: Comparison) -> str:
-    """The page as Markdown: every word and number of the HTML, with figures described and their tables kept."""
-    return markdown_page(comparison_page(result))
-
-
-def markdown_page(page: Page) -> str:
-    """Any page as Markdown."""
-    parts = [f"# {_safe(page.title)}", _safe(page.subtitle), _safe(page.guide), _safe(page.byline)]
-    for section in page.sections:
-        parts.append(f"## {_safe(section.title)}")
-        parts += _markdown_blocks(section.blocks, level=3)
-    return "\n\n".join(parts) + "\n"
-
-
-def text_table(result: Comparison) -> str:
-    """What the command line prints: verdict and ladder of each pair, or the matrices of three or more models."""
+def comparison_table(result: Comparison) -> str:
+    """Verdict and ladder of each pair, or the matrices of three or more models."""
     saved = saved_form(result)
     parts = _many(saved) if len(saved.inputs) > 2 else [part for pair in saved.pairs for part in _ladder(pair, saved)]
     parts.append(_units(is_paper(saved)))
     if any(rung.group == "ica" for pair in saved.pairs for rung in pair.rungs):
         parts.append(ICA_NOTE)
-    for first, *more in alerts_by_kind(saved.alerts):
-        rest = f" ({count(len(more))} more of this kind in the report and the JSON)" if more else ""
-        parts.append(_wrapped(f"! {one_line(first.code)}: {one_line(first.message)}{rest}", "  "))
+    parts += alert_lines(saved.alerts)
     return "\n".join(parts) + "\n"
-
-
-def _markdown_blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
-    for block in blocks:
-        yield from _markdown_block(block, level)
-
-
-def _markdown_block(block: Block, level: int) -> Iterator[str]:
-    match block:
-        case Text(text=text):
-            yield _safe(text)
-        case Heading(text=text):
-            yield f"{'#' * level} {_safe(text)}"
-        case Terms(items=items):
-            yield "\n".join(f"- **{_safe(term)}**: {_safe(meaning)}" for term, meaning in items)
-        case Notice(code=code, message=message, more=more):
-            times = f" × {len(more) + 1}" if more else ""
-            yield f"> **Alert** {_code(code)}{times}: {_safe(message)}"
-            if more:
-                yield "\n".join(f"- {_safe(other)}" for other in more)
-        case Card():
-            facts = "\n".join(f"- {_safe(name)}: {_safe(value)}" for name, value in block.facts)
-            yield f"**{_safe(block.eyebrow)}** ({_safe(block.badge)})"
-            yield f"**{_safe(block.sentence)}**"
-            yield facts
-        case Table():
-            yield f"*{_safe(block.caption)}*"
-            yield _markdown_table(block)
-        case Dots() | Curves():
-            yield f"Figure: {_safe(block.title)}. {_safe(block.description)}".rstrip()
-        case Key():
-            return  # a legend without its figures says nothing
-        case Fold(summary=summary, blocks=inner):
-            yield f"{'#' * level} {_safe(summary)}"
-            yield from _markdown_blocks(inner, level + 1)
-        case Code(label=label, text=text):
-            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-            yield f"{_safe(label)}:"
-            yield f"{fence}\n{text}\n{fence}"
-
-
-def _markdown_table(table: Table) -> str:
-    def cell(text: str, kind: str) -> str:
-        return _code(text).replace("|", "\\|") if kind == "code" and text else _safe(text)
-
-    kinds = [column.kind for column in table.columns]
-    lines = [
-        [_safe(column.label) for column in table.columns],
-        ["---:" if kind == "number" else "---" for kind in kinds],
-        *([cell(text, kind) for text, kind in zip(row, kinds, strict=True)] for row in table.rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _safe(text: str) -> str:
-    """Text that Markdown shows as it stands: no tags, links, emphasis or new cells from a user's name."""
-    text = re.sub(r"([\\`*|])", r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
-    text = re.sub(r"\](?=[(\[:])", r"\\]", text)
-    return re.sub(r"^([#+-])(?=\s)", r"\\\1", text)
-
-
-def _code(text: str) -> str:
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    blank = " " if len(fence) > 1 else ""
-    return f"{fence}{blank}{text}{blank}{fence}"
 
 
 def _header(pair: PairResult) -> str:
     dropped = f"{rows(pair.dropped)} dropped" if pair.dropped else "no rows dropped"
     part = f", {projected}" if (projected := projection(pair)) else ""
     shape = f"n {count(pair.n)}, d {count(pair.width)}{part}, n/d {ratio(pair.n, pair.width)}, {dropped}"
-    return _wrapped(f"{arrow(pair)}   {shape}", "  ")
+    return wrapped(f"{arrow(pair)}   {shape}", "  ")
 
 
 def _ladder(pair: PairResult, result: Comparison) -> list[str]:
     paper = is_paper(result)
     columns = _ladder_columns(pair, paper)
     cells = [[cell(rung) for _, cell in columns] for rung in pair.rungs]
-    parts = [_header(pair), _wrapped(sentence(pair, paper)), ""]
-    parts.append(_aligned([title for title, _ in columns], cells))
+    parts = [_header(pair), wrapped(sentence(pair, paper)), ""]
+    parts.append(aligned([title for title, _ in columns], cells))
     subset = null_rows((rung.null.get("shuffle") for rung in pair.rungs), pair.n)
     parts.append(f"  shuffled and p: on {subset}" if subset else "")
     if any(r.group == "ica" for r in pair.rungs) or pair.ica_efficiency is not None:
-        parts.append(_wrapped(f"ICA efficiency: {efficiency_line(pair.ica_efficiency)}", "  "))
+        parts.append(wrapped(f"ICA efficiency: {efficiency_line(pair.ica_efficiency)}", "  "))
     if pair in unordered(result.pairs):  # the same both ways
-        parts.append(_wrapped(f"Similarity (1 = alike): {_similarity_words(pair)}", "  "))
-    parts += [_wrapped(f"Note: {note}", "  ") for note in ladder_notes(pair, result)]
+        parts.append(wrapped(f"Similarity (1 = alike): {_similarity_words(pair)}", "  "))
+    parts += [wrapped(f"Note: {note}", "  ") for note in ladder_notes(pair, result)]
     return [*parts, ""]
 
 
@@ -247,7 +147,7 @@ def _many(result: Comparison) -> list[str]:
     for group, values in shown or matrices[:1]:
         parts.append(f"{group_name(group)}: {what}, row onto column")
         parts += [*_matrix_lines(names, values), ""]
-    parts += [_wrapped(matrices_note(paper)), ""] if matrices else []
+    parts += [wrapped(matrices_note(paper)), ""] if matrices else []
     parts += [*_consensus_lines(result), *_short_ladders(result, paper)]
     return parts
 
@@ -276,7 +176,7 @@ def _consensus_lines(result: Comparison) -> list[str]:
         [clip(one_line(d.name), 40), *map(number, (d.rms, d.mean, d.q95, d.max))] for d in result.consensus.distances
     ]
     title = f"Distance to the consensus ({state} after {result.consensus.iterations} rounds)"
-    return [title, _aligned(["model", "rms", "mean", "q95", "max"], lines), _wrapped(CONSENSUS_UNIT), ""]
+    return [title, aligned(["model", "rms", "mean", "q95", "max"], lines), wrapped(CONSENSUS_UNIT), ""]
 
 
 def _short_ladders(result: Comparison, paper: bool) -> list[str]:
@@ -293,31 +193,16 @@ def _short_ladders(result: Comparison, paper: bool) -> list[str]:
         verdict = group_name(pair.verdict.group) if pair.verdict.group else "none"
         lines.append([clip(arrow(pair), 40), *(found.get(g, MISSING) for g in groups), f" {verdict}"])
     heads = ["pair", *(brief.get(g, group_name(g)) for g in groups), "smallest group"]
-    return [f"Each pair: {judged_title(paper)}", _aligned(heads, lines), ""]
+    return [f"Each pair: {judged_title(paper)}", aligned(heads, lines), ""]
 
 
 def _units(paper: bool) -> str:
     if paper:
-        return _wrapped(
+        return wrapped(
             "Headline: in-sample, as in the paper: mean error over the target's diameter. Other errors are over the rms "
             "distance between target rows; 0 is the same."
         )
-    return _wrapped(
+    return wrapped(
         "Errors are over the rms distance between target rows (0 is the same, predicting the mean gives at most 0.71); mean/diam is "
         "the paper's in-sample figure, over the diameter."
     )
-
-
-def _aligned(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns two blanks apart: the first flush left, numbers flush right."""
-    widths = [max(columns_wide(line[i]) for line in (heads, *lines)) for i in range(len(heads))]
-    return "\n".join(
-        "  ".join(
-            pad(cell, width, right=i > 0) for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in (heads, *lines)
-    )
-
-
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 from identifiable.results import Interval, PairResult
@@ -14,7 +15,8 @@ MISSING = "–"
 
 # Blanks that a line of the page must not break at.
 BREAKS = (
-    r"(?<=[\d\]]) (?=%)|(?<=\bmean) (?=/)|(?<=\bmean\s/) (?=diam)|(?<=\b[pnd]) (?=[<\d])|(?<=ε) (?==)|(?<=ε\s=) (?=\S)"
+    r"(?<=[\d\]]) (?=[%±])|(?<=±) (?=[\d–])|(?<=\bmean) (?=/)|(?<=\bmean\s/) (?=diam)|(?<=\b[pnd]) (?=[<\d])"
+    r"|(?<=ε) (?==)|(?<=ε\s=) (?=\S)"
 )
 
 NESTED = ("signed_permutation", "rigid", "similarity", "linear")
@@ -109,6 +111,38 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.0f} %"
 
 
+def share(value: float | None) -> str:
+    """A part of the whole in per cent, with decimals where it is small: among a thousand parts most are."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    shown = 100 * value
+    if 0 < shown < 0.01:
+        return "<0.01 %"
+    return f"{shown:.{0 if shown >= 10 else 1 if shown >= 1 else 2}f} %"
+
+
+def significant(value: float | None, digits: int = 6) -> str:
+    """A number whose last digits matter, such as the contrasts of two starts."""
+    return MISSING if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
+
+
+def plus_minus(value: float | None, error: float | None) -> str:
+    """A number to the first digit that its standard error leaves uncertain, or to the second where the first is a 1."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if error is None or not math.isfinite(error) or error <= 0:
+        return f"{number(value)} ± {number(error)}"
+    power = math.floor(math.log10(error))
+    decimals = max(0, (1 if error < 2 * 10.0**power else 0) - power)
+    if decimals > 5 or max(abs(value), error) >= 1e5:
+        return f"{number(value)} ± {number(error)}"
+    return f"{round(value, decimals) + 0.0:,.{decimals}f} ± {error:,.{decimals}f}"  # + 0.0 makes of -0 a plain 0
+
+
+def yes_no(value: bool | None) -> str:
+    return MISSING if value is None else "yes" if value else "no"
+
+
 def percent_interval(value: Interval | None) -> str:
     """[low, high] in per cent."""
     if value is None or not (known(value[0]) and known(value[1])):
@@ -134,8 +168,14 @@ def rows(value: int) -> str:
     return "1 row" if value == 1 else f"{count(value)} rows"
 
 
+def listed(words: Iterable[str]) -> str:
+    """a, b and c."""
+    items = list(words)
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
 def bound(text: str) -> str:
-    """`text` with what belongs together ('95 %', 'mean / diameter', 'p 0.010', 'ε = 0.1') kept on one line."""
+    """`text` with what belongs together ('95 %', '1 ± 2', 'mean / diameter', 'p 0.010', 'ε = 0.1') kept on one line."""
     return re.sub(BREAKS, "\u00a0", text)
 
 

@@ -27,7 +27,8 @@ class Component:
     stability     mean |correlation| between the partners this component has in refits, each from its own start on
                   its own half of the rows; None if no refit was asked for. `stability_min` is the worst of them
     sign          what fixed it: "skew", or "loading" (largest entry of its direction positive) where skew is near zero
-    sign_kept     whether every refit gives it the same sign; `places` the lowest and highest place refits give it
+    sign_kept     whether every refit that finds it gives it the same sign
+    places        the first and last place it may take, its key being certain to three standard errors
     density       histogram over `Resolution.density_edges` of a sample of rows, as a density
     """
 
@@ -48,10 +49,10 @@ class Component:
     identifiable: bool
     reason: str
     density: tuple[float, ...]
+    places: tuple[int, int]
     stability: float | None = None
     stability_min: float | None = None
     sign_kept: bool | None = None
-    places: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class UnresolvedPair:
 
 @dataclass(frozen=True)
 class Tie:
-    """Two reproducible components whose order is not certain: their keys differ by `gap` standard errors."""
+    """Two neighbours in the order, both reproducible, whose keys differ by only `gap` standard errors: they may swap."""
 
     first: int
     second: int
@@ -99,9 +100,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Whitening:
-    """How the rank was found: standard deviations along principal directions of equilibrated columns, largest first.
+    """How the rank was found. `spectrum` holds standard deviations along principal directions, largest first.
 
-    `constant` columns never vary; directions below `tolerance` times the largest are dropped.
+    `constant` columns never vary; directions below `tolerance` times the largest, once columns are put on a common
+    scale, are dropped. `condition` is of the kept directions on that scale.
     """
 
     rank: int
@@ -120,7 +122,8 @@ class Resolution(Shown):
     """What `resolve` found in one representation, and all it takes to draw it.
 
     `contrast` is the sum over components of |E G(u) - E G(Gaussian)|; `passes` counts passes over all rows, a pass over
-    a tenth of the rows or for a tenth of the components as less. `headline` says how many components are reproducible.
+    a tenth of the rows or for a tenth of the components as less. `unresolved` lists the worst of all
+    `unresolved_pairs`. `headline` says how many components are reproducible.
     """
 
     inputs: tuple[Input, ...]
@@ -136,6 +139,7 @@ class Resolution(Shown):
     starts: tuple[Start, ...]
     steps: tuple[Step, ...]
     unresolved: tuple[UnresolvedPair, ...]
+    unresolved_pairs: int
     ties: tuple[Tie, ...]
     density_edges: tuple[float, ...]
     schema: Literal["identifiable/resolve/1"] = "identifiable/resolve/1"

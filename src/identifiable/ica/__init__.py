@@ -1,0 +1,22 @@
+"""Whitening and ICA: turn "the same up to a linear map" into "the same up to order and sign", then fix those too."""
+
+from __future__ import annotations
+
+from identifiable.ica.fitting import Fit, Settings, fit
+from identifiable.ica.joint import JointlyResolved, resolve_jointly
+from identifiable.ica.matching import Matching, match_components, matched_matrices, permutation_matrix
+from identifiable.ica.resolving import Resolved, resolve
+
+__all__ = [
+    "Fit",
+    "JointlyResolved",
+    "Matching",
+    "Resolved",
+    "Settings",
+    "fit",
+    "match_components",
+    "matched_matrices",
+    "permutation_matrix",
+    "resolve",
+    "resolve_jointly",
+]

@@ -1,0 +1,192 @@
+"""Which components are real: margins, standard errors of directions, tests, and a verdict with its reason for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable.ica.canonical import Canonical, Shape
+from identifiable.ica.contrasts import gaussian_values
+from identifiable.ica.passes import PairMeans
+from identifiable.ica.solver import pair_curvature
+from identifiable.ica.stability import Stability
+from identifiable.moments import Array
+from identifiable.results import Tie, UnresolvedPair
+
+GAUSSIAN_LEVEL = 0.01  # of the test against a Gaussian, over all components together
+MOST_ANGLE = 0.3  # radians of standard error a reproducible direction may have: |r| about 0.91 between two samples
+PAIR_ANGLE = 0.25  # radians of standard error between two components from which on they are listed as unresolved
+LEAST_STABILITY = 0.93  # mean |r| between refits on halves
+WORST_STABILITY = 0.85
+MOST_RESIDUAL = 0.05  # radians
+MOST_IN_ONE_ROW = 0.2  # of a component's variance
+LISTED_PAIRS = 4  # unresolved pairs kept in a result, per component; the worst ones
+# Largest value of a field of covariance r^4 on the sphere, over sqrt(d): ground state of the spherical 4-spin model.
+GAUSSIAN_SUPREMUM = 1.8
+TIE = 3.0  # standard errors
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """How well each direction is determined, from the curvature and noise of the contrast over all pairs.
+
+    The sandwich formula of an M-estimator: two components turn into each other with variance
+    Var(s_i G'(y_i) y_j - s_j G'(y_j) y_i) / (n curvature^2). Ours; it says what another sample would do, given that the
+    solver finds the same optimum.
+    """
+
+    curvature: Array  # of every pair, halved as in Theorem 2
+    pair_se: Array  # radians, of every pair; at most 1
+    angle_se: Array  # radians, of every component
+    residual: Array  # radians
+
+    @classmethod
+    def of(cls, pairs: PairMeans, cross: Array, bend: Array, n: int) -> Directions:
+        """`cross` and `bend` as a step's means on all `n` rows; `pairs` may be of fewer rows."""
+        own = np.diag(cross)
+        signs = np.where(bend >= own, 1.0, -1.0)
+        curvature = pair_curvature(pairs.bend, pairs.own, signs)
+        noise = pairs.noise + pairs.noise.T - 2 * np.outer(signs, signs) * pairs.shared
+        flat = curvature <= 1e-6
+        usable = np.where(flat, 1.0, curvature)
+        variance = np.where(flat, 1.0, (noise.clip(0) / n / usable**2).clip(max=1.0))
+        np.fill_diagonal(variance, 0.0)
+        signed = signs[:, None] * cross
+        step = np.where(flat, 0.0, (signed - signed.T) / usable).clip(-1, 1)
+        whitening = len(own) / (4 * n)  # the symmetric part: from the covariance, not from the contrast
+        np.fill_diagonal(curvature, np.inf)
+        return cls(
+            curvature / 2,
+            np.sqrt(variance),
+            np.sqrt(variance.sum(axis=1) + whitening),
+            np.sqrt((step**2).sum(axis=1)),
+        )
+
+    def reordered(self, order: NDArray[np.intp]) -> Directions:
+        square = np.ix_(order, order)
+        return Directions(self.curvature[square], self.pair_se[square], self.angle_se[order], self.residual[order])
+
+    @property
+    def margin(self) -> Array:
+        """Theorem 2's margin of every component: the smallest curvature of its pairs; infinite for a single component."""
+        least: Array = self.curvature.min(axis=1)
+        return least
+
+    @property
+    def hardest(self) -> list[int | None]:
+        """The component each is hardest to tell from."""
+        return [int(k) if len(self.curvature) > 1 else None for k in self.curvature.argmin(axis=1)]
+
+    def unresolved(self) -> tuple[list[UnresolvedPair], int]:
+        """Pairs that another sample may turn into each other, worst first and at most a few per component; and how many."""
+        first, second = np.nonzero(np.triu(self.pair_se > PAIR_ANGLE, 1))
+        worst = np.argsort(-self.pair_se[first, second], kind="stable")[: LISTED_PAIRS * len(self.angle_se)]
+        listed = [
+            UnresolvedPair(int(i), int(j), float(self.curvature[i, j]), float(self.pair_se[i, j]))
+            for i, j in zip(first[worst], second[worst], strict=True)
+        ]
+        return listed, len(first)
+
+
+def gaussian_p(shape: Shape) -> Array:
+    """Two-sided p-value of E G(u) against a Gaussian's; it ignores that the direction was chosen."""
+    from scipy.stats import norm
+
+    size = np.abs(shape.departure)
+    # No error and yet away from a Gaussian: two values, or one row. Certain, unless it is rounding.
+    certain = np.where(size > 1e-9, np.inf, 0.0)
+    z = np.divide(size, shape.departure_se, out=certain, where=shape.departure_se > 1e-12)
+    return np.asarray(2 * norm.sf(z), dtype=np.float64)
+
+
+def beyond_chance(shape: Shape, contrast: str) -> NDArray[np.bool_]:
+    """Whether a component departs further than any direction of Gaussian data of this size would, chosen to depart most.
+
+    Ours; from the ground state of the spherical 4-spin model, since G is mostly of fourth order at a Gaussian.
+    """
+    d = len(shape.departure)
+    size = np.abs(shape.departure) / np.sqrt(gaussian_values(contrast).residual_variance)
+    return np.asarray(size > (GAUSSIAN_SUPREMUM * np.sqrt(d) + 3) / np.sqrt(shape.n))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Whether a component is reproducible, and why or why not."""
+
+    identifiable: bool
+    reason: str
+
+
+def judge(
+    shape: Shape, directions: Directions, form: Canonical, stability: Stability | None, contrast: str
+) -> list[Judged]:
+    """The verdict on every component: the first objection found, or none."""
+    # One Gaussian component is what the others leave over, and so determined; two can be turned freely.
+    gaussian = _unless_alone(gaussian_p(shape) * len(shape.departure) >= GAUSSIAN_LEVEL)
+    chance = _unless_alone(~beyond_chance(shape, contrast))
+    verdicts = []
+    for i in range(len(gaussian)):
+        no = _one_row(shape, i) or _objection(i, bool(gaussian[i]), bool(chance[i]), directions, form, stability)
+        if no is not None:
+            verdicts.append(Judged(False, no))
+        elif stability is None:
+            verdicts.append(Judged(True, "told apart from every other beyond chance; not refitted"))
+        else:
+            found = f"found again at |r| {stability.mean[i]:.2f} in {stability.refits} refits on halves"
+            verdicts.append(Judged(True, f"told apart from every other, {found}"))
+    return verdicts
+
+
+def _unless_alone(weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return weak if weak.sum() > 1 else np.zeros_like(weak)
+
+
+def _one_row(shape: Shape, i: int) -> str | None:
+    share = float(shape.largest[i]) ** 2 / shape.n
+    if share <= MOST_IN_ONE_ROW:
+        return None
+    return f"one row holds {share:.0%} of its variance; without that row it would be another component"
+
+
+def _objection(
+    i: int, gaussian: bool, chance: bool, directions: Directions, form: Canonical, stability: Stability | None
+) -> str | None:
+    if gaussian:
+        return "cannot be told from a Gaussian, so its direction is arbitrary"
+    if directions.residual[i] > MOST_RESIDUAL:
+        return f"the solver had not settled: its next step would turn it by {directions.residual[i]:.2f} radians"
+    if directions.angle_se[i] > MOST_ANGLE:
+        partner = int(np.argmax(directions.pair_se[i]))
+        if directions.pair_se[i, partner] > PAIR_ANGLE:
+            return f"turns into component {partner}: the contrast is too flat between them"
+        return f"its direction is uncertain by {directions.angle_se[i]:.2f} radians, spread over many components"
+    if stability is None and chance:
+        return "no further from a Gaussian than the best of all directions in noise would be; refits could tell"
+    if stability is not None and (stability.mean[i] < LEAST_STABILITY or stability.least[i] < WORST_STABILITY):
+        return f"refits on halves of the rows find something else (|r| {stability.mean[i]:.2f})"
+    if not form.sure[i] or (stability is not None and not stability.sign_kept[i]):
+        return "its direction is reproducible but its sign is not: skew is near zero and two loadings compete"
+    return None
+
+
+def places(form: Canonical) -> list[tuple[int, int]]:
+    """First and last place of every component that its key allows, to `TIE` standard errors of the difference."""
+    gap = form.keys[:, None] - form.keys
+    error = TIE * np.sqrt(form.key_se[:, None] ** 2 + form.key_se**2)
+    above, below = (gap < -error).sum(axis=1), (gap > error).sum(axis=1)
+    return [(int(a), int(len(form.keys) - 1 - b)) for a, b in zip(above, below, strict=True)]
+
+
+def ties(form: Canonical, judged: list[Judged]) -> list[Tie]:
+    """Neighbours among the reproducible components whose order is not certain."""
+    kept = [i for i, verdict in enumerate(judged) if verdict.identifiable]
+    found = []
+    for i, j in pairwise(kept):
+        error = float(np.hypot(form.key_se[i], form.key_se[j]))
+        gap = float(form.keys[i] - form.keys[j])
+        if gap < TIE * error:
+            found.append(Tie(i, j, gap / error if error else 0.0))
+    return found

@@ -1,0 +1,149 @@
+"""One fit: whiten, solve from one or more starts, put the best into canonical form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import UsageError
+from identifiable.blocks import Blocks, Progress
+from identifiable.groups import AffineMap
+from identifiable.ica.canonical import ORDERS, Canonical, Shape, canonical
+from identifiable.ica.contrasts import CONTRASTS, contrast
+from identifiable.ica.diagnostics import Directions
+from identifiable.ica.passes import Passes, RowChoice, ShapeMeans
+from identifiable.ica.solver import CURVATURE_ROWS, Solution, solve
+from identifiable.ica.whitening import Precision, Whitener
+from identifiable.moments import Array, Moments
+from identifiable.results import Start
+
+PRECISIONS = ("single", "double")
+# "auto" restarts: as many starts as about half a second of products allows. A table for which one start takes longer
+# has enough rows that starts were never seen to end apart where it matters.
+RESTART_PRODUCTS = 2e10
+TYPICAL_PASSES = 40
+MOST_STARTS = 6
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a fit depends on besides the data."""
+
+    rank: int | Literal["auto"] = "auto"
+    contrast: str = "logcosh"
+    order: str = "negentropy"
+    restarts: int | Literal["auto"] = "auto"
+    stability: int = 4
+    tol: float = 1e-6
+    precision: Precision = "single"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, choices in (("contrast", tuple(CONTRASTS)), ("order", ORDERS), ("precision", PRECISIONS)):
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} {getattr(self, name)!r}: expected one of {', '.join(choices)}.")
+        for name, least in (("rank", 1), ("restarts", 1), ("stability", 0), ("seed", 0)):
+            value = getattr(self, name)
+            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            if not (value == "auto" and name in ("rank", "restarts")) and not (whole and value >= least):
+                raise UsageError(f"{name} {value!r}: expected a whole number of at least {least}.")
+        if not (isinstance(self.tol, (int, float, np.floating)) and 0 < self.tol < 1):
+            raise UsageError(f"tol {self.tol!r}: expected a number between 0 and 1.")
+
+    def starts(self, n: int, rank: int) -> int:
+        """How many starts a fit of this size makes."""
+        if self.restarts != "auto":
+            return self.restarts
+        return int(np.clip(RESTART_PRODUCTS // (4.0 * n * rank**2 * TYPICAL_PASSES), 1, MOST_STARTS))
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fit in canonical form: `rotation` (components, rank) in whitened coordinates, and what led to it."""
+
+    passes: Passes
+    rotation: Array
+    shape: Shape
+    form: Canonical
+    directions: Directions
+    solution: Solution
+    starts: tuple[Start, ...]
+
+    @property
+    def whitener(self) -> Whitener:
+        return self.passes.whitener
+
+    @property
+    def converged(self) -> bool:
+        return self.solution.converged
+
+    @property
+    def contrast(self) -> float:
+        """Sum over components of |E G(u) - E G(Gaussian)|."""
+        return float(np.abs(self.shape.departure).sum())
+
+    @cached_property
+    def to_components(self) -> AffineMap:
+        """From rows of the data to components of mean 0 and variance 1."""
+        w = self.whitener
+        return AffineMap.about(w.matrix @ self.rotation.T, w.center, np.zeros(len(self.rotation)))
+
+    @cached_property
+    def from_components(self) -> AffineMap:
+        """Back to the data; exact where no direction was dropped."""
+        return AffineMap(self.rotation @ self.whitener.back, self.whitener.center)
+
+
+def fit(
+    blocks: Blocks,
+    moments: Moments,
+    settings: Settings,
+    *,
+    choice: RowChoice | None = None,
+    workers: int | None = None,
+    cluster: Any = None,
+    progress: Progress | None = None,
+    stage: str = "resolving",
+) -> Fit:
+    """Resolve the rows of `blocks` (those of `choice`), whose moments are known."""
+    whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
+    passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), workers, cluster, progress, stage)
+    score = contrast(settings.contrast)
+    best: tuple[float, Solution, ShapeMeans] | None = None
+    starts = []
+    for k in range(settings.starts(moments.n, whitener.rank)):
+        before = passes.spent
+        solution = solve(passes, score, rng=np.random.default_rng([settings.seed, k]), tol=settings.tol)
+        means = passes.shapes(solution.rotation, score)
+        reached = float(np.abs(Shape.of(means, settings.contrast).departure).sum())
+        starts.append(Start(k, reached, passes.spent - before, solution.converged, solution.rescued))
+        if best is None or reached > best[0]:
+            best = (reached, solution, means)
+    assert best is not None
+    _, solution, means = best
+    return _in_canonical_form(passes, settings, solution, means, tuple(starts))
+
+
+def _in_canonical_form(
+    passes: Passes, settings: Settings, solution: Solution, means: ShapeMeans, starts: tuple[Start, ...]
+) -> Fit:
+    score = contrast(settings.contrast)
+    shape = Shape.of(means, settings.contrast)
+    step = passes.step(solution.rotation, score)
+    pairs = passes.pairs(solution.rotation, score, CURVATURE_ROWS / passes.n)
+    directions = Directions.of(pairs, step.cross, step.bend, step.n)
+    form = canonical(shape, solution.rotation @ passes.whitener.back, directions.angle_se, settings.order)
+    order: NDArray[np.intp] = form.order
+    return Fit(
+        passes,
+        solution.rotation[order] * form.signs[:, None],
+        shape.reordered(order, form.signs),
+        form,
+        directions.reordered(order),
+        solution,
+        starts,
+    )

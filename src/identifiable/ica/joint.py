@@ -1,0 +1,153 @@
+"""Joint mode: several representations of the same rows, each resolved by itself, then matched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import UsageError
+from identifiable.blocks import Blocks, one_blas_thread
+from identifiable.ica.matching import match_components, match_correlations
+from identifiable.ica.passes import uniforms
+from identifiable.ica.resolving import Resolved, resolve
+from identifiable.intake import (
+    as_representation,
+    blocks_of,
+    default_provenance,
+    distinct,
+    gather_moments,
+    identical_inputs,
+)
+from identifiable.moments import Array
+from identifiable.representation import Pairing, Representation, pair
+from identifiable.results import Alert, ComponentMatch, JointResolution, Provenance
+
+SHARED_ABOVE = 0.8  # |correlation| between partners from which on a component counts as shared
+SHARED_P = 0.01
+TEST_ROWS = 2_000  # rows the permutation test shuffles
+DRAWS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class JointlyResolved:
+    """The models, each resolved by itself, and the result that says what they share."""
+
+    models: tuple[Resolved, ...]
+    result: JointResolution
+
+    def __repr__(self) -> str:
+        return f"<JointlyResolved: {self.result.headline}>"
+
+
+def resolve_jointly(
+    *sources: Any, shared_above: float = SHARED_ABOVE, provenance: Provenance | None = None, **options: Any
+) -> JointlyResolved:
+    """Resolve two or more representations of the same rows and match their components.
+
+    Ours. Nothing is fitted jointly: agreement between models that never saw each other is the evidence. Components
+    of the first model are matched with those of every other one by signed Hungarian on |correlation| over all common
+    rows; one is shared when every two of its partners correlate above `shared_above` and no match could be chance
+    (permutation p-value, family-wise). Options as for `resolve`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> S = rng.laplace(size=(4000, 3))
+    >>> found = resolve_jointly(S @ rng.standard_normal((3, 3)), S @ rng.standard_normal((3, 3)))
+    >>> found.result.headline
+    '3 of 3 components are shared by a, b'
+    """
+    if len(sources) < 2:
+        raise UsageError(f"joint mode needs at least two representations, got {len(sources)}.")
+    if not 0 < shared_above <= 1:
+        raise UsageError(f"shared_above {shared_above!r}: expected a correlation above 0 and at most 1.")
+    representations = distinct([as_representation(s, i) for i, s in enumerate(sources)])
+    pairing = pair(*representations)
+    tables = [
+        Representation(blocks_of(r) if rows is None else blocks_of(r).select(rows), name=r.name)
+        for r, rows in zip(representations, pairing.rows, strict=True)
+    ]
+    models = tuple(resolve(t, **options) for t in tables)
+    with one_blas_thread():
+        components = [blocks_of(t).through(m.to_components, m.result.rank) for t, m in zip(tables, models, strict=True)]
+        matches = _matches(components, models, shared_above, options)
+    inputs = tuple(m.result.inputs[0] for m in models)
+    seed = int(options.get("seed", 0))
+    result = JointResolution(
+        inputs=inputs,
+        settings={**models[0].result.settings, "shared_above": shared_above},
+        alerts=tuple(_alerts(representations, pairing, models) + identical_inputs(inputs)),
+        provenance=provenance or default_provenance(seed, "identifiable.resolve(...)"),
+        models=tuple(replace(m.result, provenance=replace(m.result.provenance, time="")) for m in models),
+        matches=matches,
+        n=pairing.n,
+    )
+    return JointlyResolved(models, result)
+
+
+def _matches(
+    components: Sequence[Blocks], models: Sequence[Resolved], shared_above: float, options: dict[str, Any]
+) -> tuple[ComponentMatch, ...]:
+    """One for every component of the first model."""
+    how = {name: options.get(name) for name in ("workers", "cluster", "progress")}
+    correlation: dict[tuple[int, int], Array] = {}
+    for i, j in combinations(range(len(components)), 2):
+        correlation[i, j] = _correlation([components[i], components[j]], how)
+    partners = [np.arange(components[0].d)]
+    partners += [match_correlations(correlation[0, j])[0] for j in range(1, len(components))]
+    p = _p_values(components, int(options.get("seed", 0)))
+    found = []
+    for k in range(components[0].d):
+        places = [int(partner[k]) for partner in partners]
+        sizes = [
+            float(abs(correlation[i, j][places[i], places[j]])) if min(places[i], places[j]) >= 0 else 0.0
+            for i, j in correlation
+        ]
+        least = min(sizes)
+        found.append(
+            ComponentMatch(
+                partners=tuple(place if place >= 0 else None for place in places),
+                correlation=least,
+                p=float(p[k]),
+                shared=least >= shared_above and float(p[k]) < SHARED_P,
+                identifiable=all(
+                    place >= 0 and m.result.components[place].identifiable
+                    for place, m in zip(places, models, strict=True)
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _correlation(both: list[Blocks], how: dict[str, Any]) -> Array:
+    moments = gather_moments(both, **how)[0]
+    d = moments.widths[0]
+    spread = np.sqrt(np.outer(moments.energy[:d], moments.energy[d:]))
+    return np.divide(moments.xy, spread, out=np.zeros_like(spread), where=spread > 0)
+
+
+def _p_values(components: Sequence[Blocks], seed: int) -> Array:
+    """For every component of the first model the largest p-value of its matches with the others."""
+    n = components[0].n
+    rows: NDArray[np.intp] = np.sort(np.argsort(uniforms(seed, 0, n), kind="stable")[:TEST_ROWS])
+    first, *others = (table[rows] for table in components)
+    rng = np.random.default_rng([seed, 5])
+    found = [match_components(first, other, draws=DRAWS, rng=rng).p for other in others]
+    largest: Array = np.max(found, axis=0)
+    return largest
+
+
+def _alerts(representations: Sequence[Representation], pairing: Pairing, models: Sequence[Resolved]) -> list[Alert]:
+    alerts = [alert for m in models for alert in m.result.alerts]
+    if pairing.ids is None:
+        message = "No sample ids were given: row i of every table is taken to be the same sample; pass ids to be sure."
+        alerts.append(Alert("paired_by_position", message))
+    elif any(pairing.dropped):
+        lost = ", ".join(f"{r.name} {k}" for r, k in zip(representations, pairing.dropped, strict=True) if k)
+        alerts.append(
+            Alert("rows_dropped", f"Rows whose id is missing elsewhere were left out: {lost}; {pairing.n} remain.")
+        )
+    return alerts

@@ -1,0 +1,291 @@
+"""The solver: find the components, then polish them, in few passes over the rows.
+
+search   FastICA's fixed point, all components at once, from starts that are rows far out (heavy tails point at their
+         sources). Components that stop turning are set aside, and the rest is searched for in what is left of the
+         space: a pass then costs less, and stragglers are no longer disturbed. Ours; measured in benchmarks/.
+polish   quasi-Newton on the orthogonal group (Picard-O, Ablin et al. 2018): signs adapt to sub- and super-Gaussian
+         components, the exact curvature of every pair is the preconditioner, L-BFGS, Cayley steps.
+audit    every pair is tried at 45 degrees, where fixed points that are no optimum sit; what gains is turned and
+         polished again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from identifiable.groups import haar_rotation
+from identifiable.ica.contrasts import Contrast, Values, gaussian_values
+from identifiable.ica.passes import PairMeans, Passes
+from identifiable.moments import Array
+from identifiable.results import Step
+
+SETTLED = 0.01  # 1 - cosine of the last turn below which a component is set aside: 0.14 radians
+ROWS_PER_SQUARE = (
+    8  # rows a search among r components uses at most, over r^2; with fewer, weak components are not found
+)
+MIN_ROWS = 20_000
+SEARCH_ROWS = 200_000
+STALLED = 40  # search steps without a component settling after which polishing takes over
+MAX_SEARCH = 200
+MAX_POLISH = 150
+REFRESH = 10  # steps after which the curvature is measured again; sooner when a step overshot
+MEMORY = 10  # steps L-BFGS remembers
+MIN_CURVATURE = 0.05  # a pair flatter than this is turned no faster
+MAX_TURN = 0.5  # radians, in one step of one pair
+OVERSHOT = 0.9  # slope after a step, over the slope before, beyond which the step is shortened
+CURVATURE_ROWS = 40_000
+AUDIT_ROWS = 10_000
+AUDIT_CLIP = 4.0  # standard deviations; an outlier must not decide a kurtosis
+AUDIT_PAIRS = 4  # pairs confirmed at most, per component
+KURTOSIS_GAIN = 0.05  # about what the contrast's AUDIT_GAIN is in kurtosis, halved to be safe
+AUDIT_GAIN = 0.002  # contrast a pair must gain at 45 degrees, beyond two standard errors
+MAX_AUDITS = 4
+
+
+@dataclass(eq=False)
+class Solution:
+    """Where one start ended: `rotation` (components, rank) in whitened coordinates."""
+
+    rotation: Array
+    converged: bool
+    rescued: int = 0
+    steps: list[Step] = field(default_factory=list)
+
+
+def solve(passes: Passes, contrast: Contrast, *, rng: np.random.Generator, tol: float) -> Solution:
+    """Search, polish, audit, from one start."""
+    sample = passes.sample(max(MIN_ROWS, 8 * passes.whitener.rank))
+    steps: list[Step] = []
+    rotation = search(passes, starting_rotation(sample, rng), contrast, steps)
+    scale = sample_contrast(sample, rotation, contrast)
+    rotation, converged = polish(passes, rotation, contrast, scale, tol, steps)
+    rescued = 0
+    for _ in range(MAX_AUDITS):
+        pairs = audit(sample, rotation, contrast)
+        if not pairs:
+            break
+        rescued += len(pairs)
+        rotation, converged = polish(passes, turned(rotation, pairs), contrast, scale, tol, steps)
+    return Solution(orthogonal(rotation), converged, rescued, steps)
+
+
+def starting_rotation(sample: Values, rng: np.random.Generator) -> Array:
+    """Orthogonal directions towards rows that lie far out, chosen by pivoted QR from a random half of the farther rows.
+
+    Ours. A row where one heavy-tailed source is large points at that source; random directions would start
+    sqrt(d) times farther away. It saved 7 of 45 passes at 50,000 x 256.
+    """
+    from scipy.linalg import qr
+
+    n, d = sample.shape
+    if n < 4 * d:
+        return haar_rotation(d, rng)
+    norms = np.einsum("ij,ij->i", sample, sample)
+    pool = np.argpartition(-norms, min(8 * d, n - 1))[: 8 * d]
+    chosen = rng.choice(pool, size=min(4 * d, len(pool)), replace=False)
+    directions = np.asarray(sample[np.sort(chosen)], dtype=np.float64)
+    basis: Array = qr(directions.T, mode="economic", pivoting=True)[0]
+    return basis.T
+
+
+def search(passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step]) -> Array:
+    """Fixed-point steps; what has settled is set aside, until all has or nothing more does."""
+    settled: list[Array] = []
+    active = rotation
+    idle = 0
+    for _ in range(MAX_SEARCH):
+        share = max(ROWS_PER_SQUARE * len(active) ** 2, SEARCH_ROWS) / max(passes.n, 1)
+        means = passes.step(active, contrast, share if share < 0.7 else 1.0)
+        turn = orthogonal(means.cross - np.diag(means.bend))
+        active = turn @ active
+        change = 1 - np.abs(np.diag(turn))
+        still = change < SETTLED
+        steps.append(Step(passes.spent, "search", len(active), float(np.arccos(1 - change.mean()))))
+        settled.append(active[still])
+        active = active[~still]
+        idle = 0 if still.any() else idle + 1
+        if len(active) <= 1 or idle >= STALLED:
+            break
+    return orthogonal(np.vstack([*settled, active]))
+
+
+def polish(
+    passes: Passes, rotation: Array, contrast: Contrast, scale: float, tol: float, steps: list[Step]
+) -> tuple[Array, bool]:
+    """Quasi-Newton until the contrast could gain less than `tol` times `scale`; with whether it got there.
+
+    A step is judged by the slope along it before and after, which the passes give anyway: no pass is spent on values.
+    """
+    share = max(CURVATURE_ROWS, 2 * passes.whitener.rank) / max(passes.n, 1)
+    pairs = passes.pairs(rotation, contrast, share)
+    memory: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
+    here = _Point.at(passes, rotation, contrast, pairs)
+    age = 0  # steps since the curvature was measured
+    for _ in range(MAX_POLISH):
+        steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
+        if here.gain < tol * scale:
+            return here.rotation, True
+        step = -_lbfgs(here.gradient, here.curvature, memory)
+        step *= min(1.0, MAX_TURN / max(float(np.abs(step).max()), MAX_TURN))
+        there = _Point.at(passes, cayley(step) @ here.rotation, contrast, pairs)
+        before, after = float((here.gradient * step).sum()), float((there.gradient * step).sum())
+        age += 1
+        if after > OVERSHOT * abs(before) and np.array_equal(here.signs, there.signs):
+            step *= before / (before - after)  # where a straight line through both slopes crosses zero
+            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, pairs)
+            age = REFRESH if age > 1 else age
+        change = there.gradient - here.gradient
+        if not np.array_equal(here.signs, there.signs):
+            memory.clear()  # another function now
+        elif float((change * step).sum()) > 0:
+            memory.append((step, change))
+        here = there
+        if age >= REFRESH:
+            pairs = passes.pairs(here.rotation, contrast, share)
+            here, age = here.curved(pairs), 0
+    return here.rotation, here.gain < tol * scale
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A rotation with the signed contrast's gradient and curvature over pairs there, as full matrices."""
+
+    rotation: Array
+    own: Array
+    signs: Array
+    gradient: Array
+    curvature: Array
+
+    @classmethod
+    def at(cls, passes: Passes, rotation: Array, contrast: Contrast, pairs: PairMeans) -> _Point:
+        means = passes.step(rotation, contrast)
+        own = np.diag(means.cross)
+        signs = np.where(means.bend >= own, 1.0, -1.0)
+        signed = signs[:, None] * means.cross
+        return cls(rotation, own, signs, signed - signed.T, _usable(pairs, own, signs))
+
+    def curved(self, pairs: PairMeans) -> _Point:
+        """The same point with its curvature measured again."""
+        return replace(self, curvature=_usable(pairs, self.own, self.signs))
+
+    @property
+    def gain(self) -> float:
+        """What a Newton step would add to the contrast."""
+        return float((self.gradient**2 / self.curvature).sum()) / 4
+
+    @property
+    def turn(self) -> float:
+        """Radians a Newton step would turn a component, on average."""
+        return float(np.sqrt(((self.gradient / self.curvature) ** 2).sum(axis=1)).mean())
+
+
+def _usable(pairs: PairMeans, own: Array, signs: Array) -> Array:
+    """Curvature a step may be divided by: downhill everywhere, and never by almost nothing."""
+    return np.maximum(np.abs(pair_curvature(pairs.bend, own, signs)), MIN_CURVATURE)
+
+
+def pair_curvature(bend: Array, own: Array, signs: Array) -> Array:
+    """Second derivative of the signed contrast as two components turn into each other.
+
+    s_i (E G''(y_i) y_j^2 - E G'(y_i) y_i) + the same with i and j exchanged; positive at an optimum. For independent
+    components half of it is the pair formula below Theorem 2 in docs/theory.md.
+    """
+    half = signs[:, None] * (bend - own[:, None])
+    curvature: Array = half + half.T
+    return curvature
+
+
+def _lbfgs(gradient: Array, curvature: Array, memory: deque[tuple[Array, Array]]) -> Array:
+    """The quasi-Newton direction: two-loop recursion with the pair curvature as first guess of the Hessian."""
+    direction = gradient.copy()
+    weights = []
+    for step, change in reversed(memory):
+        rho = 1 / float((step * change).sum())
+        weight = rho * float((step * direction).sum())
+        weights.append((weight, rho))
+        direction -= weight * change
+    direction /= curvature
+    for (step, change), (weight, rho) in zip(memory, reversed(weights), strict=True):
+        direction += (weight - rho * float((change * direction).sum())) * step
+    return direction
+
+
+def audit(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[int, int]]:
+    """Disjoint pairs of components whose contrast gains when both are turned by 45 degrees.
+
+    Every pair is screened by what its kurtosis would gain, which two products give for all of them; the most promising
+    are confirmed by the contrast itself, with the gain's standard error.
+    """
+    y = np.asarray(sample[:AUDIT_ROWS] @ rotation.T.astype(sample.dtype))
+    n, d = y.shape
+    if d < 2 or n < 16:
+        return []
+    gains = np.triu(_kurtosis_gains(np.clip(y, -AUDIT_CLIP, AUDIT_CLIP)), 1)
+    promising = np.argsort(-gains, axis=None, kind="stable")[: AUDIT_PAIRS * d]
+    level = gaussian_values(contrast.name).mean
+    taken: set[int] = set()
+    pairs = []
+    for i, j in zip(*np.unravel_index(promising, gains.shape), strict=True):
+        if gains[i, j] <= KURTOSIS_GAIN:
+            break
+        if i not in taken and j not in taken and _gains(y[:, [i, j]].astype(np.float64), contrast, level):
+            taken |= {i, j}
+            pairs.append((int(i), int(j)))
+    return pairs
+
+
+def _kurtosis_gains(y: Values) -> Array:
+    """For every pair what the sum of |kurtosis| gains at 45 degrees."""
+    n = len(y)
+    square = y * y
+    fourth = np.einsum("ij,ij->j", square, square).astype(np.float64) / n
+    second = np.asarray(y.T @ y, dtype=np.float64) / n
+    both = np.asarray(square.T @ square, dtype=np.float64) / n
+    three_one = np.asarray((square * y).T @ y, dtype=np.float64) / n
+    own = np.diag(second)
+    alone = np.abs(fourth / own**2 - 3)
+    even = fourth[:, None] + fourth + 6 * both
+    odd = 4 * (three_one + three_one.T)
+    spread = own[:, None] + own
+    together = sum(np.abs((even + s * odd) / (spread + s * 2 * second).clip(1e-6) ** 2 - 3) for s in (1, -1))
+    gains: Array = together - alone[:, None] - alone
+    return gains
+
+
+def _gains(pair: Array, contrast: Contrast, level: float) -> bool:
+    """Whether the contrast of two components (columns) surely gains at 45 degrees."""
+    turned_pair = pair @ (np.array([[1.0, 1.0], [1.0, -1.0]]) * np.sqrt(0.5))
+    values = [np.asarray(contrast.value(columns)) - level for columns in (pair, turned_pair)]
+    now, then = (value @ np.sign(value.mean(axis=0)) for value in values)
+    gain = then - now
+    return float(gain.mean()) > AUDIT_GAIN + 2 * float(gain.std()) / float(np.sqrt(len(gain)))
+
+
+def turned(rotation: Array, pairs: list[tuple[int, int]]) -> Array:
+    """The rotation with each of these pairs of components turned by 45 degrees."""
+    result = rotation.copy()
+    for i, j in pairs:
+        result[i], result[j] = (rotation[i] + rotation[j]) * np.sqrt(0.5), (rotation[i] - rotation[j]) * np.sqrt(0.5)
+    return result
+
+
+def sample_contrast(sample: Values, rotation: Array, contrast: Contrast) -> float:
+    """Sum over components of |E G(u) - E G(Gaussian)|, on a sample of whitened rows."""
+    values = contrast.value(sample @ rotation.T.astype(sample.dtype)).mean(axis=0, dtype=np.float64)
+    return float(np.abs(values - gaussian_values(contrast.name).mean).sum())
+
+
+def orthogonal(matrix: Array) -> Array:
+    """The orthogonal matrix nearest to `matrix`."""
+    left, _, right = np.linalg.svd(matrix)
+    nearest: Array = left @ right
+    return nearest
+
+
+def cayley(skew: Array) -> Array:
+    """An orthogonal matrix that turns by `skew` to second order."""
+    identity = np.eye(len(skew))
+    return np.asarray(np.linalg.solve(identity - skew / 2, identity + skew / 2), dtype=np.float64)

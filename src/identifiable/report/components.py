@@ -1,0 +1,221 @@
+"""Components in words and tables: what the page of one model, the page of several and the command line share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from identifiable.report.page import Badge, Block, Column, Fold, Gauge, Picture, Spark, Table, Text, Tone
+from identifiable.report.wording import (
+    MISSING,
+    beside,
+    count,
+    known,
+    number,
+    one_line,
+    plus_minus,
+    probability,
+    share,
+    yes_no,
+)
+from identifiable.results import Component, Resolution
+
+PICTURED = 40  # components with pictures; the others are numbers, folded away
+COMPONENTS_LISTED = 2000  # beyond it a page would not travel by mail
+NAMED = 12  # places written out before "and so many more"
+CLEAR = 2  # standard errors from 0 at which a skew or a kurtosis is put into words
+
+SIGNS = {"skew": "skew", "loading": "largest loading"}
+
+
+def tone(reproducible: bool) -> Tone:
+    return "good" if reproducible else "caution"
+
+
+def has_stability(components: Iterable[Component]) -> bool:
+    """Whether any component was refitted."""
+    return any(known(c.stability) for c in components)
+
+
+def shape(component: Component) -> str:
+    """The density in words: its tails and its lean, where they differ clearly from a Gaussian's."""
+    lean, tail = component.skew, component.kurtosis
+    if not (known(tail) and known(component.kurtosis_se)):
+        tails = "tails too heavy to measure"
+    elif tail > CLEAR * component.kurtosis_se:
+        tails = "heavier tails"
+    elif tail < -CLEAR * component.kurtosis_se:
+        tails = "lighter tails"
+    else:
+        tails = "tails as a Gaussian"
+    if not (known(lean) and known(component.skew_se)) or abs(lean) <= CLEAR * component.skew_se:
+        return tails
+    return f"{tails}, leaning {'right' if lean > 0 else 'left'}"
+
+
+def stability_cell(value: float | None) -> str:
+    """A stability, never rounded up to perfect agreement."""
+    return beside(value, 1.0)
+
+
+def reasons(components: Iterable[Component]) -> list[tuple[str, list[Component]]]:
+    """Components by why they are called what they are, the most frequent reason first.
+
+    Reasons that differ in their figures only are one kind; its figures are then left out.
+    """
+    kinds: dict[str, list[Component]] = {}
+    for component in components:
+        kinds.setdefault(_without_figures(component.reason), []).append(component)
+    found = []
+    for kind, members in kinds.items():
+        texts = {c.reason for c in members}
+        said = texts.pop() if len(texts) == 1 else kind
+        found.append((one_line(said) or f"{MISSING} (no reason recorded)", members))
+    return sorted(found, key=lambda item: -len(item[1]))
+
+
+def gist(reason: str) -> str:
+    """The first clause of a reason; the table of reasons has it whole."""
+    return one_line(re.split(r"[:;,] ", reason, maxsplit=1)[0])
+
+
+def _without_figures(text: str) -> str:
+    return re.sub(r"-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?", "…", text)
+
+
+def named(components: Sequence[Component]) -> str:
+    """'0, 4, 7 and 12 more'."""
+    first = ", ".join(str(c.index) for c in components[:NAMED])
+    left = len(components) - NAMED
+    return f"{first} and {count(left)} more" if left > 0 else first
+
+
+def span(components: Sequence[Component]) -> str:
+    """'Component 0', or 'Components 0 to 39'."""
+    first, last = components[0].index, components[-1].index
+    return f"Component {first}" if first == last else f"Components {first} to {last}"
+
+
+def component_blocks(result: Resolution, pictured: int = PICTURED) -> list[Block]:
+    """The first components with pictures, the others folded away."""
+    components = result.components
+    if not components:
+        return [Text("No component was found: the representation does not vary.")]
+    first, rest = components[:pictured], components[pictured:COMPONENTS_LISTED]
+    blocks: list[Block] = [_table(first, result.density_edges)]
+    if rest:
+        good = sum(c.identifiable for c in rest)
+        blocks.append(Fold(f"{span(rest)}: {count(good)} of {count(len(rest))} reproducible", (_table(rest),)))
+    if len(components) > COMPONENTS_LISTED:
+        left = count(len(components) - COMPONENTS_LISTED)
+        blocks.append(Text(f"The other {left} components are in the JSON result.", note=True))
+    return blocks
+
+
+def _table(components: Sequence[Component], edges: Sequence[float] = ()) -> Table:
+    """One line per component; with `edges`, each with its histogram, its bar and its badge."""
+    columns = (
+        Column("component", "text"),
+        Column("reproducible", "text"),
+        Column("why not", "text"),
+        Column("density", "text"),
+        Column("stability"),
+        Column("variance"),
+        Column("negentropy"),
+        Column("skew"),
+        Column("kurtosis"),
+        Column("curvature"),
+        Column("angle error"),
+    )
+    pictures: dict[int, tuple[Picture | None, ...]] = {}
+    if edges:
+        pictures = {
+            1: tuple(Badge(tone(c.identifiable)) for c in components),
+            3: tuple(_spark(c.density, edges) for c in components),
+            4: tuple(_gauge(c) for c in components),
+        }
+    key = " The picture is the density (filled) against a Gaussian (line)." if edges else ""
+    return Table(
+        f"{span(components)}. ± one standard error; angle error in radians.{key}",
+        columns,
+        tuple(map(_line, components)),
+        pictures=pictures,
+    )
+
+
+def _line(component: Component) -> tuple[str, ...]:
+    return (
+        str(component.index),
+        yes_no(component.identifiable),
+        "" if component.identifiable else gist(component.reason),
+        shape(component),
+        stability_cell(component.stability),
+        share(component.variance),
+        plus_minus(component.negentropy, component.negentropy_se),
+        plus_minus(component.skew, component.skew_se),
+        plus_minus(component.kurtosis, component.kurtosis_se),
+        number(component.curvature),
+        number(component.angle_se, 4),
+    )
+
+
+def _spark(density: Sequence[float], edges: Sequence[float]) -> Spark | None:
+    """The histogram, where there is one to draw."""
+    drawable = (
+        len(density) > 0
+        and len(edges) == len(density) + 1
+        and all(known(v) and v >= 0 for v in density)
+        and all(map(known, edges))
+        and all(low < high for low, high in pairwise(edges))
+    )
+    return Spark(tuple(density), tuple(edges)) if drawable else None
+
+
+def _gauge(component: Component) -> Gauge | None:
+    value = component.stability
+    return None if value is None or not known(value) else Gauge(value, tone(component.identifiable))
+
+
+def reason_table(components: Sequence[Component]) -> list[Block]:
+    """What the verdicts rest on, those against a component first."""
+    judged = [
+        (reason, yes_no(verdict), count(len(members)), named(members))
+        for verdict in (False, True)
+        for reason, members in reasons(c for c in components if c.identifiable == verdict)
+    ]
+    if not judged:
+        return []
+    columns = (Column("reason", "text"), Column("reproducible", "text"), Column("components"), Column("which", "text"))
+    return [Table("Reasons of the verdicts (… stands for figures that differ)", columns, tuple(judged))]
+
+
+def details(components: Sequence[Component]) -> list[Block]:
+    """The figures of each component that the first table leaves out."""
+    if not components:
+        return []
+    heads = ("hardest pair", "worst refit", "sign kept", "places it may take", "Gaussian p", "still to turn")
+    table = Table(
+        "Hardest pair: where the curvature is smallest. Worst refit: smallest |correlation| with a partner. Sign kept: in "
+        "every refit that finds it. Places: those its key allows, to three standard errors. Gaussian p: of a test that "
+        "ignores that the direction was chosen. Still to turn: radians of the next step of the solver",
+        (Column("component", "text"), Column("sign fixed by", "text"), *map(Column, heads)),
+        tuple(
+            (
+                str(c.index),
+                SIGNS.get(c.sign, one_line(c.sign)),
+                MISSING if c.hardest is None else f"with {c.hardest}",
+                stability_cell(c.stability_min),
+                yes_no(c.sign_kept),
+                _range(*c.places),
+                probability(c.gaussian_p),
+                number(c.residual),
+            )
+            for c in components[:COMPONENTS_LISTED]
+        ),
+    )
+    return [Fold("Sign, order and convergence of each component", (table,))]
+
+
+def _range(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"

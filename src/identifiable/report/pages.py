@@ -1,0 +1,46 @@
+"""Which page and which table belong to which result: the one place that knows all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from identifiable._checks import UsageError
+from identifiable.report.content import comparison_page
+from identifiable.report.joint import joint_page
+from identifiable.report.page import Page
+from identifiable.report.record import Drawn
+from identifiable.report.resolution import resolution_page
+from identifiable.report.resolution_text import joint_table, resolution_table
+from identifiable.report.text import comparison_table
+from identifiable.results import Comparison, JointResolution, Resolution
+
+Drawing = tuple[Callable[[Any], Page], Callable[[Any], str]]
+
+PAGES: dict[type, Drawing] = {
+    Comparison: (comparison_page, comparison_table),
+    Resolution: (resolution_page, resolution_table),
+    JointResolution: (joint_page, joint_table),
+}
+
+
+def page_of(result: Drawn) -> Page:
+    """The page of any result, exactly as it would be drawn from its saved JSON."""
+    page, _ = _drawing(result)
+    return page(result)
+
+
+def text_table(result: Drawn) -> str:
+    """What the command line prints of any result."""
+    _, table = _drawing(result)
+    return table(result)
+
+
+def _drawing(result: Any) -> Drawing:
+    found = next((drawing for kind, drawing in PAGES.items() if isinstance(result, kind)), None)
+    if found is None:
+        raise UsageError(
+            f"expected a Comparison to draw, got {type(result).__name__}; a Resolution or a JointResolution can be drawn "
+            "too: pass what compare() or resolve() returned."
+        )
+    return found

@@ -1,0 +1,92 @@
+"""What every page has, whatever the result: who made it, what to know before trusting it, how to get it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from identifiable.report.page import Block, Code, Column, Heading, Notice, Section, Table, Text
+from identifiable.report.wording import MISSING, count, one_line, setting
+from identifiable.results import Alert, Comparison, JointResolution, Resolution, to_json
+
+Drawn = Comparison | Resolution | JointResolution
+R = TypeVar("R", Comparison, Resolution, JointResolution)
+
+
+def saved_form(result: R) -> R:
+    """`result` with its settings as JSON keeps them, so that a page drawn now equals a page drawn from the file.
+
+    Only the free-form part makes the trip: the numbers are shown alike either way (JSON writes non-finite ones as
+    null, and all of those are shown as missing), and a million of them would take seconds.
+    """
+    if isinstance(result, JointResolution):
+        result = replace(result, models=tuple(map(saved_form, result.models)))
+    return replace(result, settings=json.loads(to_json(result.settings)))
+
+
+def byline(result: Drawn) -> str:
+    """Version, seed and time of the run."""
+    made = f"identifiable {one_line(result.provenance.version)}, seed {result.provenance.seed}"
+    return f"{made}, {one_line(result.provenance.time)}" if result.provenance.time else made
+
+
+def alerts_by_kind(alerts: Sequence[Alert]) -> list[list[Alert]]:
+    """Alerts of one code together, in the order in which the codes first appear."""
+    kinds: dict[str, list[Alert]] = {}
+    for alert in alerts:
+        kinds.setdefault(alert.code, []).append(alert)
+    return list(kinds.values())
+
+
+def notices(alerts: Sequence[Alert]) -> list[Block]:
+    """One notice for each kind of alert."""
+    return [
+        Notice(one_line(first.code), one_line(first.message), tuple(one_line(a.message) for a in more))
+        for first, *more in alerts_by_kind(alerts)
+    ]
+
+
+def alerts_section(result: Drawn) -> Section:
+    blocks = notices(result.alerts) or [Text("No alerts: the run found nothing to warn about.")]
+    return Section("alerts", "Alerts", tuple(blocks))
+
+
+def reproduction(result: Drawn, methods: Iterable[str], bibtex: str) -> Section:
+    """What it takes to get these numbers again, the methods in words and whom to cite."""
+    provenance = result.provenance
+    facts = [
+        ("identifiable", provenance.version),
+        *((one_line(k), v) for k, v in provenance.libraries.items()),
+        ("seed", str(provenance.seed)),
+        ("time", provenance.time or f"{MISSING} (not recorded)"),
+    ]
+    return Section(
+        "reproduction",
+        "Reproduction",
+        (
+            Table(
+                "Inputs",
+                (Column("name", "text"), Column("n"), Column("d"), Column("dtype", "text"), Column("sha256", "code")),
+                tuple(
+                    (one_line(i.name), count(i.n), count(i.d), one_line(i.dtype), one_line(i.sha256))
+                    for i in result.inputs
+                ),
+            ),
+            Code("Command", provenance.command or f"{MISSING} (not recorded)"),
+            Table(
+                "Versions and seed",
+                (Column("what", "text"), Column("value", "code")),
+                tuple((name, one_line(value)) for name, value in facts),
+            ),
+            Table(
+                "Settings",
+                (Column("setting", "text"), Column("value", "code")),
+                tuple((one_line(k), setting(v)) for k, v in sorted(result.settings.items())),
+            ),
+            Heading("Methods"),
+            *(Text(paragraph) for paragraph in methods),
+            Code("BibTeX", bibtex),
+        ),
+    )

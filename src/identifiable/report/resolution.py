@@ -1,0 +1,340 @@
+"""What the page of `resolve` says: `Resolution` to `Page`, a pure function of the saved result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from identifiable.report.components import (
+    component_blocks,
+    details,
+    has_stability,
+    reason_table,
+)
+from identifiable.report.figures import thinned
+from identifiable.report.page import (
+    Block,
+    Card,
+    Cloud,
+    Column,
+    Curve,
+    Curves,
+    Heading,
+    Page,
+    Section,
+    Table,
+    Text,
+    Tone,
+)
+from identifiable.report.papers import EFFECTIVE_RANK
+from identifiable.report.record import alerts_section, byline, reproduction, saved_form
+from identifiable.report.resolution_methods import bibtex, how_to_read, paragraphs
+from identifiable.report.wording import (
+    count,
+    display_name,
+    known,
+    number,
+    one_line,
+    percent,
+    ratio,
+    significant,
+    yes_no,
+)
+from identifiable.results import Component, Resolution, Start, Step
+
+GUIDE = (
+    "A component is called reproducible if other rows and another start would give it again, within its error. "
+    "Components are numbered from 0, in the order of the columns that transform writes."
+)
+NO_REFITS = (
+    "No refits were made, so there is no stability: what is called reproducible rests on the other figures alone. "
+    "Ask for refits with --stability."
+)
+ONE_START = "Only one start was made, so nothing here speaks for or against a better optimum elsewhere; ask for more with --restarts."
+PAIRS_LISTED = 60
+STARTS_LISTED = 60
+CURVE_POINTS = 240
+
+Figure = Callable[[Component], float | None]
+
+
+def resolution_page(result: Resolution) -> Page:
+    """The page of `result`, exactly as it would be drawn from its saved JSON."""
+    saved = saved_form(result)
+    sections = [
+        Section("verdict", "Verdict", (resolution_card(saved),)),
+        alerts_section(saved),
+        _components(saved),
+        _trust(saved),
+        _pairs(saved),
+        _convergence(saved),
+        _rank(saved),
+        how_to_read(saved),
+        reproduction(saved, paragraphs(saved), bibtex(saved)),
+    ]
+    return Page(
+        f"{one_line(saved.inputs[0].name)}: independent components",
+        "Which directions of this representation are determined by the data, and which could as well be others?",
+        GUIDE,
+        byline(saved),
+        tuple(s for s in sections if s.blocks),
+    )
+
+
+def resolution_card(result: Resolution) -> Card:
+    """The headline, and the figures behind it."""
+    table = result.inputs[0]
+    facts = [
+        ("rank", f"{count(result.rank)} of {count(table.d)}"),
+        ("effective rank", number(result.whitening.effective_rank, 1)),
+        ("passes over the rows", number(result.passes, 1)),
+        ("contrast", significant(result.contrast)),
+        ("starts", count(len(result.starts))),
+        ("unresolved pairs", count(result.unresolved_pairs)),
+        ("rows n", count(table.n)),
+        ("n / d", ratio(table.n, table.d)),
+    ]
+    reached: Tone = "good" if result.converged and result.identifiable else "caution"
+    return Card(display_name(table.name), converged(result), f"{result.headline}.", reached, tuple(facts))
+
+
+def converged(result: Resolution) -> str:
+    return "converged" if result.converged else "NOT converged"
+
+
+def _components(result: Resolution) -> Section:
+    blocks: list[Block] = []
+    if result.components and not has_stability(result.components):
+        blocks.append(Text(NO_REFITS))
+    blocks += [*component_blocks(result), *reason_table(result.components), *details(result.components)]
+    return Section("components", "Components", tuple(blocks))
+
+
+def _trust(result: Resolution) -> Section:
+    """Where the reproducible components lie among all, in two pictures."""
+    blocks = [
+        *_scatter(
+            result.components,
+            Curves(
+                "Stability against negentropy",
+                "One point per component. The further from a Gaussian (right), the easier it is to find again; a point low "
+                "on the right is non-Gaussian, but mixes with another component.",
+                "negentropy (nats)",
+                "stability: mean |correlation| between refits",
+                log_across=True,
+                top=1.0,
+            ),
+            lambda c: c.negentropy,
+            lambda c: c.stability,
+        ),
+        *_scatter(
+            result.components,
+            Curves(
+                "Curvature margin",
+                "One point per component: the smallest curvature of the contrast over its pairs with the others. At 0 the "
+                "component can be turned into another one for nothing.",
+                "component",
+                "curvature margin",
+            ),
+            lambda c: float(c.index),
+            lambda c: c.curvature,
+        ),
+    ]
+    return Section("trust", "How far to trust them", tuple(blocks))
+
+
+def _scatter(components: Sequence[Component], frame: Curves, across: Figure, up: Figure) -> list[Block]:
+    """`frame` with a point for every component that has both figures; those that have not are counted."""
+    points: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for component in components:
+        x, y = across(component), up(component)
+        if x is not None and y is not None and known(x) and known(y) and (x > 0 or not frame.log_across):
+            points[component.identifiable].append((x, y))
+    clouds = (
+        Cloud("reproducible", tuple(points[True]), "main"),
+        Cloud("not reproducible", tuple(points[False]), "hollow"),
+    )
+    drawn = tuple(cloud for cloud in clouds if cloud.points)
+    if not drawn:
+        return []
+    left = len(components) - sum(len(cloud.points) for cloud in drawn)
+    missing = f" Left out, as a figure is missing: {count(left)}." if left else ""
+    return [replace(frame, clouds=drawn, description=frame.description + missing)]
+
+
+def _rank(result: Resolution) -> Section:
+    found = result.whitening
+    spectrum = found.spectrum
+    blocks: list[Block] = []
+    largest = spectrum[0] if spectrum else 0.0
+    points: tuple[tuple[float, float], ...] = ()
+    if known(largest) and largest > 0:
+        kept = thinned(len(spectrum), CURVE_POINTS)
+        points = tuple((k + 1.0, spectrum[k] / largest) for k in kept if known(spectrum[k]) and spectrum[k] > 0)
+    if points:
+        blocks.append(
+            Curves(
+                "Spectrum",
+                "Standard deviation along each principal direction over the largest, logarithmic scale. What lies beyond "
+                "the rank is dropped, never divided by.",
+                "principal direction",
+                "standard deviation / largest",
+                (Curve(display_name(result.inputs[0].name), points, 1),),
+                log=True,
+                cut=(f"rank {count(found.rank)}", found.rank + 0.5) if found.rank < len(spectrum) else None,
+            )
+        )
+    rule = "estimated from the data" if found.rule == "auto" else "given by the user"
+    blocks += [
+        Table(
+            "Whitening",
+            (Column("what", "text"), Column("value")),
+            (
+                ("rank", count(found.rank)),
+                ("how it was chosen", rule),
+                ("effective rank", number(found.effective_rank, 1)),
+                ("directions dropped", count(found.dropped)),
+                ("constant columns", count(found.constant)),
+                ("condition number of what is kept", number(found.condition, 1)),
+                ("tolerance, of columns brought to equal scale", number(found.tolerance)),
+                ("precision of the passes", one_line(found.precision)),
+            ),
+        ),
+        Text(EFFECTIVE_RANK, note=True),
+    ]
+    return Section("rank", "Rank and spectrum", tuple(blocks))
+
+
+def _pairs(result: Resolution) -> Section:
+    """Components that cannot be told apart, and those whose order is a toss-up."""
+    blocks: list[Block] = []
+    if result.unresolved:
+        blocks.append(
+            Text(
+                "Within each of these pairs the two components can be turned into each other with little or no loss of "
+                "contrast: the plane they span is determined by the data, the axes in it are not."
+            )
+        )
+        blocks += _capped(
+            "Pairs that cannot be resolved, listed",
+            ("component", "and", "curvature", "angle error (rad)"),
+            [(str(p.first), str(p.second), number(p.curvature), number(p.angle_se)) for p in result.unresolved],
+            "pairs",
+        )
+    elif len(result.components) > 1:
+        blocks.append(Text("No pair of components can be turned into each other: every axis is determined."))
+    if result.ties:
+        blocks.append(Heading("Ties in the order"))
+        blocks.append(
+            Text(
+                "These reproducible components are neighbours whose order is not certain: other rows may swap their columns. "
+                "Match components by correlation rather than by place."
+            )
+        )
+        blocks += _capped(
+            "Ties",
+            ("component", "and", "gap in standard errors"),
+            [(str(t.first), str(t.second), number(t.gap, 2)) for t in result.ties],
+            "ties",
+        )
+    return Section("pairs", "What cannot be told apart", tuple(blocks))
+
+
+def _capped(caption: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]], what: str) -> list[Block]:
+    """The first lines of a long list, and how many there are in all."""
+    shown = tuple(lines[:PAIRS_LISTED])
+    said = f"{caption}: {count(len(lines))}"
+    columns = (Column(heads[0], "text"), *map(Column, heads[1:]))
+    if len(shown) == len(lines):
+        return [Table(said, columns, shown)]
+    left = f"The other {count(len(lines) - len(shown))} {what} are in the JSON result."
+    return [Table(f"{said}, of which the first {count(len(shown))}", columns, shown), Text(left, note=True)]
+
+
+def _convergence(result: Resolution) -> Section:
+    blocks: list[Block] = []
+    if not result.converged:
+        blocks.append(
+            Text(
+                "The solver stopped before it converged: the components still move, and none of these figures is final. "
+                "More rows, a lower rank or a larger tolerance help."
+            )
+        )
+    blocks += _path(result.steps)
+    blocks += _starts(result.starts)
+    return Section("convergence", "Convergence", tuple(blocks))
+
+
+def _path(steps: Sequence[Step]) -> list[Block]:
+    """How far the components moved with every step, and how many of them."""
+    places = thinned(len(steps), CURVE_POINTS) if steps else []
+    shown = [steps[k] for k in places if known(steps[k].passes)]
+    turns = _by_phase([(s, s.turn) for s in shown if known(s.turn) and s.turn > 0])
+    if not turns:
+        return []
+    return [
+        Curves(
+            "Convergence",
+            "Mean angle by which a step turns the components, logarithmic scale: the search finds where they are, "
+            "the polish makes them exact.",
+            "passes over all rows",
+            "radians turned",
+            turns,
+            log=True,
+        ),
+        Curves(
+            "Components at work",
+            "Those that have settled are left out of the search, so that its passes become cheaper.",
+            "passes over all rows",
+            "active components",
+            _by_phase([(s, float(s.active)) for s in shown]),
+        ),
+    ]
+
+
+def _by_phase(readings: Sequence[tuple[Step, float]]) -> tuple[Curve, ...]:
+    """One curve for each phase of the solver that has readings."""
+    return tuple(
+        Curve(phase, points, style)
+        for phase, style in (("search", 1), ("polish", 2))
+        if (points := tuple((step.passes, value) for step, value in readings if step.phase == phase))
+    )
+
+
+def _starts(starts: Sequence[Start]) -> list[Block]:
+    if not starts:
+        return []
+    contrasts = [s.contrast for s in starts if known(s.contrast)]
+    best = max(contrasts, default=None)
+    strong = next((i for i, s in enumerate(starts[:STARTS_LISTED]) if s.contrast == best), None)
+    rescued = sum(s.rescued for s in starts)
+    told = ONE_START
+    if len(starts) > 1 and best:
+        gap = (best - min(contrasts)) / abs(best)
+        told = (
+            f"{count(len(starts))} starts; the worst of them ends {_gap(gap)} below the best. Starts that agree do not prove "
+            "that there is no better optimum, but starts that differ show that the solver can be trapped."
+        )
+    audit = (
+        f" The audit of pairs at 45 degrees turned {count(rescued)} {'pair' if rescued == 1 else 'pairs'} that stood wrong."
+        if rescued
+        else " The audit of pairs at 45 degrees found no pair that stood wrong."
+    )
+    more = f", of which the first {STARTS_LISTED}" if len(starts) > STARTS_LISTED else ""
+    return [
+        Heading("Wrong optima"),
+        Text(told + audit),
+        Table(
+            f"Starts: {count(len(starts))}{more}",
+            (Column("start", "text"), *map(Column, ("contrast", "passes", "converged", "pairs rescued"))),
+            tuple(
+                (str(s.seed), significant(s.contrast), number(s.passes, 1), yes_no(s.converged), count(s.rescued))
+                for s in starts[:STARTS_LISTED]
+            ),
+            strong if len(starts) > 1 else None,
+        ),
+    ]
+
+
+def _gap(value: float) -> str:
+    return "less than 1 %" if value < 0.01 else percent(value)
