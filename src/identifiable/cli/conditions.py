@@ -6,13 +6,12 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as fields_of
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.identifiability.nulls import NULLS
-from identifiable.results import Comparison, PairResult, Rung
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -23,109 +22,116 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
 }
 _FORM = re.compile(r"^\s*([a-z][\w.]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*$")
-_EXAMPLE = "for example 'rigid.held_out.q95 > 0.2'"
+
+Values = Callable[[Any], Iterable[tuple[str, Any]]]
+"""From a result to ``(whose, value)``, once for everything the condition is about."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What the conditions of a command may name: `find` checks a path, before any work, and returns its reader."""
+
+    example: str
+    find: Callable[[tuple[str, ...]], Values]
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on every ordered pair of a comparison."""
+    """A condition on a result. It holds if it does so for any of the values it is about."""
 
     text: str
-    path: tuple[str, ...]
+    field: str
     compare: Callable[[Any, Any], bool]
     threshold: float
+    values: Values
 
     @classmethod
-    def parse(cls, text: str, groups: tuple[str, ...]) -> Condition:
-        """Read a condition and check, before any work, that such a field can exist."""
+    def parse(cls, text: str, fields: Fields) -> Condition:
+        """Read a condition and check that such a field can exist."""
         form = _FORM.match(text)
+        hint = f"for example '{fields.example}'"
         if form is None:
-            raise UsageError(f"--fail-if {text!r}: expected FIELD OPERATOR NUMBER, {_EXAMPLE}.")
+            raise UsageError(f"--fail-if {text!r}: expected FIELD OPERATOR NUMBER, {hint}.")
         path, symbol, number = form.groups()
         try:
             threshold = float(number)
         except ValueError:
-            raise UsageError(f"--fail-if {text!r}: {number!r} is not a number; write it {_EXAMPLE}.") from None
-        parts = tuple(path.split("."))
-        _check_path(text, parts, groups)
-        return cls(text, parts, OPERATORS[symbol], threshold)
+            raise UsageError(f"--fail-if {text!r}: {number!r} is not a number; write it {hint}.") from None
+        try:
+            values = fields.find(tuple(path.split(".")))
+        except UsageError as error:
+            raise UsageError(f"--fail-if {text!r}: {error}") from None
+        return cls(text, path, OPERATORS[symbol], threshold, values)
 
-    def failures(self, result: Comparison) -> Iterator[str]:
-        """A sentence for every ordered pair on which the condition holds."""
-        for pair in result.pairs:
-            value = self._value(pair)
+    def failures(self, result: Any) -> Iterator[str]:
+        """A sentence for everything for which the condition holds."""
+        for whose, value in self.values(result):
             if value is None or value != value:
                 raise UsageError(
-                    f"--fail-if {self.text!r}: {'.'.join(self.path)} has no value for {pair.source} -> {pair.target}, "
+                    f"--fail-if {self.text!r}: {self.field} has no value for {whose}, "
                     "so the gate cannot decide; use another field."
                 )
             if self.compare(value, self.threshold):
-                yield f"{pair.source} -> {pair.target}: {self.text} ({'.'.join(self.path)} = {value:.6g})"
-
-    def _value(self, pair: PairResult) -> Any:
-        first, *rest = self.path
-        value: Any = (
-            pair.rung(first) if _names_a_rung(self.path, tuple(r.group for r in pair.rungs)) else getattr(pair, first)
-        )
-        for part in rest:
-            if value is None:
-                return None
-            if isinstance(value, Mapping):
-                value = value.get(part)
-            elif isinstance(value, tuple):
-                value = value[int(part)] if part.isdigit() and int(part) < len(value) else None
-            else:
-                value = getattr(value, part)
-        return value
+                yield f"{whose}: {self.text} ({self.field} = {value:.6g})"
 
 
-def _names_a_rung(parts: tuple[str, ...], groups: tuple[str, ...]) -> bool:
-    """Whether a path starts at a rung: `similarity` is one, but `similarity.cka` is a field of the pair."""
-    if parts[0] not in groups:
-        return False
-    other = typing.get_type_hints(PairResult).get(parts[0])
-    if other is None or len(parts) < 2:
-        return True
-    if parts[1] == "null":  # both have one: the rung's are named after nulls, the pair's after measures
-        return len(parts) < 3 or parts[2] in NULLS
-    return parts[1] not in {f.name for f in fields(other)}
+def reached(value: Any, path: Iterable[str]) -> Any:
+    """What `path` leads to from `value`; None where it ends early. A list of things is counted."""
+    for part in path:
+        if value is None:
+            return None
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, tuple):
+            value = value[int(part)] if part.isdigit() and int(part) < len(value) else None
+        else:
+            value = getattr(value, part)
+    return len(value) if isinstance(value, tuple) else value
 
 
-def _check_path(text: str, parts: tuple[str, ...], groups: tuple[str, ...]) -> None:
-    first, *rest = parts
-    hints = typing.get_type_hints(PairResult)
-    outer = [
-        name for name, kind in hints.items() if name not in ("rungs", "worst", "verdict") and _bare(kind) is not str
-    ]
-    if _names_a_rung(parts, groups):
-        kind: Any = Rung
-    elif first in outer:
-        kind = hints[first]
-    else:
-        raise UsageError(f"--fail-if {text!r}: no rung or field {first!r}; choose from {', '.join([*groups, *outer])}.")
-    if kind is Rung and rest[:1] == ["null"] and rest[1:2] != [] and rest[1] not in NULLS:
-        raise UsageError(f"--fail-if {text!r}: no null {rest[1]!r}; choose from {', '.join(NULLS)}.")
-    for part in rest:
-        kind = _step(text, _bare(kind), part)
-    if _bare(kind) not in (float, int, bool):
-        raise UsageError(f"--fail-if {text!r}: {'.'.join(parts)} is not a number; name one of its fields, {_EXAMPLE}.")
+def check_leads_to_number(kind: Any, path: Iterable[str], name: str) -> None:
+    """Refuse a `path` that leads, from a value annotated with `kind`, neither to a number nor to a list to count."""
+    for part in path:
+        kind = _step(without_none(kind), part)
+    if not is_number(kind):
+        raise UsageError(f"{name} is not a number; name one of its fields.")
 
 
-def _step(text: str, kind: Any, part: str) -> Any:
+def is_number(kind: Any) -> bool:
+    """Whether a value annotated with `kind` is a number or a list to count.
+
+    Things are counted; numbers are not: `ci95 < 1` would compare 2, the number of its ends.
+    """
+    kind = without_none(kind)
+    counted = typing.get_origin(kind) is tuple and is_dataclass(typing.get_args(kind)[0])
+    return kind in (float, int, bool) or counted
+
+
+def named_kinds(kind: type) -> dict[str, Any]:
+    """The annotation of every field and public property of a dataclass, fields first."""
+    hints = typing.get_type_hints(kind)
+    found = {f.name: hints[f.name] for f in fields_of(kind)}
+    for name, value in vars(kind).items():
+        if isinstance(value, property) and not name.startswith("_"):
+            found[name] = typing.get_type_hints(value.fget).get("return", Any)
+    return found
+
+
+def _step(kind: Any, part: str) -> Any:
     if is_dataclass(kind):
-        names = [f.name for f in fields(kind)]
-        if part not in names:
-            raise UsageError(f"--fail-if {text!r}: no field {part!r}; choose from {', '.join(names)}.")
-        return typing.get_type_hints(kind)[part]
+        kinds = named_kinds(typing.cast(type, kind))
+        if part not in kinds:
+            raise UsageError(f"no field {part!r}; choose from {', '.join(kinds)}.")
+        return kinds[part]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return arguments[1]
     if origin is tuple and part.isdigit():
         return arguments[0]
-    raise UsageError(f"--fail-if {text!r}: {part!r} is not a field of a number; write it {_EXAMPLE}.")
+    raise UsageError(f"{part!r} is not a field of a number; drop it.")
 
 
-def _bare(kind: Any) -> Any:
+def without_none(kind: Any) -> Any:
     """The annotation without `| None`."""
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return next(a for a in typing.get_args(kind) if a is not type(None))

@@ -15,7 +15,7 @@ from identifiable.moments import Array
 
 ORDERS = ("negentropy", "variance", "kurtosis")
 CERTAIN_SKEW = 3.0  # standard errors from zero beyond which skew decides the sign
-UNCERTAIN_SKEW = (1.5, 5.0)  # standard errors between which another sample may decide by the other rule
+UNCERTAIN_SKEW = (2.0, 4.5)  # standard errors between which another sample may decide by the other rule
 
 
 @dataclass(frozen=True, eq=False)

@@ -168,7 +168,7 @@ def _objection(
     if stability is not None and (stability.mean[i] < LEAST_STABILITY or stability.least[i] < WORST_STABILITY):
         return f"refits on halves of the rows find something else (|r| {stability.mean[i]:.2f})"
     if not form.sure[i] or (stability is not None and not stability.sign_kept[i]):
-        return "its direction is reproducible but its sign is not: skew is near zero and two loadings compete"
+        return "its direction is reproducible but its sign is not: its skew is too near zero to decide"
     return None
 
 

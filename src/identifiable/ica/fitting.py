@@ -104,20 +104,26 @@ def fit(
     settings: Settings,
     *,
     choice: RowChoice | None = None,
+    first: int = 0,
     workers: int | None = None,
     cluster: Any = None,
     progress: Progress | None = None,
     stage: str = "resolving",
 ) -> Fit:
-    """Resolve the rows of `blocks` (those of `choice`), whose moments are known."""
+    """Resolve the rows of `blocks` (those of `choice`), whose moments are known.
+
+    Starts are numbered from `first`; even ones begin at rows far out, odd ones at random directions: where all far
+    rows are alike (counts, outliers), the former would all be one start.
+    """
     whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
     passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), workers, cluster, progress, stage)
     score = contrast(settings.contrast)
     best: tuple[float, Solution, ShapeMeans] | None = None
     starts = []
-    for k in range(settings.starts(moments.n, whitener.rank)):
+    for k in range(first, first + settings.starts(moments.n, whitener.rank)):
         before = passes.spent
-        solution = solve(passes, score, rng=np.random.default_rng([settings.seed, k]), tol=settings.tol)
+        rng = np.random.default_rng([settings.seed, k])
+        solution = solve(passes, score, rng=rng, tol=settings.tol, far=k % 2 == 0)
         means = passes.shapes(solution.rotation, score)
         reached = float(np.abs(Shape.of(means, settings.contrast).departure).sum())
         starts.append(Start(k, reached, passes.spent - before, solution.converged, solution.rescued))

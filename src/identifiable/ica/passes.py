@@ -160,6 +160,9 @@ class _Sums:
     def __init__(self, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
         self.whitener, self.unmixing, self.choice = whitener, unmixing, choice
         self.n = 0
+        # Buffers of one piece: fresh memory for each would cost page faults.
+        self._rows = np.empty((PIECE, whitener.width), whitener.dtype)
+        self._components = np.empty((PIECE, unmixing.shape[1]), whitener.dtype)
 
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
         x = rows[0]
@@ -167,10 +170,15 @@ class _Sums:
         for a in range(0, len(x) if positions is None else len(positions), PIECE):
             piece = x[a : a + PIECE] if positions is None else x[positions[a : a + PIECE]]
             self.n += len(piece)
-            self.add_components(self.whitener.rows(piece) @ self.unmixing)
+            rows_here = self.whitener.rows(piece, self._rows)
+            self.add_components(np.matmul(rows_here, self.unmixing, out=self._components[: len(piece)]))
 
     def add_components(self, y: Values) -> None:
         raise NotImplementedError
+
+    def finish(self) -> None:
+        """Let go of the buffers: what is left travels from the workers of a cluster."""
+        self._rows = self._components = self._rows[:0]
 
 
 class _StepSums(_Sums):
@@ -181,6 +189,10 @@ class _StepSums(_Sums):
         self.cross, self.bend = np.zeros((r, r)), np.zeros(r)
         self._product = np.empty((r, r), unmixing.dtype)
         self._slope = np.empty((PIECE, r), unmixing.dtype)
+
+    def finish(self) -> None:
+        super().finish()
+        self._product = self._slope = self._slope[:0]
 
     def add_components(self, y: Values) -> None:
         slope = self._slope[: len(y)]
@@ -256,7 +268,7 @@ class _Kept(_Sums):
         self.parts: list[NDArray[Any]] = []
 
     def add_components(self, y: Values) -> None:
-        self.parts.append(y)
+        self.parts.append(y.copy())
 
     def merge(self, later: _Kept) -> None:
         self.parts += later.parts

@@ -138,7 +138,7 @@ def _refits(blocks: Blocks, settings: Settings, rank: int, how: dict[str, Any]) 
                 alone = replace(alone, rank=min(rank, WhiteBasis.of(moments).rank))
             choice = RowChoice(seed, which / 2, (which + 1) / 2)
             stage = f"refit {len(refits) + 1} of {settings.stability}"
-            again = fit(blocks, moments, alone, choice=choice, stage=stage, **how)
+            again = fit(blocks, moments, alone, choice=choice, first=which, stage=stage, **how)
             refits.append(Refit(again.to_components, again.contrast, again.passes.spent, again.converged))
     return refits
 

@@ -55,11 +55,12 @@ class Solution:
     steps: list[Step] = field(default_factory=list)
 
 
-def solve(passes: Passes, contrast: Contrast, *, rng: np.random.Generator, tol: float) -> Solution:
-    """Search, polish, audit, from one start."""
+def solve(passes: Passes, contrast: Contrast, *, rng: np.random.Generator, tol: float, far: bool = True) -> Solution:
+    """Search, polish, audit, from one start: at rows far out, or (not `far`) at random directions."""
     sample = passes.sample(max(MIN_ROWS, 8 * passes.whitener.rank))
     steps: list[Step] = []
-    rotation = search(passes, starting_rotation(sample, rng), contrast, steps)
+    start = far_rows(sample, rng) if far else haar_rotation(passes.whitener.rank, rng)
+    rotation = search(passes, start, contrast, steps)
     scale = sample_contrast(sample, rotation, contrast)
     rotation, converged = polish(passes, rotation, contrast, scale, tol, steps)
     rescued = 0
@@ -72,7 +73,7 @@ def solve(passes: Passes, contrast: Contrast, *, rng: np.random.Generator, tol: 
     return Solution(orthogonal(rotation), converged, rescued, steps)
 
 
-def starting_rotation(sample: Values, rng: np.random.Generator) -> Array:
+def far_rows(sample: Values, rng: np.random.Generator) -> Array:
     """Orthogonal directions towards rows that lie far out, chosen by pivoted QR from a random half of the farther rows.
 
     Ours. A row where one heavy-tailed source is large points at that source; random directions would start

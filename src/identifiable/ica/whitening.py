@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -80,14 +81,25 @@ class Whitener:
     def rank(self) -> int:
         return int(self.matrix.shape[1])
 
-    def rows(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Rows as the passes want them: centred, or centred and whitened."""
+    @property
+    def width(self) -> int:
+        """Columns of what `rows` gives."""
+        return len(self.center) if self.fused else self.rank
+
+    @cached_property
+    def _narrow_center(self) -> NDArray[np.float32]:
+        return self.center.astype(np.float32)
+
+    def rows(self, x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+        """Rows as the passes want them, in the buffer `out`: centred, or centred and whitened."""
+        out = out[: len(x)]
         if not self.fused:
-            return np.asarray((x - self.center) @ self.matrix, dtype=self.dtype)
-        if self.narrow and x.dtype.kind == "f" and x.dtype.itemsize < 8 and self.dtype == np.float32:
-            centred: NDArray[Any] = np.subtract(x, self.center.astype(np.float32), dtype=np.float32)
-            return centred
-        return np.asarray(x - self.center, dtype=self.dtype)
+            out[:] = (x - self.center) @ self.matrix
+        elif self.narrow and self.dtype == np.float32 and x.dtype.kind == "f" and x.dtype.itemsize < 8:
+            np.subtract(x, self._narrow_center, out=out)
+        else:
+            np.subtract(x, self.center, out=out, casting="same_kind")
+        return out
 
     def unmixing(self, rotation: Array) -> NDArray[Any]:
         """What `rows` are multiplied by to give the components `rotation` (components, rank)."""

@@ -1,0 +1,133 @@
+"""What leaves a command: files (all or none), the table, the exit code. Checked before the work, not after it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from identifiable._checks import OutputError, UsageError
+from identifiable.cli.progress import Bar
+from identifiable.results.writing import together, write_texts
+
+EXIT_FINE, EXIT_CONDITION, EXIT_USAGE = 0, 1, 2
+PAGE_SUFFIXES = (".html", ".htm", ".md")
+
+
+def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | None]:
+    """A bar on stderr where someone looks."""
+    return Bar() if not options.quiet and sys.stderr.isatty() else nullcontext()
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print to stdout. A reader that has seen enough is not an error; a full disk is."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(f"stdout: cannot be written ({error.strerror}); free some space.") from None
+
+
+def deliver(
+    result: Any,
+    options: argparse.Namespace,
+    *,
+    save: Mapping[str, Callable[[str], object]] | None = None,
+    always_path: bool = False,
+) -> None:
+    """Write what was asked for, all or nothing, and print the table unless stdout carries the JSON.
+
+    `save` has a function for every further file, which writes it to the path it is given (through `whole_file`).
+    """
+    texts = {}
+    if options.report:
+        texts[options.report] = page(result, options.report)
+    if options.json and options.json != "-":
+        texts[options.json] = result.to_json()
+    with together():
+        for path, write in (save or {}).items():
+            write(path)
+        write_texts(texts)
+        # Before the files take their names: they must not appear if stdout is a full disk.
+        if options.json == "-":
+            say(result.to_json(), end="")
+        elif not options.quiet:
+            say(result.table())
+    if options.json == "-":
+        return
+    if not options.quiet:
+        for path in save or {}:
+            say(f"basis: {path}")
+    if options.report and (always_path or not options.quiet):
+        say(f"page: {Path(options.report).resolve() if always_path else options.report}")
+
+
+def exit_code(failed: Iterable[str]) -> int:
+    """Say which `--fail-if` conditions hold; 1 if any does."""
+    code = EXIT_FINE
+    for sentence in failed:
+        print(f"identifiable: failed: {sentence}", file=sys.stderr)
+        code = EXIT_CONDITION
+    return code
+
+
+def page(result: Any, path: str) -> str:
+    """HTML, or Markdown where the name ends in .md."""
+    from identifiable import report
+
+    return report.markdown(result) if path.lower().endswith(".md") else report.html(result)
+
+
+def check_page(path: str | None) -> None:
+    """Refuse a page whose name does not say what it is."""
+    if path is not None and path != "-" and not _is_device(Path(path)):
+        check_suffix(path, PAGE_SUFFIXES, "a page")
+
+
+def check_suffix(path: str, suffixes: Sequence[str], what: str) -> None:
+    """Refuse a name that does not end as files of its kind do."""
+    if Path(path).suffix.lower() not in suffixes:
+        raise UsageError(f"{path}: {what} is written as {' or '.join(suffixes)}; choose a name that says which.")
+
+
+def check_outputs(paths: Sequence[str | None], inputs: Iterable[str]) -> None:
+    """Say that an output cannot be written before an hour of work, not after; and never write over an input."""
+    named = [path for path in paths if path is not None and path != "-"]
+    places = [os.path.realpath(path) for path in named]
+    sources = list(inputs)
+    for path, place in zip(named, places, strict=True):
+        if places.count(place) > 1:
+            raise UsageError(f"{path}: two outputs cannot go to one file; choose two names.")
+    for path in named:
+        target = Path(path)
+        folder = target.parent
+        why = None
+        if target.is_dir():
+            why = "it is a directory"
+        elif not folder.is_dir():
+            why = f"there is no folder {folder}"
+        elif not os.access(target if _is_device(target) else folder, os.W_OK):
+            why = "permission denied"
+        elif target.is_file() and any(_same_file(target, source) for source in sources):
+            why = "it is one of the inputs"
+        if why:
+            raise OutputError(f"{path}: cannot write there ({why}); choose another path.")
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        return path.exists() and not path.is_file()
+    except OSError:  # a name no file can have: said when it is written
+        return False
+
+
+def _same_file(target: Path, source: str) -> bool:
+    """Whether `source`, perhaps with a part after a colon, is the file `target`."""
+    names = [source, *(source[:i] for i, character in enumerate(source) if character == ":")]
+    return any(name and os.path.exists(name) and os.path.samefile(target, name) for name in names)

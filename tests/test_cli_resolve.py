@@ -1,0 +1,747 @@
+"""`resolve` and `transform` on the command line: what they print, write and return, and every way to use them wrongly."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import json
+import os
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from identifiable.api import load, load_basis, resolve
+from identifiable.cli import main, progress
+from identifiable.cli.output import check_outputs
+from identifiable.results import JointResolution, Resolution, without_time
+
+QUICK = ["--restarts", "1", "--stability", "0"]
+FULL = "/dev/full"
+needs_full_disk = pytest.mark.skipif(not os.path.exists(FULL), reason="needs /dev/full, a disk that is always full")
+
+
+def mixed(seed: int, n: int = 1500, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Skewed sources, so that every sign is certain, and two mixings of them."""
+    rng = np.random.default_rng([seed, 31])
+    S = rng.gamma(1.0 + np.arange(d), size=(n, d))
+    return S @ rng.standard_normal((d, d)), S @ rng.standard_normal((d, d)) + 0.01 * rng.standard_normal((n, d))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with two mixings of the same sources as the current directory."""
+    X, Y = mixed(0)
+    np.save(tmp_path / "a.npy", X)
+    np.save(tmp_path / "b.npy", Y)
+    np.savez(tmp_path / "runs.npz", one=X, two=Y)
+    names = [f"s{i:04d}" for i in range(len(X))]
+    for file, table, order in (("a.csv", X, names), ("b.csv", Y[::-1], names[::-1])):
+        lines = [
+            "id,f0,f1,f2",
+            *(f"{name},{','.join(map(repr, r))}" for name, r in zip(order, table.tolist(), strict=True)),
+        ]
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
+    (tmp_path / "ids.txt").write_text("\n".join(names) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words, capsys):
+    code = main(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def one_line(err):
+    return err.startswith("identifiable: ") and err.count("\n") == 1 and "Traceback" not in err
+
+
+def files():
+    return sorted(p.name for p in Path().iterdir())
+
+
+def figures(path):
+    return without_time(load(path)).to_json()
+
+
+# -- one table
+
+
+def test_resolve_prints_a_table_writes_a_basis_and_exits_0(folder, capsys):
+    code, out, err = run("resolve", "a.npy", "-o", "basis.safetensors", "--report", "p.html", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert "3 of 3 components are reproducible" in out
+    assert out.endswith("basis: basis.safetensors\npage: p.html\n")
+    assert load_basis("basis.safetensors").to_components(np.load("a.npy")).std(axis=0) == pytest.approx(np.ones(3))
+    assert Path("p.html").stat().st_size > 10_000
+
+
+def test_without_an_output_nothing_is_written(folder, capsys):
+    before = files()
+    code, out, _ = run("resolve", "a.npy", *QUICK, capsys=capsys)
+    assert (code, "basis" in out) == (0, False)
+    assert files() == before
+
+
+def test_command_line_and_python_give_the_same_result(folder, capsys):
+    words = [
+        "resolve",
+        "a.npy",
+        "--seed",
+        "7",
+        "--rank",
+        "2",
+        "-o",
+        "x.safetensors",
+        "--json",
+        "r.json",
+        "--workers",
+        "1",
+    ]
+    assert run(*words, capsys=capsys)[0] == 0
+    expected = json.loads(without_time(resolve("a.npy", seed=7, rank=2).result).to_json())
+    found = json.loads(figures("r.json"))
+    assert found["provenance"].pop("command") == "identifiable resolve a.npy --rank 2 --seed 7"
+    expected["provenance"].pop("command")
+    assert found == expected
+    assert load_basis("x.safetensors").result.to_json() == load("r.json").to_json()
+
+
+@pytest.mark.parametrize(
+    ("words", "setting", "value"),
+    [
+        (["--rank", "2"], "rank", 2),
+        (["--restarts", "3"], "restarts", 3),
+        (["--stability", "2"], "stability", 2),
+        (["--contrast", "exp"], "contrast", "exp"),
+        (["--contrast", "cube"], "contrast", "cube"),
+        (["--order", "variance"], "order", "variance"),
+        (["--order", "kurtosis"], "order", "kurtosis"),
+        (["--tol", "1e-4"], "tol", 1e-4),
+        (["--precision", "double"], "precision", "double"),
+        (["--seed", "5"], "seed", 5),
+    ],
+)
+def test_every_option_that_moves_a_number_arrives_and_is_recorded(folder, capsys, words, setting, value):
+    rest = ["--json", "r.json", "--quiet"]
+    assert run("resolve", "a.npy", *words, *rest, capsys=capsys) == (0, "", "")
+    result = load("r.json")
+    assert result.settings[setting] == value
+    flag, given = result.provenance.command.removeprefix("identifiable resolve a.npy ").split()
+    assert (flag, type(value)(given)) == (words[0], value)
+    assert run("resolve", "a.npy", *rest, capsys=capsys)[0] == 0
+    plain = load("r.json")
+    assert plain.provenance.command == "identifiable resolve a.npy"
+    assert plain.settings[setting] != value
+
+
+def test_auto_is_the_default_and_may_be_said(folder, capsys):
+    for words in ([], ["--rank", "auto", "--restarts", "auto"]):
+        assert run("resolve", "a.npy", *words, "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
+        assert load("r.json").provenance.command == "identifiable resolve a.npy"
+
+
+def test_blocks_and_workers_change_nothing_in_the_json_or_the_basis(folder, capsys):
+    texts, bases = [], []
+    for extra in ([], ["--blocks", "100"], ["--workers", "1"], ["--blocks", "7", "--workers", "3"]):
+        words = ["resolve", "a.npy", *extra, "--quiet", "--json", "r.json", "-o", "x.safetensors"]
+        assert run(*words, capsys=capsys)[0] == 0
+        texts.append(figures("r.json"))
+        bases.append(load_basis("x.safetensors").to_components.matrix.tobytes())
+    assert (len(set(texts)), len(set(bases))) == (1, 1)
+    run("resolve", "a.npy", "--seed", "1", "--quiet", "--json", "r.json", capsys=capsys)
+    assert figures("r.json") not in texts
+
+
+def test_a_scheduler_that_does_not_answer_is_said(folder, capsys, monkeypatch):
+    pytest.importorskip("distributed")
+    import distributed
+
+    def refuse(address, timeout):
+        raise OSError(f"Timed out trying to connect to {address}")
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    words = ["resolve", "a.npy", "--scheduler", "tcp://127.0.0.1:9", "-o", "x.safetensors"]
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
+    assert "x.safetensors" not in files()
+
+
+def test_json_on_stdout_is_json_and_nothing_else(folder, capsys):
+    code, out, err = run(
+        "resolve", "a.npy", *QUICK, "--json", "-", "-o", "x.safetensors", "--report", "p.md", capsys=capsys
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(out)["schema"] == "identifiable/resolve/1"
+    assert {"x.safetensors", "p.md"} <= set(files())
+
+
+@pytest.mark.parametrize("tables", [["a.npy"], ["a.npy", "b.npy"]])
+def test_report_redraws_the_page_byte_for_byte(folder, capsys, tables):
+    run("resolve", *tables, *QUICK, "--json", "r.json", "--report", "p.html", capsys=capsys)
+    assert run("report", "r.json", "-o", "again.html", capsys=capsys)[:2] == (0, "again.html\n")
+    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
+    assert isinstance(load("r.json"), Resolution if len(tables) == 1 else JointResolution)
+
+
+# -- several tables
+
+
+def test_several_tables_are_resolved_jointly_each_with_its_basis(folder, capsys):
+    words = ["resolve", "a.npy", "b.npy", *QUICK, "-o", "basis-{name}.safetensors", "--json", "r.json"]
+    code, out, _ = run(*words, capsys=capsys)
+    assert code == 0
+    assert "3 of 3 components are shared by a, b" in out
+    assert out.endswith("basis: basis-a.safetensors\nbasis: basis-b.safetensors\n")
+    joint = load("r.json")
+    assert isinstance(joint, JointResolution)
+    for name, model in zip("ab", joint.models, strict=True):
+        basis = load_basis(f"basis-{name}.safetensors").result
+        assert basis.components == model.components
+        assert basis.provenance == joint.provenance  # a basis says which command made it
+        assert basis.provenance.command == "identifiable resolve a.npy b.npy --restarts 1 --stability 0"
+
+
+def test_rows_of_several_tables_are_joined_by_id(folder, capsys):
+    for words in (["a.csv", "b.csv"], ["a.csv", "b.csv", "--ids", "id"]):
+        assert run("resolve", *words, *QUICK, "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
+        result = load("r.json")
+        assert len(result.shared) == 3
+        assert "paired_by_position" not in {a.code for a in result.alerts}
+    assert result.provenance.command.startswith("identifiable resolve a.csv b.csv --ids id ")
+    run("resolve", "a.npy", "b.npy", "--ids", "ids.txt", *QUICK, "--json", "r.json", "--quiet", capsys=capsys)
+    assert "one_ids_file" in {a.code for a in load("r.json").alerts}
+    run("resolve", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--quiet", capsys=capsys)
+    assert "paired_by_position" in {a.code for a in load("r.json").alerts}
+
+
+def test_names_that_cannot_be_file_names_become_some_that_can(folder, capsys):
+    for name in ("x", "y"):
+        Path(name).mkdir()
+        np.save(Path(name) / "run.npy", np.load("a.npy"))
+    code, _, _ = run("resolve", "x/run.npy", "y/run.npy", *QUICK, "-o", "{name}.safetensors", capsys=capsys)
+    assert (code, {"x-run.safetensors", "y-run.safetensors"} <= set(files())) == (0, True)
+    code, _, _ = run("resolve", "runs.npz:one", *QUICK, "-o", "of-{name}.safetensors", capsys=capsys)
+    assert (code, "of-one.safetensors" in files() or "of-runs-one.safetensors" in files()) == (0, True)
+    np.savez("odd.npz", **{"l:1": np.load("a.npy"), "l 1": np.load("b.npy")})
+    code, _, err = run("resolve", "odd.npz:l:1", "odd.npz:l 1", *QUICK, "-o", "{name}.safetensors", capsys=capsys)
+    assert (code, one_line(err)) == (2, True)
+    assert "two outputs cannot go to one file" in err
+
+
+# -- the gate
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("identifiable < 20", 1),
+        ("identifiable < 1", 0),
+        ("converged == 0", 0),
+        ("converged == 1", 1),
+        ("rank < 64", 1),
+        ("rank < 3", 0),
+        ("contrast < 1.5", 1),
+        ("contrast < 0", 0),
+        ("passes > 1e6", 0),
+        ("unresolved > 0", 0),
+        ("components.0.negentropy > 0", 1),
+        ("whitening.dropped > 0", 0),
+        ("components.2.curvature > 1e3", 0),
+        ("components.3.curvature > 0", 2),
+        ("components.0.stability < 0.9", 2),
+    ],
+)
+def test_fail_if_decides_the_exit_code(folder, capsys, condition, code):
+    words = ["resolve", "a.npy", *QUICK, "--fail-if", condition, "-o", "x.safetensors"]
+    found, _, err = run(*words, capsys=capsys)
+    assert found == code
+    assert (condition in err) == (code != 0)
+    assert ("x.safetensors" in files()) == (code != 2)  # what cannot be decided leaves nothing
+
+
+@pytest.mark.parametrize(
+    ("condition", "code", "message"),
+    [
+        ("shared < 10", 1, "failed: a, b: shared < 10 (shared = 3)"),
+        ("shared < 3", 0, ""),
+        ("n < 1000", 0, ""),
+        ("rank < 3", 1, "failed: b: rank < 3 (rank = 2)"),
+        ("models.1.rank < 3", 1, "models.1.rank"),
+        ("models.0.rank < 3", 0, ""),
+    ],
+)
+def test_fail_if_of_several_tables_is_about_the_whole_or_any_model(folder, capsys, condition, code, message):
+    if "rank" in condition:
+        np.save("b.npy", np.load("b.npy")[:, :2])
+    found, _, err = run("resolve", "a.npy", "b.npy", *QUICK, "--fail-if", condition, capsys=capsys)
+    assert (found, err.count("failed:")) == (code, code)
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("identifiable", "expected FIELD OPERATOR NUMBER, for example 'identifiable < 20'"),
+        ("identifiable < 1.2.3", "'1.2.3' is not a number"),
+        ("shared < 10", "no field 'shared'; choose from inputs, alerts, rank, converged"),
+        ("rigid.held_out.q95 > 1", "no field 'rigid'"),
+        ("headline > 1", "headline is not a number"),
+        ("density_edges < 3", "density_edges is not a number"),
+        ("whitening > 1", "whitening is not a number; name one of its fields"),
+        ("whitening.depth > 1", "no field 'depth'; choose from rank, dropped"),
+        ("rank.x > 1", "'x' is not a field of a number"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, message):
+    code, out, err = run("resolve", "missing.npy", "--fail-if", condition, capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert message in err
+
+
+def test_an_interval_is_not_counted_by_a_gate_of_compare(folder, capsys):
+    code, _, err = run("compare", "a.npy", "b.npy", "--fail-if", "rigid.held_out.ci95 < 3", capsys=capsys)
+    assert (code, "rigid.held_out.ci95 is not a number" in err) == (2, True)
+
+
+# -- wrong usage, bad data: one helpful line, the right code, nothing written
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["resolve"], "required"),
+        (["resolve", "a.npy", "--rank", "many"], "--rank: expected auto or a whole number, got 'many'"),
+        (["resolve", "a.npy", "--rank", "0"], "rank 0: expected a whole number of at least 1"),
+        (["resolve", "a.npy", "--rank", "4"], "rank 4: expected a number from 1 to 3"),
+        (["resolve", "a.npy", "--restarts", "0"], "restarts 0"),
+        (["resolve", "a.npy", "--restarts", "1.5"], "--restarts: expected auto or a whole number, got '1.5'"),
+        (["resolve", "a.npy", "--stability", "-1"], "stability -1"),
+        (["resolve", "a.npy", "--contrast", "tanh"], "--contrast"),
+        (["resolve", "a.npy", "--order", "size"], "--order"),
+        (["resolve", "a.npy", "--tol", "2"], "tol 2.0: expected a number between 0 and 1"),
+        (["resolve", "a.npy", "--tol", "nan"], "tol nan"),
+        (["resolve", "a.npy", "--precision", "half"], "--precision"),
+        (["resolve", "a.npy", "--seed", "-1"], "seed -1"),
+        (["resolve", "a.npy", "--blocks", "0"], "--blocks 0: expected a whole number of at least 1"),
+        (["resolve", "a.npy", "--workers", "0"], "--workers 0"),
+        (["resolve", "a.npy", "--stab", "2"], "--stab"),
+        (["resolve", "a.npy", "b.npy", "--ids", "x", "--ids", "y", "--ids", "z"], "one for each of 2 tables, got 3"),
+        (["resolve", "a.npy", "-o", "basis.npy"], "basis.npy: a basis is written as .safetensors"),
+        (["resolve", "a.npy", "-o", "-"], "-: a basis is written as .safetensors"),
+        (["resolve", "a.npy", "--report", "p.pdf"], "a page is written as .html"),
+        (["resolve", "a.npy", "b.npy", "-o", "x.safetensors"], "2 tables give 2 bases; write {name} where"),
+        (["resolve", "a.npy", "-o", "x.safetensors", "--json", "./x.safetensors"], "choose two names"),
+        (["transform", "basis.safetensors", "a.npy"], "-o"),
+        (["transform", "basis.safetensors", "-o", "z.npy"], "required"),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.txt"], "an array is written as .npy or .npz or"),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--dtype", "int8"], "--dtype"),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--blocks", "-5"], "--blocks -5"),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--ids", "ids.txt"], "no place for ids"),
+    ],
+)
+def test_wrong_usage_is_one_line_exit_2_and_no_output(folder, capsys, words, message):
+    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
+    before = files()
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert message in err
+    assert files() == before
+
+
+def write_bad_files():
+    X = np.load("a.npy")
+    X[[5, 9], 0] = np.nan, np.inf
+    np.save("nan.npy", X)
+    np.save("same.npy", np.full((100, 3), 0.3))
+    np.save("row.npy", np.ones((1, 3)))
+    np.save("flat.npy", X[:, 0])
+    np.save("wide.npy", np.ones((10, 4)))
+    np.save("short.npy", np.load("b.npy")[1:])
+    np.save("huge.npy", np.full((10, 3), 1e308))
+    Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:500])
+    content = Path("basis.safetensors").read_bytes()
+    Path("cut.safetensors").write_bytes(content[:-8])
+    Path("edited.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["resolve", "nan.npy"], "got 2 NaN or infinite values in 2 rows"),
+        (["resolve", "same.npy"], "constant"),
+        (["resolve", "row.npy"], "at least two rows"),
+        (["resolve", "flat.npy"], "expected a 2-D array"),
+        (["resolve", "cut.npy"], "cut.npy"),
+        (["resolve", "absent.npy"], "absent.npy: no such file"),
+        (["resolve", "runs.npz"], "one"),
+        (["resolve", "runs.npz:three"], "three"),
+        (["resolve", "a.npy", "--ids", "nowhere"], "nowhere"),
+        (["resolve", "a.npy", "short.npy"], "equally many"),
+        (["resolve", "a.npy", "a.csv"], "ids"),
+        (["transform", "absent.safetensors", "a.npy"], "absent.safetensors"),
+        (["transform", "a.npy", "a.npy"], "expected a basis"),
+        (["transform", "cut.safetensors", "a.npy"], "cut.safetensors"),
+        (["transform", "edited.safetensors", "a.npy"], "not as it was written"),
+        (["transform", "basis.safetensors", "absent.npy"], "absent.npy"),
+        (["transform", "basis.safetensors", "wide.npy"], "expected 3 columns"),
+        (["transform", "basis.safetensors", "nan.npy"], "NaN or infinite"),
+        (["transform", "basis.safetensors", "huge.npy", "--dtype", "float32"], "overflow"),
+        (["transform", "basis.safetensors", "a.npy", "--ids", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_data_is_one_line_exit_3_and_old_outputs_are_kept(folder, capsys, words, message):
+    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
+    write_bad_files()
+    outputs = ["old-{name}.safetensors"] if words[0] == "resolve" else ["old.npz"]
+    old = [outputs[0].replace("{name}", Path(table).stem) for table in words[1:2]]
+    for name in old:
+        Path(name).write_text("kept")
+    before = files()
+    rest = [*QUICK, "--json", "r.json", "--report", "p.html"] if words[0] == "resolve" else []
+    code, out, err = run(*words, "-o", outputs[0], *rest, capsys=capsys)
+    assert (code, out, one_line(err)) == (3, "", True)
+    assert message in err
+    assert files() == before
+    assert [Path(name).read_text() for name in old] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["resolve", "absent.npy", "-o", "{}.safetensors"],
+        ["resolve", "absent.npy", "--json", "{}.json"],
+        ["resolve", "absent.npy", "--report", "{}.html"],
+        ["transform", "absent.safetensors", "a.npy", "-o", "{}.npy"],
+    ],
+)
+@pytest.mark.parametrize("place", ["nowhere/x", "taken"])
+def test_an_output_that_cannot_be_written_is_said_before_the_work(folder, capsys, words, place):
+    *words, target = words
+    target = target.format(place)
+    if place == "taken":
+        Path(target).mkdir()
+    code, out, err = run(*words, target, capsys=capsys)
+    assert (code, out, one_line(err)) == (3, "", True)
+    assert f"{target}: cannot write there" in err
+    assert "absent" not in err
+
+
+@pytest.mark.parametrize("pattern", ["nowhere/{name}.safetensors", "{name}/x.safetensors"])
+def test_bases_that_cannot_be_written_are_said_before_the_work(folder, capsys, pattern):
+    words = ["resolve", "a.npy", "b.npy", "--rank", "99", "-o", pattern]  # the rank is found to be wrong in the work
+    code, _, err = run(*words, capsys=capsys)
+    assert (code, one_line(err)) == (3, True)
+    assert f"{pattern.replace('{name}', 'a')}: cannot write there (there is no folder" in err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_said_before_the_work(folder, capsys):
+    Path("locked").mkdir(mode=0o555)
+    for words in (
+        ["resolve", "a.npy", "-o", "locked/x.safetensors"],
+        ["transform", "x", "a.npy", "-o", "locked/z.npy"],
+    ):
+        code, _, err = run(*words, capsys=capsys)
+        assert (code, one_line(err), "permission denied" in err) == (3, True, True)
+
+
+def test_a_folder_without_permission_is_refused_whoever_asks(folder, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(OSError, match=r"x\.safetensors: cannot write there \(permission denied\); choose another path"):
+        check_outputs(["x.safetensors"], [])
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (["resolve", "model.safetensors:x:1", "-o"], "model.safetensors"),
+        (["resolve", "a.npy", "--json"], "a.npy"),
+        (["resolve", "a.npy", "--report"], "link.html"),
+        (["resolve", "a.npy", "--ids", "ids.txt", "--json"], "ids.txt"),
+        (["resolve", "model.safetensors", "a.npy", "-o"], "{name}.safetensors"),
+        (["transform", "basis.safetensors", "a.npy", "-o"], "a.npy"),
+        (["transform", "basis.safetensors", "a.npy", "-o"], "./basis.safetensors"),
+        (["transform", "basis.safetensors", "a.npy", "--ids", "who.npz:w", "-o"], "who.npz"),
+    ],
+)
+def test_an_input_is_never_written_over(folder, capsys, words, target):
+    from safetensors.numpy import save_file
+
+    save_file({"x:1": np.load("a.npy")}, "model.safetensors")
+    np.savez("who.npz", w=np.arange(1500))
+    Path("link.html").symlink_to("a.npy")
+    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
+    before = {name: Path(name).read_bytes() for name in files()}
+    code, _, err = run(*words, target, capsys=capsys)
+    assert (code, one_line(err)) == (3, True)
+    assert "it is one of the inputs" in err
+    assert {name: Path(name).read_bytes() for name in files()} == before
+
+
+# -- all outputs or none
+
+
+@needs_full_disk
+@pytest.mark.parametrize("full", ["-o", "--json", "--report"])
+def test_one_output_on_a_full_disk_keeps_the_others_back(folder, capsys, full):
+    names = {"-o": "full.safetensors", "--json": "full.json", "--report": "full.html"}
+    Path(names[full]).symlink_to(FULL)
+    before = files()
+    words = [
+        word for flag in names for word in (flag, names[flag] if flag == full else names[flag].replace("full", "x"))
+    ]
+    code, out, err = run("resolve", "a.npy", *QUICK, "--quiet", *words, capsys=capsys)
+    assert (code, out, one_line(err)) == (3, "", True)
+    assert f"{names[full]}: cannot write there (No space left on device)" in err
+    assert files() == before
+    assert stat.S_ISCHR(os.stat(FULL).st_mode)  # a device is written to, never replaced
+
+
+@needs_full_disk
+def test_transform_to_a_full_disk_is_one_line(folder, capsys):
+    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
+    Path("full.npy").symlink_to(FULL)
+    before = files()
+    code, out, err = run("transform", "basis.safetensors", "a.npy", "-o", "full.npy", capsys=capsys)
+    assert (code, out, one_line(err), "No space left" in err) == (3, "", True, True)
+    assert files() == before
+
+
+@needs_full_disk
+@pytest.mark.parametrize("words", [["--json", "-"], []])
+def test_a_full_stdout_leaves_no_file(folder, words):
+    before = files()
+    with open(FULL, "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "identifiable", "resolve", "a.npy", *QUICK, *words, "-o", "x.safetensors"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, one_line(done.stderr)) == (3, True)
+    assert files() == before
+
+
+@pytest.mark.parametrize("failing", ["x.safetensors", "r.json", "p.html"])
+def test_an_error_while_files_take_their_names_is_one_line_and_leaves_no_temporary_file(
+    folder, capsys, monkeypatch, failing
+):
+    replace = os.replace
+
+    def refuse(source, target):
+        if Path(target).name == failing:
+            raise OSError(5, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    words = ["-o", "x.safetensors", "--json", "r.json", "--report", "p.html"]
+    code, _, err = run("resolve", "a.npy", *QUICK, "--quiet", *words, capsys=capsys)
+    assert (code, one_line(err)) == (3, True)
+    assert f"{failing}: cannot write there (Input/output error)" in err
+    assert not [name for name in files() if name.endswith(".part")]
+    assert failing not in files()
+
+
+def interrupted(words, ready):
+    """Start a command, send Ctrl-C once `ready()` holds, and return its exit code and stderr."""
+    command = [sys.executable, "-m", "identifiable", *words]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not ready(process.pid) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def reads(name):
+    """Whether a process has `name` open or mapped: then it is at work, past its imports."""
+
+    def ready(pid):
+        try:
+            return name in Path(f"/proc/{pid}/maps").read_text() or any(
+                os.path.basename(os.readlink(link)) == name for link in Path(f"/proc/{pid}/fd").iterdir()
+            )
+        except OSError:
+            return False
+
+    return ready
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs /proc to see when the work begins")
+@pytest.mark.parametrize("command", ["resolve", "transform"])
+def test_interrupt_leaves_old_outputs_whole_and_nothing_new(folder, capsys, command):
+    d = 64
+    rng = np.random.default_rng(0)
+    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
+    if command == "resolve":
+        np.save("big.npy", rng.laplace(size=(60_000, d)) @ rng.standard_normal((d, d)))
+        words = ["resolve", "big.npy", "--restarts", "50", "--stability", "50", "--tol", "1e-15"]
+        words += ["-o", "old.safetensors", "--json", "new.json", "--report", "new.html"]
+    else:
+        np.lib.format.open_memmap("big.npy", "w+", np.float64, (8_000_000, 3)).flush()
+        words = ["transform", "basis.safetensors", "big.npy", "-o", "old.safetensors"]
+    Path("old.safetensors").write_text("kept")
+    before = files()
+    code, err = interrupted(words, reads("big.npy"))
+    assert (code, one_line(err)) == (130, True)
+    assert "nothing was written" in err
+    assert Path("old.safetensors").read_text() == "kept"
+    assert files() == before
+
+
+# -- transform
+
+
+@pytest.fixture
+def basis(folder, capsys):
+    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
+    return "basis.safetensors"
+
+
+def test_transform_and_inverse_give_the_data_back(basis, capsys):
+    assert run("transform", basis, "a.npy", "-o", "z.npy", capsys=capsys) == (0, "1500 x 3: z.npy\n", "")
+    Z, X = np.load("z.npy"), np.load("a.npy")
+    assert np.cov(Z.T, bias=True) == pytest.approx(np.eye(3), abs=1e-6)
+    assert run("transform", basis, "z.npy", "--inverse", "-o", "x.npy", capsys=capsys)[:2] == (0, "1500 x 3: x.npy\n")
+    assert np.load("x.npy") == pytest.approx(X, abs=1e-9)
+    assert np.abs(Z - X).max() > 0.1
+
+
+def test_transform_of_a_lower_rank_has_that_width_and_comes_back_as_a_projection(folder, capsys):
+    run("resolve", "a.npy", *QUICK, "--rank", "2", "-o", "two.safetensors", capsys=capsys)
+    assert run("transform", "two.safetensors", "a.npy", "-o", "z.npy", capsys=capsys)[1] == "1500 x 2: z.npy\n"
+    assert run("transform", "two.safetensors", "z.npy", "--inverse", "-o", "x.npy", capsys=capsys)[0] == 0
+    X, back = np.load("a.npy"), np.load("x.npy")
+    lost = ((X - back) ** 2).sum() / ((X - X.mean(axis=0)) ** 2).sum()
+    assert 1e-6 < lost < 0.5
+
+
+def test_transform_is_what_python_gives_whatever_the_blocks(basis, capsys):
+    from identifiable.api import transform
+
+    expected = transform(basis, "a.npy")
+    for extra in ([], ["--blocks", "1"], ["--blocks", "77"]):
+        assert run("transform", basis, "a.npy", "-o", "z.npy", *extra, capsys=capsys)[0] == 0
+        assert np.load("z.npy").tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_transform_writes_the_dtype_asked_for(basis, capsys, dtype):
+    assert run("transform", basis, "a.npy", "-o", "z.npy", "--dtype", dtype, capsys=capsys)[0] == 0
+    assert np.load("z.npy").dtype == dtype
+
+
+def test_transform_writes_ids_beside_the_values(basis, capsys):
+    assert run("transform", basis, "a.npy", "--ids", "ids.txt", "-o", "z.npz", capsys=capsys)[0] == 0
+    assert np.load("z.npz")["ids"][:2].tolist() == ["s0000", "s0001"]
+    assert run("transform", basis, "a.npy", "-o", "z.npz", capsys=capsys)[0] == 0
+    assert np.load("z.npz").files == ["values"]
+    assert run("transform", basis, "a.csv", "-o", "z.npz", capsys=capsys)[0] == 0
+    assert len(np.load("z.npz")["ids"]) == 1500
+
+
+def test_quiet_prints_nothing(basis, capsys):
+    assert run("transform", basis, "a.npy", "-o", "z.npy", "--quiet", capsys=capsys) == (0, "", "")
+    assert run("resolve", "a.npy", *QUICK, "-o", basis, "--report", "p.html", "--quiet", capsys=capsys) == (0, "", "")
+
+
+@pytest.mark.parametrize("command", ["resolve", "transform"])
+def test_help_shows_an_example_that_runs(basis, command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    example = capsys.readouterr().out.partition("example:\n  identifiable ")[2].strip()
+    for name in ("run1.npy", "new.npy"):
+        np.save(name, np.load("a.npy"))
+    assert run(*shlex.split(example), capsys=capsys)[0] == 0
+
+
+# -- the README
+
+
+def test_the_section_of_the_readme_runs(folder, capsys):
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    section = readme.partition("## Features that mean the same thing every time")[2].partition("\n## ")[0]
+    commands, session = (re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1] for language in ("sh", "pycon"))
+    X, Y = mixed(0)
+    for name, table in (("run1", X), ("run2", Y), ("new", X[:50])):
+        np.save(f"{name}.npy", table)
+    for line in commands.splitlines():
+        assert run(*shlex.split(line.removeprefix("identifiable ")), capsys=capsys)[0] == 0, line
+    assert np.load("back.npy") == pytest.approx(X[:50], abs=1e-9)
+    assert Path("components.html").stat().st_size > 10_000
+    example = doctest.DocTestParser().get_doctest(session, {}, "README.md", None, None)
+    assert len(example.examples) > 3
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+# -- the progress bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def watched(words, monkeypatch):
+    """Run a command on a terminal, with a bar that draws at every call; return the lines it drew."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(words) == 0
+    return stream.getvalue().split("\r\x1b[2K")[1:]
+
+
+def test_the_bar_shows_stage_passes_and_elapsed_time_while_resolving(folder, monkeypatch):
+    lines = watched(["resolve", "a.npy", "--restarts", "1", "--stability", "1", "--workers", "1"], monkeypatch)
+    for stage in ("moments", "resolving a", "refit 1 of 1"):
+        assert any(line.startswith(f"{stage:<20} [") for line in lines), stage
+    counts = [int(line.partition("] pass ")[2].partition(",")[0]) for line in lines[:-1]]
+    assert counts == sorted(counts)
+    assert counts[-1] > 10
+    assert not any(" left" in line for line in lines if line.startswith(("resolving", "refit")))
+    assert max(map(len, lines)) < 80
+    assert lines[-1] == ""  # a clean line is left behind
+
+
+def test_the_bar_shows_rows_and_time_left_while_transforming(basis, monkeypatch):
+    np.save("many.npy", np.tile(np.load("a.npy"), (10, 1)))
+    lines = watched(["transform", basis, "many.npy", "-o", "z.npy", "--blocks", "100"], monkeypatch)
+    assert lines[0].startswith("transforming many    [")
+    assert " s left  " in lines[0]
+    assert lines[-2].endswith("15,000/15,000")
+    assert lines[-1] == ""
+    assert np.load("z.npy").shape == (15_000, 3)
+
+
+def test_the_bar_is_silent_when_quiet(folder, monkeypatch):
+    assert watched(["resolve", "a.npy", *QUICK, "--quiet"], monkeypatch) == []
+
+
+def test_a_bar_tells_one_pass_with_time_left_from_passes_without_end(monkeypatch):
+    clock = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) + 100)
+    monkeypatch.setenv("COLUMNS", "200")
+    stream = Terminal()
+    bar = progress.Bar(stream)
+    bar("reading", 0, 1000)
+    bar("reading", 500, 1000)
+    bar("resolving a-name-much-too-long, pass 1", 500, 1000)
+    bar("resolving a-name-much-too-long, pass 1", 100, 1000)
+    bar("resolving a-name-much-too-long, pass 2", 1000, 1000)
+    assert stream.getvalue().split("\r\x1b[2K")[1:] == [
+        "reading              [................] pass 1, 0 s  0/1,000",
+        "reading              [########........] pass 1, 10 s left  500/1,000",
+        "resolving a-name-mu… [########........] pass 2, 20 s  500/1,000",
+        "resolving a-name-mu… [#...............] pass 3, 30 s  100/1,000",
+        "resolving a-name-mu… [################] pass 4, 40 s  1,000/1,000",
+    ]
