@@ -17,15 +17,24 @@ if TYPE_CHECKING:
     from identifiable._checks import UsageError as UsageError
     from identifiable.api import compare as compare
     from identifiable.api import load as load
+    from identifiable.api import load_basis as load_basis
+    from identifiable.api import resolve as resolve
+    from identifiable.api import save_basis as save_basis
     from identifiable.api import structural as structural
+    from identifiable.api import transform as transform
+    from identifiable.api.estimator import ICA as ICA
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
     from identifiable.groups import GROUPS as GROUPS
     from identifiable.groups import AffineMap as AffineMap
+    from identifiable.ica import Resolved as Resolved
+    from identifiable.ica import match_components as match_components
     from identifiable.moments import Moments as Moments
     from identifiable.representation import Representation as Representation
     from identifiable.representation import pair as pair
     from identifiable.results import Comparison as Comparison
+    from identifiable.results import JointResolution as JointResolution
+    from identifiable.results import Resolution as Resolution
 
 _ROOM_OF = {
     "AffineMap": "groups",
@@ -33,34 +42,52 @@ _ROOM_OF = {
     "Comparison": "results",
     "DataError": "_checks",
     "GROUPS": "groups",
+    "ICA": "api.estimator",
     "IdentifiableError": "_checks",
+    "JointResolution": "results",
     "Moments": "moments",
     "PairingError": "_checks",
     "Representation": "representation",
+    "Resolution": "results",
+    "Resolved": "ica",
     "UsageError": "_checks",
     "compare": "api",
     "fold": "blocks",
     "load": "api",
+    "load_basis": "api",
+    "match_components": "ica",
     "pair": "representation",
+    "resolve": "api",
+    "save_basis": "api",
     "structural": "api",
+    "transform": "api",
 }
 
 __all__ = [
     "GROUPS",
+    "ICA",
     "AffineMap",
     "Blocks",
     "Comparison",
     "DataError",
     "IdentifiableError",
+    "JointResolution",
     "Moments",
     "PairingError",
     "Representation",
+    "Resolution",
+    "Resolved",
     "UsageError",
     "compare",
     "fold",
     "load",
+    "load_basis",
+    "match_components",
     "pair",
+    "resolve",
+    "save_basis",
     "structural",
+    "transform",
 ]
 
 

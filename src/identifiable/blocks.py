@@ -22,7 +22,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, IdentifiableError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, IdentifiableError, UsageError, check_matrix_shape, check_numeric
 
 STRIPS = 16  # enough to keep a few workers busy to the end, few enough that merging costs nothing
 CHUNK_VALUES = 2**21  # values per chunk: 16 MB as float64, so a chunk and its products stay in the L3 cache
@@ -215,6 +215,8 @@ def fold(
     """
     if not blocks:
         raise DataError("fold needs at least one table.")
+    if workers is not None and (not isinstance(workers, (int, np.integer)) or workers < 1):
+        raise UsageError(f"workers: expected a whole number of at least 1, got {workers!r}.")
     n = blocks[0].n
     if any(b.n != n for b in blocks):
         raise DataError(f"fold needs tables of equal length, got {', '.join(f'{b.name}: {b.n}' for b in blocks)} rows.")

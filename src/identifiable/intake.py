@@ -38,6 +38,8 @@ def as_representation(source: Any, position: int = 0) -> Representation:
     name = _letter(position)
     if isinstance(source, np.ma.MaskedArray):
         raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
+    if hasattr(source, "toarray"):
+        raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
         try:
             source = np.asarray(source)

@@ -1,4 +1,4 @@
-"""Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv`, `.safetensors`.
+"""Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv`, `.safetensors`; a basis as `.safetensors`.
 
 Every format is read a block of rows at a time and never loaded whole, and nothing in a file is ever
 executed. Whatever is wrong with a file is a `DataError` of one line.
@@ -6,7 +6,8 @@ executed. Whatever is wrong with a file is a `DataError` of one line.
 
 from __future__ import annotations
 
+from identifiable.io.basis_files import load_basis, save_basis
 from identifiable.io.opening import open_representation, read_label_table, read_labels
 from identifiable.io.saving import save_array
 
-__all__ = ["open_representation", "read_label_table", "read_labels", "save_array"]
+__all__ = ["load_basis", "open_representation", "read_label_table", "read_labels", "save_array", "save_basis"]

@@ -1,24 +1,23 @@
-"""The public calls: what is given as a path is opened, then the room that knows the work is called."""
+"""Comparing: paths are opened, then `identifiability` measures."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import identifiability
-from identifiable._checks import DataError, PairingError, UsageError, check_unique_ids
-from identifiable._extras import require
+from identifiable._checks import PairingError, check_unique_ids
+from identifiable.api.opening import connected, is_path, one_ids_file, open_sources
 from identifiable.intake import as_representation
-from identifiable.io import open_representation, read_label_table
+from identifiable.io import read_label_table
 from identifiable.representation import Representation, comparable_ids
-from identifiable.results import Alert, Comparison, from_json
+from identifiable.results import Comparison
 
 
 def compare(
@@ -74,12 +73,6 @@ def structural(
     return _measured(identifiability.structural, (Z, sources), ids, group_by, blocks, scheduler, options)
 
 
-_ONE_IDS_FILE = (
-    "{} names the rows of every table, so row i is taken to be the same sample everywhere, as without ids. "
-    "Give each table its own (--ids once per table) if their rows may be in another order."
-)
-
-
 def _measured(
     measure: Callable[..., Comparison],
     sources: Sequence[Any],
@@ -90,67 +83,13 @@ def _measured(
     options: dict[str, Any],
 ) -> Comparison:
     """Open what is a path, connect where asked, and measure."""
-    opened = _open(sources, ids, blocks)
-    if isinstance(group_by, (str, os.PathLike)):
+    opened = open_sources(sources, ids, blocks)
+    if is_path(group_by):
         options.setdefault("group_by_name", str(group_by))
         group_by = _labels_of(group_by, as_representation(opened[0]))
     with connected(scheduler) if scheduler else nullcontext() as cluster:
         result = measure(*opened, group_by=group_by, cluster=cluster, **options)
-    if isinstance(ids, str) and Path(ids).is_file():  # one list of names for every table is pairing by position
-        result = replace(result, alerts=(Alert("one_ids_file", _ONE_IDS_FILE.format(ids)), *result.alerts))
-    return result
-
-
-@contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """A client of the Dask scheduler at `address`."""
-    require("distributed", extra="dask", what="a Dask scheduler")
-    from distributed import Client
-
-    try:
-        client: Any = Client(address, timeout="10s")  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"no Dask scheduler answers at {address} ({error}); start one with 'dask scheduler'."
-        ) from None
-    with client:
-        yield client
-
-
-def load(path: str | os.PathLike[str]) -> Comparison:
-    """A result saved as JSON."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise DataError(f"{path}: expected a JSON result of identifiable, could not read it ({why}).") from None
-    result: Comparison = from_json(text, str(path))
-    return result
-
-
-def _open(sources: Sequence[Any], ids: str | Sequence[str] | None, rows: int | None) -> list[Any]:
-    each = [ids] * len(sources) if ids is None or isinstance(ids, str) else list(ids)
-    if len(each) != len(sources):
-        raise UsageError(f"ids: expected one for all or one for each of {len(sources)} tables, got {len(each)}.")
-    opened = [
-        open_representation(s, ids=i, rows=rows) if isinstance(s, (str, os.PathLike)) else s
-        for s, i in zip(sources, each, strict=True)
-    ]
-    if all(isinstance(s, (str, os.PathLike)) for s in sources):
-        for i, name in enumerate(_short_names([r.name for r in opened], [Path(s) for s in sources])):
-            opened[i] = replace(opened[i], name=name)
-    return opened
-
-
-def _short_names(names: list[str], paths: list[Path]) -> list[str]:
-    """The shortest names that tell files apart: `runs.npz:a` and `runs.npz:b` are a and b; x/run.npy is x/run beside y/run."""
-    parts = [name.partition(":")[2] or name for name in names]
-    folders = [f"{path.resolve().parent.name}/{name}" for path, name in zip(paths, names, strict=True)]
-    one_file = len({name.partition(":")[0] for name in names}) == 1
-    for candidate in ([parts] if one_file else []) + [names, folders]:
-        if len(set(candidate)) == len(candidate):
-            return candidate
-    return names
+    return replace(result, alerts=(*one_ids_file(ids), *result.alerts))
 
 
 def _labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[Any]:

@@ -1,0 +1,14 @@
+"""The public calls: what is given as a path is opened, then the room that knows the work is called.
+
+The scikit-learn estimator is in `identifiable.api.estimator`, so that only who uses it loads scikit-learn.
+"""
+
+from __future__ import annotations
+
+from identifiable.api.comparing import compare, structural
+from identifiable.api.opening import connected, load
+from identifiable.api.resolving import resolve
+from identifiable.api.transforming import transform
+from identifiable.io import load_basis, save_basis
+
+__all__ = ["compare", "connected", "load", "load_basis", "resolve", "save_basis", "structural", "transform"]

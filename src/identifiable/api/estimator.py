@@ -1,0 +1,256 @@
+"""`ICA`: whitening and unmixing as a scikit-learn transformer.
+
+The only module that imports scikit-learn when it is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from identifiable import ica
+from identifiable._checks import UsageError
+from identifiable.api.opening import is_path, open_sources
+from identifiable.api.transforming import transform
+from identifiable.blocks import Blocks
+from identifiable.ica import Resolved, Settings
+from identifiable.intake import as_representation, default_provenance
+from identifiable.io import load_basis, save_basis
+from identifiable.moments import Array
+from identifiable.representation import Representation
+from identifiable.results import Resolution
+
+ACCEPTED = (np.float64, np.float32)  # what is kept as it is; anything else becomes the first
+LEAST_ROWS = 2  # one row has no variance
+
+
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc] # untyped bases
+    """Independent components in a canonical order and sign, with a verdict on each.
+
+    Implements the recipe of Theorem 2 (Nelson et al. 2026) as `identifiable.resolve` does, as a scikit-learn
+    transformer. Two fits to samples of one distribution give the same columns wherever `identifiable_` is True.
+
+    Parameters
+    ----------
+    n_components
+        Principal directions to keep before unmixing; None keeps all that carry variance. More than those is an
+        error at `fit`.
+    contrast
+        "logcosh", "exp" or "cube".
+    order
+        What components are sorted by: "negentropy", "variance" or "kurtosis".
+    restarts
+        Starts of the solver, the best of which is kept; "auto" makes as many as cost little.
+    stability
+        Refits on halves of the rows, which make the verdicts of `identifiable_` stricter; 0 for none.
+    tol
+        Stop when a Newton step would gain less than this share of the contrast.
+    precision
+        Of the products in each pass over the rows: "single" or "double".
+    random_state
+        An integer is the seed; None is the seed 0, so that a fit is reproducible unless asked otherwise; a
+        `numpy.random.RandomState` draws one at every fit.
+    workers
+        Threads; None for one per core. Changes no figure.
+
+    Attributes
+    ----------
+    components_ : (n_components, n_features)
+        The unmixing: ``transform(X) = (X - mean_) @ components_.T``.
+    mixing_ : (n_features, n_components)
+        The way back: ``inverse_transform(Z) = Z @ mixing_.T + mean_``.
+    mean_ : (n_features,)
+    identifiable_ : (n_components,)
+        Whether another sample would give this component again.
+    converged_ : bool
+        Also a `ConvergenceWarning` where False.
+    n_iter_ : int
+        Steps of the solver from the start that was kept.
+    result_ : Resolution
+        All there is to know about the fit: ``result_.table()``, ``result_.report("page.html")``.
+    basis_ : Resolved
+        The two maps and the result, as `identifiable.resolve` returns them.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    `fit` and `transform` also take paths, `Blocks`, `Representation`s and Dask arrays, which are read in blocks.
+
+    >>> X = np.random.default_rng(0).laplace(size=(2000, 2)) @ [[2, 1], [1, 1]]
+    >>> model = ICA().fit(X)
+    >>> np.allclose(model.inverse_transform(model.transform(X)), X)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        contrast: str = "logcosh",
+        order: str = "negentropy",
+        restarts: Any = "auto",
+        stability: int = 0,
+        tol: float = 1e-6,
+        precision: str = "single",
+        random_state: Any = None,
+        workers: int | None = None,
+    ):
+        self.n_components = n_components
+        self.contrast = contrast
+        self.order = order
+        self.restarts = restarts
+        self.stability = stability
+        self.tol = tol
+        self.precision = precision
+        self.random_state = random_state
+        self.workers = workers
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Resolve the rows of `X`; `y` is ignored."""
+        options = self._options()
+        source = self._opened_for_fit(X)
+        provenance = default_provenance(options["seed"], "identifiable.ICA(...).fit(...)")
+        try:
+            self.basis_: Resolved = ica.resolve(source, workers=self.workers, provenance=provenance, **options)
+        except UsageError as error:
+            if self.n_components is None:
+                raise
+            why = str(error).rstrip(".")  # the options themselves were checked: only the rank depends on the data
+            raise UsageError(
+                f"n_components {self.n_components}: more than the data have directions with variance ({why}); "
+                "lower it, or pass None to keep them all."
+            ) from None
+        if not self.converged_:
+            warnings.warn(
+                "ICA did not converge (converged_ is False); pass a larger tol, or more rows per component.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Components of the rows of `X`, in float32 if that is what `X` is in."""
+        check_is_fitted(self)
+        if not _is_lazy(X):
+            X = validate_data(self, X, dtype=ACCEPTED, reset=False)
+        return transform(self.basis_, X)
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """Rows from components. Directions that were dropped come back as their mean."""
+        check_is_fitted(self)
+        if not _is_lazy(X):
+            X = check_array(X, dtype=ACCEPTED, estimator=self, input_name="X")
+        return transform(self.basis_, X, inverse=True)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the fitted basis to a `.safetensors` file; names of features are not kept."""
+        check_is_fitted(self)
+        return save_basis(path, self.basis_)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The fitted estimator of a basis file, with the settings it was fitted with; runs no code from the file."""
+        basis = load_basis(path)
+        settings = dict(basis.result.settings)
+        rank = settings.pop("rank", "auto")
+        seed = settings.pop("seed", None)
+        known = cls._get_param_names()
+        model = cls(
+            None if rank == "auto" else rank,
+            random_state=seed,
+            **{name: value for name, value in settings.items() if name in known},
+        )
+        model.basis_ = basis
+        model.n_features_in_ = basis.result.inputs[0].d
+        return model
+
+    @property
+    def components_(self) -> Array:
+        return self.basis_.to_components.matrix.T
+
+    @property
+    def mixing_(self) -> Array:
+        return self.basis_.from_components.matrix.T
+
+    @property
+    def mean_(self) -> Array:
+        return self.basis_.from_components.offset
+
+    @property
+    def result_(self) -> Resolution:
+        return self.basis_.result
+
+    @property
+    def identifiable_(self) -> NDArray[np.bool_]:
+        return np.array([component.identifiable for component in self.result_.components])
+
+    @property
+    def converged_(self) -> bool:
+        return self.result_.converged
+
+    @property
+    def n_iter_(self) -> int:
+        return max(len(self.result_.steps), 1)
+
+    @property
+    def _n_features_out(self) -> int:
+        """What scikit-learn names the columns of the output by."""
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _options(self) -> dict[str, Any]:
+        """The options of `ica.resolve`, checked."""
+        for name in ("n_components", "workers"):
+            value = getattr(self, name)
+            if value is not None and not (_is_whole(value) and value >= 1):
+                raise UsageError(f"{name} {value!r}: expected None or a whole number of at least 1.")
+        names = ("contrast", "order", "restarts", "stability", "tol", "precision")
+        options = {name: getattr(self, name) for name in names}
+        options |= {
+            "rank": "auto" if self.n_components is None else int(self.n_components),
+            "seed": _seed(self.random_state),
+        }
+        Settings(**options)
+        return options
+
+    def _opened_for_fit(self, X: Any) -> Representation:
+        if not _is_lazy(X):
+            # The name is what messages call it.
+            return Representation(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS), name="X")
+        source = as_representation(open_sources([X], None, None)[0])
+        self.n_features_in_ = source.d
+        if hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
+            del self.feature_names_in_
+        return source
+
+
+def _is_lazy(X: Any) -> bool:
+    """Whether `X` is read in blocks by us; the rest is scikit-learn's to check."""
+    return is_path(X) or isinstance(X, (Blocks, Representation)) or hasattr(X, "__dask_graph__")
+
+
+def _seed(random_state: Any) -> int:
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if _is_whole(random_state) and random_state >= 0:
+        return int(random_state)
+    raise UsageError(
+        f"random_state {random_state!r}: expected None, a whole number of at least 0 or a numpy.random.RandomState."
+    )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

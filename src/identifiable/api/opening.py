@@ -1,0 +1,81 @@
+"""What the public calls share: opening paths, reaching a cluster, loading results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from identifiable._checks import DataError, UsageError
+from identifiable._extras import require
+from identifiable.io import open_representation
+from identifiable.results import Alert, Comparison, JointResolution, Resolution, from_json
+
+_ONE_IDS_FILE = (
+    "{} names the rows of every table, so row i is taken to be the same sample everywhere, as without ids. "
+    "Give each table its own (--ids once per table) if their rows may be in another order."
+)
+
+
+def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
+    return isinstance(source, (str, os.PathLike))
+
+
+def open_sources(sources: Sequence[Any], ids: str | Sequence[str] | None, rows: int | None) -> list[Any]:
+    """Every path among `sources` as a `Representation`, read `rows` at a time; the rest as it is."""
+    each = [ids] * len(sources) if ids is None or isinstance(ids, str) else list(ids)
+    if len(each) != len(sources):
+        raise UsageError(f"ids: expected one for all or one for each of {len(sources)} tables, got {len(each)}.")
+    opened = [open_representation(s, ids=i, rows=rows) if is_path(s) else s for s, i in zip(sources, each, strict=True)]
+    if all(is_path(s) for s in sources):
+        for i, name in enumerate(_short_names([r.name for r in opened], [Path(s) for s in sources])):
+            opened[i] = replace(opened[i], name=name)
+    return opened
+
+
+def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
+    """The alert that one list of names for every table is pairing by position."""
+    if isinstance(ids, str) and Path(ids).is_file():
+        return (Alert("one_ids_file", _ONE_IDS_FILE.format(ids)),)
+    return ()
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """A client of the Dask scheduler at `address`."""
+    require("distributed", extra="dask", what="a Dask scheduler")
+    from distributed import Client
+
+    try:
+        client: Any = Client(address, timeout="10s")  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"no Dask scheduler answers at {address} ({error}); start one with 'dask scheduler'."
+        ) from None
+    with client:
+        yield client
+
+
+def load(path: str | os.PathLike[str]) -> Comparison | Resolution | JointResolution:
+    """A result saved as JSON; its class follows from its schema."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise DataError(f"{path}: expected a JSON result of identifiable, could not read it ({why}).") from None
+    result: Comparison | Resolution | JointResolution = from_json(text, str(path))
+    return result
+
+
+def _short_names(names: list[str], paths: list[Path]) -> list[str]:
+    """The shortest names that tell files apart: `runs.npz:a` and `runs.npz:b` are a and b; x/run.npy is x/run beside y/run."""
+    parts = [name.partition(":")[2] or name for name in names]
+    folders = [f"{path.resolve().parent.name}/{name}" for path, name in zip(paths, names, strict=True)]
+    one_file = len({name.partition(":")[0] for name in names}) == 1
+    for candidate in ([parts] if one_file else []) + [names, folders]:
+        if len(set(candidate)) == len(candidate):
+            return candidate
+    return names

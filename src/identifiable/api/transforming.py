@@ -1,0 +1,170 @@
+"""Applying a basis to rows, block by block."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from identifiable._checks import DataError, UsageError
+from identifiable.api.opening import is_path, open_sources
+from identifiable.blocks import Blocks, chunk_rows, silent
+from identifiable.groups import AffineMap
+from identifiable.ica import Resolved
+from identifiable.intake import NonFinite, as_representation, blocks_of
+from identifiable.io import load_basis, save_array
+
+FLOATS = ("float16", "float32", "float64")
+HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
+WITHOUT_IDS = ".npy"  # the one format that has no place for them
+SHOWN_ROWS = 5
+
+
+@overload
+def transform(
+    basis: str | os.PathLike[str] | Resolved,
+    X: Any,
+    output: None = None,
+    *,
+    inverse: bool = False,
+    blocks: int | None = None,
+    ids: str | None = None,
+    dtype: DTypeLike | None = None,
+) -> NDArray[Any]: ...
+@overload
+def transform(
+    basis: str | os.PathLike[str] | Resolved,
+    X: Any,
+    output: str | os.PathLike[str],
+    *,
+    inverse: bool = False,
+    blocks: int | None = None,
+    ids: str | None = None,
+    dtype: DTypeLike | None = None,
+) -> Path: ...
+def transform(
+    basis: str | os.PathLike[str] | Resolved,
+    X: Any,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    inverse: bool = False,
+    blocks: int | None = None,
+    ids: str | None = None,
+    dtype: DTypeLike | None = None,
+) -> NDArray[Any] | Path:
+    """Components of new rows in a basis found before; or, with `inverse`, rows from components.
+
+    Ours. Rows are read, mapped and, with `output`, written a block at a time; the map is computed in float64 and
+    rounded once. The same rows give the same bits whatever the format and `blocks`.
+
+    Parameters
+    ----------
+    basis
+        What `resolve` returned, or the file it was saved to.
+    X
+        Rows with the columns the basis was fitted to (with `inverse`: its components): an array, a `Representation`,
+        `Blocks`, a Dask array or a path.
+    output
+        Where to write: `.npy`, `.npz` or `.safetensors`, whole or not at all. Ids of the rows go along, except into a
+        `.npy`. The path is returned; without `output` an array is.
+    inverse
+        From components back to the space of the data. Directions without variance, which resolving drops, come back
+        as their mean.
+    blocks
+        For a path: rows to read from storage at once.
+    ids
+        For a path: the column, key or sidecar file that holds sample ids.
+    dtype
+        float16, float32 or float64; by default float32 for rows stored in at most that, else float64.
+
+    >>> from identifiable import resolve
+    >>> X = np.random.default_rng(0).laplace(size=(1000, 2)) @ [[2, 1], [1, 1]]
+    >>> basis = resolve(X, stability=0)
+    >>> Z = transform(basis, X)
+    >>> np.round(Z.std(axis=0), 6)
+    array([1., 1.])
+    >>> np.allclose(transform(basis, Z, inverse=True), X)
+    True
+    """
+    found = load_basis(basis) if is_path(basis) else basis
+    if not isinstance(found, Resolved):
+        raise UsageError(
+            f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
+        )
+    representation = as_representation(open_sources([X], ids, blocks)[0])
+    source = blocks_of(representation)
+    _check_width(source, found, inverse)
+    mapped = _Mapped(source, found.from_components if inverse else found.to_components, _result_dtype(dtype, source))
+    # The grid of the products follows from the shapes alone; storage blocks end at the source.
+    rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
+    if output is not None:
+        keeps_ids = ids is not None or Path(output).suffix.lower() != WITHOUT_IDS
+        return save_array(output, rows, representation.ids if keeps_ids else None)
+    result: NDArray[Any] = np.empty(rows.shape, rows.dtype)
+    at = 0
+    for block in rows:
+        result[at : at + len(block)] = block
+        at += len(block)
+    return result
+
+
+class _Mapped:
+    """Rows of a table after an affine map, each block checked as it is read. A `blocks.Rows`."""
+
+    def __init__(self, source: Blocks, by: AffineMap, dtype: np.dtype[Any]):
+        self.source, self.map, self.dtype = source, by, dtype
+        self.shape = (source.n, by.matrix.shape[1])
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        block = self.source[rows]
+        first = rows.indices(self.source.n)[0]
+        _refuse(block, first, f"{self.source.name}: expected finite numbers, got", "remove or impute them.")
+        with silent():
+            # In row order, whatever the source's: products of another layout round differently.
+            result = self.map(np.ascontiguousarray(block, np.float64)).astype(self.dtype, copy=False)
+        what = f"{self.source.name}: mapped into {self.dtype} the rows overflow to"
+        _refuse(result, first, what, "scale the rows, or ask for dtype float64.")
+        return result
+
+
+def _refuse(rows: NDArray[Any], first: int, what: str, remedy: str) -> None:
+    """An error if anything is not finite, with the rows it is in; later blocks have not been looked at."""
+    found = NonFinite()
+    found.add(first, [rows])
+    if found.count:
+        shown = ", ".join(map(str, found.rows[:SHOWN_ROWS]))
+        raise DataError(
+            f"{what} {found.count} NaN or infinite values in {len(found.rows)} of the rows {first} to "
+            f"{first + len(rows) - 1} (first rows, from 0: {shown}); {remedy}"
+        )
+
+
+def _check_width(source: Blocks, basis: Resolved, inverse: bool) -> None:
+    wanted = (basis.from_components if inverse else basis.to_components).matrix.shape[0]
+    if source.d == wanted:
+        return
+    of = basis.result.inputs[0].name
+    if inverse:
+        raise DataError(
+            f"{source.name}: expected {wanted} columns, the components of the basis of {of}, got {source.d}; "
+            "to go back, pass what transform gave with this basis."
+        )
+    raise DataError(
+        f"{source.name}: expected {wanted} columns, as {of} had when the basis was fitted, got {source.d}; "
+        "pass rows of the same model, or resolve them anew."
+    )
+
+
+def _result_dtype(asked: DTypeLike | None, source: Blocks) -> np.dtype[Any]:
+    if asked is None:
+        return np.dtype(np.float32 if source.dtype.name in HALF_OR_SINGLE else np.float64)
+    try:
+        dtype = np.dtype(asked)
+    except TypeError:
+        raise UsageError(f"dtype {asked!r}: expected one of {', '.join(FLOATS)}.") from None
+    if dtype.name not in FLOATS:
+        raise UsageError(f"dtype {asked!r}: expected one of {', '.join(FLOATS)}.")
+    return dtype.newbyteorder("=")

@@ -1,0 +1,410 @@
+"""ICA, the estimator: it keeps every promise of a scikit-learn transformer, and those of `resolve`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from identifiable import ICA, Blocks, DataError, Representation, Resolution, UsageError, ica, load_basis, resolve
+from identifiable.api import estimator as estimator_room
+
+SEED = 7
+N, D = 1_000, 3
+MIX = np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, -1.0, 3.0]])
+
+
+@pytest.fixture(scope="module")
+def X() -> NDArray[np.float64]:
+    return np.random.default_rng(SEED).laplace(size=(N, D)) @ MIX + [5, -2, 100]
+
+
+@pytest.fixture(scope="module")
+def fitted(X: NDArray[np.float64]) -> ICA:
+    return ICA().fit(X)
+
+
+# scikit-learn's own checks
+
+# Whether this check runs is decided by an environment variable of scipy, before anything of ours is asked.
+NEEDS_SCIPY_ARRAY_API = "check_array_api_input"
+
+
+def outcomes(model: Any) -> dict[str, list[str]]:
+    """Names of scikit-learn's checks by outcome."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        results = check_estimator(model, on_skip=None, on_fail=None)
+    found: dict[str, list[str]] = {"passed": [], "failed": [], "skipped": [], "xfail": []}
+    for result in results:
+        found[result["status"]].append(result["check_name"])
+    return found
+
+
+@pytest.mark.parametrize(
+    "model", [ICA(), ICA(2), ICA(1, contrast="cube", order="variance", precision="double", stability=2, restarts=2)]
+)
+def test_every_check_of_scikit_learn_passes_without_exemption(model):
+    found = outcomes(model)
+    assert found["failed"] == []
+    assert found["xfail"] == []
+    assert set(found["skipped"]) <= {NEEDS_SCIPY_ARRAY_API}
+    assert len(found["passed"]) > 40
+
+
+def test_no_tag_excuses_the_estimator_from_a_check():
+    tags = ICA().__sklearn_tags__()
+    assert not tags.non_deterministic
+    assert not tags.no_validation
+    assert not tags._skip_test
+    assert tags.requires_fit
+    assert tags.input_tags.two_d_array
+    assert not tags.input_tags.allow_nan
+    assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
+    assert not hasattr(ICA, "_xfail_checks")
+
+
+class ForgetsWidth(ICA):
+    """Takes rows of any width."""
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        return np.zeros((len(X), len(self.components_)))
+
+
+@pytest.mark.parametrize("broken", [ForgetsWidth(), ICA(tol=2)])
+def test_the_checks_notice_a_broken_estimator(broken):
+    assert outcomes(broken)["failed"]
+
+
+# What it finds
+
+
+def test_it_is_resolve(X, fitted):
+    basis = resolve(X, stability=0)
+    assert fitted.components_.tobytes() == basis.to_components.matrix.T.tobytes()
+    assert fitted.result_.components == basis.result.components
+    other = resolve(X, stability=0, order="variance")
+    assert fitted.components_.tobytes() != other.to_components.matrix.T.tobytes()
+
+
+def test_it_finds_the_sources_that_were_mixed(X, fitted):
+    sources = (X - [5, -2, 100]) @ np.linalg.inv(MIX)
+    correlation = np.abs(np.corrcoef(fitted.transform(X), sources, rowvar=False)[:D, D:])
+    assert (correlation.max(axis=1) > 0.98).all()
+    assert not (np.abs(np.corrcoef(X, sources, rowvar=False)[:D, D:]).max(axis=1) > 0.98).all()
+
+
+def test_the_attributes_are_what_they_say(X, fitted):
+    assert fitted.components_.shape == fitted.mixing_.T.shape == (D, D)
+    np.testing.assert_allclose(fitted.transform(X), (X - fitted.mean_) @ fitted.components_.T, atol=1e-9)
+    np.testing.assert_allclose(fitted.mean_, X.mean(axis=0))
+    np.testing.assert_allclose(fitted.components_ @ fitted.mixing_, np.eye(D), atol=1e-9)
+    assert isinstance(fitted.result_, Resolution)
+    assert fitted.converged_ is True
+    assert fitted.n_iter_ == len(fitted.result_.steps) >= 1
+    assert fitted.n_features_in_ == D
+    assert fitted.identifiable_.dtype == bool
+    assert fitted.identifiable_.tolist() == [c.identifiable for c in fitted.result_.components]
+
+
+def test_gaussian_data_have_no_identifiable_component(X, fitted):
+    assert fitted.identifiable_.all()
+    gaussian = np.random.default_rng(SEED).standard_normal((N, D))
+    assert not ICA(stability=2).fit(gaussian).identifiable_.any()
+
+
+def test_inverse_transform_returns(X, fitted):
+    np.testing.assert_allclose(fitted.inverse_transform(fitted.transform(X)), X, atol=1e-9)
+    assert np.abs(fitted.inverse_transform(fitted.transform(X)[:, ::-1]) - X).max() > 1
+
+
+def test_fewer_components_than_features(X):
+    model = ICA(2).fit(X)
+    assert model.transform(X).shape == (N, 2)
+    assert model.inverse_transform(model.transform(X)).shape == (N, D)
+    assert model.mixing_.shape == (D, 2)
+
+
+def test_without_a_number_the_effective_rank_is_kept(X):
+    doubled = np.c_[X, X, np.ones(N)]
+    model = ICA().fit(doubled)
+    assert model.components_.shape == (D, 2 * D + 1)
+    np.testing.assert_allclose(model.inverse_transform(model.transform(doubled)), doubled, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [4, 7, 100])
+def test_more_components_than_the_rank_are_refused(X, k):
+    with pytest.raises(UsageError, match=f"n_components {k}: more than .*from 1 to 3.*pass None") as error:
+        ICA(k).fit(np.c_[X, X, np.ones(N)])
+    assert "\n" not in str(error.value)
+
+
+def test_fewer_rows_than_features():
+    rows = np.random.default_rng(SEED).laplace(size=(5, 9))
+    model = ICA(stability=2).fit(rows)
+    assert model.components_.shape == (4, 9)
+    assert not model.identifiable_.any()
+
+
+BAD = {
+    "n_components": [0, -1, 2.5, True, "all"],
+    "contrast": ["tanh", None],
+    "order": ["size"],
+    "restarts": [0, "many"],
+    "stability": [-1, 0.5],
+    "tol": [0, 1, -1e-3, float("nan")],
+    "precision": ["half"],
+    "random_state": ["a", -1, True, 1.5],
+    "workers": [0, -1, 1.5],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_a_wrong_parameter_is_named_at_fit(X, name, value):
+    model = ICA(**{name: value})
+    with pytest.raises(UsageError, match=f"^{name} .*expected") as error:
+        model.fit(X)
+    assert "\n" not in str(error.value)
+    assert not hasattr(model, "components_")
+
+
+def test_data_without_variance_are_refused():
+    with pytest.raises(DataError, match="constant"):
+        ICA().fit(np.ones((20, 3)))
+    with pytest.raises(ValueError, match="minimum of 2"):
+        ICA().fit(np.ones((1, 3)))
+
+
+def test_before_fit_there_is_nothing():
+    for call in (lambda: ICA().transform([[1.0]]), lambda: ICA().inverse_transform([[1.0]]), lambda: ICA().save("b")):
+        with pytest.raises(NotFittedError):
+            call()
+    assert not hasattr(ICA(), "components_")
+
+
+def test_another_width_is_refused(X, fitted):
+    with pytest.raises(ValueError, match="X has 2 features, but ICA is expecting 3"):
+        fitted.transform(X[:, :2])
+    with pytest.raises(DataError, match="expected 3 columns, the components"):
+        fitted.inverse_transform(X[:, :2])
+    with pytest.raises(DataError, match="expected 3 columns"):
+        fitted.transform(Blocks(X[:, :2]))
+
+
+# Randomness
+
+
+def test_no_random_state_is_the_seed_0(X):
+    first, second, zero = (ICA(random_state=s).fit(X).components_ for s in (None, None, 0))
+    assert first.tobytes() == second.tobytes() == zero.tobytes()
+
+
+def test_the_seed_is_recorded_and_used(X):
+    assert ICA(random_state=5).fit(X).result_.provenance.seed == 5
+    model = ICA(random_state=np.random.RandomState(3))
+    drawn = np.random.RandomState(3).randint(2**31 - 1, size=2).tolist()
+    assert [model.fit(X).result_.provenance.seed for _ in range(2)] == drawn
+    one, other = (ICA(random_state=s, tol=0.5, restarts=1).fit(X).components_ for s in (1, 2))
+    assert one.tobytes() != other.tobytes()
+
+
+# Convergence
+
+
+def test_no_convergence_is_a_field_and_a_warning(X, monkeypatch):
+    assert ICA().fit(X).converged_  # and no warning, which would be an error here
+    monkeypatch.setattr(estimator_room.ica, "resolve", unfinished_around(ica.resolve))
+    with pytest.warns(ConvergenceWarning, match="converged_ is False"):
+        model = ICA().fit(X)
+    assert model.converged_ is False
+    assert np.isfinite(model.transform(X)).all()
+
+
+def unfinished_around(engine: Any) -> Any:
+    def unfinished(*arguments: Any, **options: Any) -> Any:
+        found = engine(*arguments, **options)
+        return replace(found, result=replace(found.result, converged=False))
+
+    return unfinished
+
+
+# Containers
+
+
+@pytest.mark.parametrize("container", ["path", "text path", "blocks", "representation", "dask", "list"])
+def test_every_container_gives_the_same(X, fitted, tmp_path, container):
+    np.save(tmp_path / "x.npy", X)
+    source: Any = {
+        "path": lambda: tmp_path / "x.npy",
+        "text path": lambda: str(tmp_path / "x.npy"),
+        "blocks": lambda: Blocks(X, rows=64),
+        "representation": lambda: Representation(X, name="x"),
+        "dask": lambda: pytest.importorskip("dask.array").from_array(X, chunks=(100, D)),
+        "list": lambda: X.tolist(),
+    }[container]()
+    model = ICA()
+    Z = model.fit_transform(source)
+    assert model.components_.tobytes() == fitted.components_.tobytes()
+    assert Z.tobytes() == fitted.transform(X).tobytes()
+    assert model.n_features_in_ == D
+    assert model.transform(source).tobytes() == Z.tobytes()
+    np.testing.assert_allclose(model.inverse_transform(Blocks(Z)), X, atol=1e-9)
+
+
+def test_a_frame_gives_the_same_up_to_the_rounding_of_its_layout(X, fitted):
+    model = ICA().fit(pd.DataFrame(X, columns=list("abc")))  # stored by columns
+    np.testing.assert_allclose(model.components_, fitted.components_, rtol=0, atol=1e-9)
+    assert model.result_.inputs[0].sha256 == fitted.result_.inputs[0].sha256
+
+
+def test_refitting_to_a_file_forgets_the_names_of_a_frame(X, tmp_path):
+    np.save(tmp_path / "x.npy", X[:, :2])
+    model = ICA().fit(pd.DataFrame(X, columns=list("abc")))
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    model.fit(tmp_path / "x.npy")
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 2
+
+
+def test_rows_of_a_file_that_are_not_finite_are_named(X, tmp_path):
+    bad = X.copy()
+    bad[17, 0] = np.nan
+    np.save(tmp_path / "x.npy", bad)
+    with pytest.raises(DataError, match=r"x\.npy: expected finite.*17"):
+        ICA().fit(tmp_path / "x.npy")
+    with pytest.raises(DataError, match=r"x\.npy: expected finite.*17"):
+        ICA().fit(X).transform(tmp_path / "x.npy")
+
+
+def test_single_precision_is_kept(X):
+    single = X.astype(np.float32)
+    model = ICA().fit(single)
+    assert model.transform(single).dtype == np.float32
+    assert model.inverse_transform(model.transform(single)).dtype == np.float32
+    assert model.fit(X).transform(X).dtype == np.float64
+
+
+# With the rest of scikit-learn
+
+
+def test_in_a_pipeline(X):
+    target = (X - [5, -2, 100]) @ np.linalg.inv(MIX)[:, 0]
+    pipeline = make_pipeline(StandardScaler(), ICA(), LinearRegression()).fit(X, target)
+    assert pipeline.score(X, target) > 0.999
+    weights = np.abs(pipeline[-1].coef_)
+    assert np.sort(weights)[-2] < 0.2 * weights.max(), "one component is the source, so one weight is enough"
+    assert pipeline[:-1].inverse_transform(pipeline[:-1].transform(X)) == pytest.approx(X)
+
+
+def test_in_a_search(X):
+    target = np.random.default_rng(SEED).standard_normal(200)
+    search = GridSearchCV(make_pipeline(ICA(), LinearRegression()), {"ica__n_components": [1, 2]}, cv=2)
+    assert search.fit(X[:200], target).best_params_["ica__n_components"] in (1, 2)
+
+
+def test_clone_copies_parameters_and_nothing_else(X, fitted):
+    model = clone(ICA(2, contrast="cube", tol=1e-4, random_state=9).fit(X))
+    assert model.get_params() == ICA(2, contrast="cube", tol=1e-4, random_state=9).get_params()
+    assert not hasattr(model, "basis_")
+
+
+def test_columns_have_names(X, fitted):
+    assert fitted.get_feature_names_out().tolist() == ["ica0", "ica1", "ica2"]
+    assert ICA(2).fit(X).get_feature_names_out().tolist() == ["ica0", "ica1"]
+
+
+def test_frames_in_and_out(X, tmp_path):
+    frame = pd.DataFrame(X, columns=["u", "v", "w"], index=[f"cell {i}" for i in range(N)])
+    model = ICA().set_output(transform="pandas")
+    out = model.fit_transform(frame)
+    assert list(out.columns) == ["ica0", "ica1", "ica2"]
+    assert out.index.equals(frame.index)
+    assert model.feature_names_in_.tolist() == ["u", "v", "w"]
+    np.testing.assert_allclose(model.inverse_transform(out), X, atol=1e-9)
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(frame[["v", "u", "w"]])
+    np.save(tmp_path / "x.npy", X)
+    assert list(model.fit_transform(tmp_path / "x.npy").columns) == ["ica0", "ica1", "ica2"]
+
+
+def test_a_pickle_is_the_same_estimator(X, fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.transform(X).tobytes() == fitted.transform(X).tobytes()
+    assert again.result_ == fitted.result_
+
+
+# Files
+
+
+def test_a_saved_estimator_comes_back(X, tmp_path):
+    model = ICA(2, contrast="exp", order="variance", tol=1e-5, precision="double", random_state=4).fit(X)
+    path = model.save(tmp_path / "basis.safetensors")
+    again = ICA.load(path)
+    assert again.transform(X).tobytes() == model.transform(X).tobytes()
+    assert again.inverse_transform(X[:, :2]).tobytes() == model.inverse_transform(X[:, :2]).tobytes()
+    for name in ("n_components", "contrast", "order", "stability", "tol", "precision", "random_state"):
+        assert again.get_params()[name] == model.get_params()[name], name
+    assert again.result_ == model.result_
+    assert again.n_features_in_ == D
+    with pytest.raises(ValueError, match="expecting 3"):
+        again.transform(X[:, :2])
+
+
+def test_a_loaded_estimator_fits_as_the_saved_one_did(X, fitted, tmp_path):
+    again = ICA.load(fitted.save(tmp_path / "b.safetensors"))
+    assert again.n_components is None
+    assert again.fit(X).components_.tobytes() == fitted.components_.tobytes()
+
+
+def test_the_file_is_a_basis_and_a_basis_is_an_estimator(X, fitted, tmp_path):
+    path = fitted.save(tmp_path / "b.safetensors")
+    assert load_basis(path).to_components.matrix.tobytes() == fitted.basis_.to_components.matrix.tobytes()
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(DataError, match="sha256"):
+        ICA.load(path)
+
+
+def test_a_subclass_loads_as_itself(fitted, tmp_path):
+    path = fitted.save(tmp_path / "b.safetensors")
+    assert type(ForgetsWidth.load(path)) is ForgetsWidth
+    assert type(ICA.load(path)) is ICA
+
+
+# Loading the package
+
+
+def loaded_with(name: str) -> bool:
+    """Whether scikit-learn is loaded once `identifiable.<name>` was touched, in a fresh interpreter."""
+    program = f"import sys, identifiable; identifiable.{name}; print('sklearn' in sys.modules)"
+    source = str(Path(__file__).resolve().parents[1] / "src")
+    path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip() == "True"
+
+
+def test_only_the_estimator_loads_scikit_learn():
+    assert loaded_with("ICA")
+    assert not loaded_with("resolve")
