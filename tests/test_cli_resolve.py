@@ -245,7 +245,7 @@ def test_names_that_cannot_be_file_names_become_some_that_can(folder, capsys):
     ("condition", "code"),
     [
         ("identifiable < 20", 1),
-        ("identifiable < 1", 0),
+        ("identifiable < 1", 1),
         ("converged == 0", 0),
         ("converged == 1", 1),
         ("rank < 64", 1),

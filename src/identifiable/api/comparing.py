@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from identifiable import identifiability
-from identifiable._checks import PairingError, check_unique_ids
-from identifiable.api.opening import connected, is_path, one_ids_file, open_sources
+from identifiable.api.opening import connected, is_path, labels_of, one_ids_file, open_sources
 from identifiable.intake import as_representation
-from identifiable.io import read_label_table
-from identifiable.representation import Representation, comparable_ids
 from identifiable.results import Comparison
 
 
@@ -48,6 +41,7 @@ def compare(
         ``groups``, ``folds``, ``bootstrap``, ``nulls``, ``null_draws``, ``epsilon``, ``protocol``, ``seed``, ``workers``,
         ``progress``: see `identifiable.identifiability.compare`.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((200, 2))
     >>> compare(X, X @ [[0.6, 0.8], [-0.8, 0.6]], bootstrap=0, nulls=()).verdict.group
@@ -86,31 +80,7 @@ def _measured(
     opened = open_sources(sources, ids, blocks)
     if is_path(group_by):
         options.setdefault("group_by_name", str(group_by))
-        group_by = _labels_of(group_by, as_representation(opened[0]))
+        group_by = labels_of(group_by, as_representation(opened[0]))
     with connected(scheduler) if scheduler else nullcontext() as cluster:
         result = measure(*opened, group_by=group_by, cluster=cluster, **options)
     return replace(result, alerts=(*one_ids_file(ids), *result.alerts))
-
-
-def _labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[Any]:
-    """Labels of the rows of `first`, joined by id where both have ids."""
-    labels, ids = read_label_table(spec)
-    if ids is None or first.ids is None:
-        if len(labels) != first.n:
-            raise PairingError(
-                f"{spec}: expected one label for each of the {first.n} rows of {first.name}, got {len(labels)}."
-            )
-        return labels
-    known, wanted = comparable_ids(ids, str(spec)).astype(str), comparable_ids(first.ids, first.name).astype(str)
-    check_unique_ids(known, str(spec))
-    order = np.argsort(known, kind="stable")
-    known = known[order]
-    place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
-    missing = known[place] != wanted
-    if missing.any():
-        raise PairingError(
-            f"{spec}: {int(missing.sum())} of {first.n} sample ids of {first.name} have no label "
-            f"(first: {wanted[missing][0]}); add them or drop those rows."
-        )
-    joined: NDArray[Any] = labels[order[place]]
-    return joined

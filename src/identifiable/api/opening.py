@@ -9,9 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from identifiable._checks import DataError, UsageError
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, PairingError, UsageError, check_unique_ids
 from identifiable._extras import require
-from identifiable.io import open_representation
+from identifiable.io import open_representation, read_label_table
+from identifiable.representation import Representation, comparable_ids
 from identifiable.results import Alert, Comparison, JointResolution, Resolution, from_json
 
 _ONE_IDS_FILE = (
@@ -79,3 +83,27 @@ def _short_names(names: list[str], paths: list[Path]) -> list[str]:
         if len(set(candidate)) == len(candidate):
             return candidate
     return names
+
+
+def labels_of(spec: str | os.PathLike[str], first: Representation) -> NDArray[Any]:
+    """Labels of the rows of `first`, joined by id where both have ids."""
+    labels, ids = read_label_table(spec)
+    if ids is None or first.ids is None:
+        if len(labels) != first.n:
+            raise PairingError(
+                f"{spec}: expected one label for each of the {first.n} rows of {first.name}, got {len(labels)}."
+            )
+        return labels
+    known, wanted = comparable_ids(ids, str(spec)).astype(str), comparable_ids(first.ids, first.name).astype(str)
+    check_unique_ids(known, str(spec))
+    order = np.argsort(known, kind="stable")
+    known = known[order]
+    place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
+    missing = known[place] != wanted
+    if missing.any():
+        raise PairingError(
+            f"{spec}: {int(missing.sum())} of {first.n} sample ids of {first.name} have no label "
+            f"(first: {wanted[missing][0]}); add them or drop those rows."
+        )
+    joined: NDArray[Any] = labels[order[place]]
+    return joined

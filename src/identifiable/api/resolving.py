@@ -9,8 +9,9 @@ from typing import Any, overload
 
 from identifiable import ica
 from identifiable._checks import UsageError
-from identifiable.api.opening import connected, one_ids_file, open_sources
+from identifiable.api.opening import connected, is_path, labels_of, one_ids_file, open_sources
 from identifiable.ica import JointlyResolved, Resolved
+from identifiable.intake import as_representation
 
 
 @overload
@@ -19,6 +20,7 @@ def resolve(
     /,
     *,
     ids: str | Sequence[str] | None = None,
+    group_by: Any = None,
     blocks: int | None = None,
     scheduler: str | None = None,
     **options: Any,
@@ -30,6 +32,7 @@ def resolve(
     /,
     *others: Any,
     ids: str | Sequence[str] | None = None,
+    group_by: Any = None,
     blocks: int | None = None,
     scheduler: str | None = None,
     **options: Any,
@@ -37,6 +40,7 @@ def resolve(
 def resolve(
     *representations: Any,
     ids: str | Sequence[str] | None = None,
+    group_by: Any = None,
     blocks: int | None = None,
     scheduler: str | None = None,
     **options: Any,
@@ -54,6 +58,9 @@ def resolve(
         Arrays (n, d), `Representation`s, `Blocks`, Dask arrays, or paths (``"run.npz:layer6"`` names a part of a file).
     ids
         For paths: the column, key or sidecar file that holds sample ids; one for all, or one for each.
+    group_by
+        One label per row, or the path of a label file (``"labels.csv:plate"``): rows with one label stay together
+        in the refits. Say so where rows are near copies (crops of an image, wells of a plate), or all looks stable.
     blocks
         For paths: rows to read from storage at once. Changes memory, never a figure.
     scheduler
@@ -71,8 +78,11 @@ def resolve(
     if not representations:
         raise UsageError("resolve needs at least one representation, got none; pass an array or a path.")
     opened = open_sources(representations, ids, blocks)
+    if is_path(group_by):
+        options.setdefault("group_by_name", str(group_by))
+        group_by = labels_of(group_by, as_representation(opened[0]))
     with connected(scheduler) if scheduler else nullcontext() as cluster:
         if len(opened) == 1:
-            return ica.resolve(opened[0], cluster=cluster, **options)
-        found = ica.resolve_jointly(*opened, cluster=cluster, **options)
+            return ica.resolve(opened[0], group_by=group_by, cluster=cluster, **options)
+        found = ica.resolve_jointly(*opened, group_by=group_by, cluster=cluster, **options)
     return replace(found, result=replace(found.result, alerts=(*one_ids_file(ids), *found.result.alerts)))

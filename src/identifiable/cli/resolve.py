@@ -30,7 +30,11 @@ from identifiable.intake import default_provenance, distinct
 from identifiable.representation import Representation
 
 SETTINGS = asdict(Settings())
-DEFAULTS: dict[str, Any] = {"ids": None, **SETTINGS}  # what a recorded command repeats where it differs
+DEFAULTS: dict[str, Any] = {
+    "ids": None,
+    "group_by": None,
+    **SETTINGS,
+}  # what a recorded command repeats where it differs
 NAME = "{name}"  # in -o: the place of each table's name
 SUFFIX = ".safetensors"
 
@@ -66,6 +70,7 @@ def add_to(commands: Any) -> None:
     add("--tol", type=float, default=d.tol, metavar="T", help=f"gain in contrast too small to go on for ({d.tol:g})")
     add("--precision", choices=PRECISIONS, default=d.precision, help=f"of the products (default {d.precision})")
     add_ids_option(parser)
+    add("--group-by", metavar="FILE:COLUMN", help="keep rows with one label together in the refits")
     add("--seed", type=int, default=d.seed, help="seed of starts, refits and row choices (default 0)")
     add(
         "--fail-if",
@@ -89,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
     Settings(**settings)  # wrong ones are refused before a file is opened
     check_running_options(options)
     _check_pattern(options.output, len(options.paths))
-    inputs = [*options.paths, *(options.ids or [])]
+    inputs = [*options.paths, *(options.ids or []), *filter(None, [options.group_by])]
     outputs = [options.json, options.report]
     check_outputs([*outputs, None if NAME in (options.output or "") else options.output], inputs)
     check_page(options.report)
@@ -102,6 +107,7 @@ def _run(options: argparse.Namespace) -> int:
         found = resolve(
             *tables,
             ids=ids,
+            group_by=options.group_by,
             workers=options.workers,
             scheduler=options.scheduler,
             progress=bar,

@@ -22,7 +22,7 @@ UNCERTAIN_SKEW = (2.0, 4.5)  # standard errors between which another sample may 
 class Shape:
     """Figures of every component with standard errors by the delta method over rows.
 
-    `departure` is E G(u) - E G(Gaussian), `departure_se` its standard error with the variance of u held at one.
+    `departure` is E G(u) - E G(Gaussian), `departure_se` its standard error, u being centred and scaled by its own sample.
     """
 
     negentropy: Array
@@ -45,10 +45,11 @@ class Shape:
         skew_variance = _mean_square(m, {3: 1.0, 2: -1.5 * skew, 1: -3.0, 0: 0.5 * skew})
         kurtosis_variance = _mean_square(m, {4: 1.0, 2: -2.0 * fourth, 1: -4.0 * skew, 0: fourth})
         departure = means.value - level.mean
-        # u is scaled to unit variance, so only what the square does not explain of G varies.
-        slope = np.divide(means.value_square, m[4] - m[2] ** 2, out=np.zeros_like(departure), where=m[4] > m[2] ** 2)
-        left = (means.value_variance - slope * means.value_square).clip(0)
-        departure_se = np.sqrt(left / n)
+        # u is centred and scaled by its own sample: the influence of a row on E G(u) is G - E G - slope u - scale (u^2 - 1).
+        slope, scale = means.slope, means.own / 2
+        left = means.value_variance + scale**2 * (m[4] - 1) + slope**2 + 2 * slope * scale * m[3]
+        left -= 2 * scale * means.value_square + 2 * slope * means.value_first
+        departure_se = np.sqrt(left.clip(0) / n)
         return cls(
             negentropy=departure**2 / (2 * level.residual_variance),
             negentropy_se=np.abs(departure) / level.residual_variance * departure_se,

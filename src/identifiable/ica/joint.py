@@ -14,6 +14,7 @@ from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.ica.matching import match_components, match_correlations
 from identifiable.ica.passes import uniforms
+from identifiable.ica.refits import group_numbers
 from identifiable.ica.resolving import Resolved, resolve
 from identifiable.intake import (
     as_representation,
@@ -45,7 +46,11 @@ class JointlyResolved:
 
 
 def resolve_jointly(
-    *sources: Any, shared_above: float = SHARED_ABOVE, provenance: Provenance | None = None, **options: Any
+    *sources: Any,
+    shared_above: float = SHARED_ABOVE,
+    group_by: Any = None,
+    provenance: Provenance | None = None,
+    **options: Any,
 ) -> JointlyResolved:
     """Resolve two or more representations of the same rows and match their components.
 
@@ -70,7 +75,11 @@ def resolve_jointly(
         Representation(blocks_of(r) if rows is None else blocks_of(r).select(rows), name=r.name)
         for r, rows in zip(representations, pairing.rows, strict=True)
     ]
-    models = tuple(resolve(t, **options) for t in tables)
+    if group_by is not None:  # labels are of the rows of the first table
+        group_numbers(group_by, representations[0])
+        rows = pairing.rows[0]
+        group_by = np.asarray(group_by) if rows is None else np.asarray(group_by)[rows]
+    models = tuple(resolve(t, group_by=group_by, **options) for t in tables)
     with one_blas_thread():
         components = [blocks_of(t).through(m.to_components, m.result.rank) for t, m in zip(tables, models, strict=True)]
         matches = _matches(components, models, shared_above, options)

@@ -85,12 +85,15 @@ class PairMeans:
 
 @dataclass(frozen=True, eq=False)
 class ShapeMeans:
-    """Of every component: E y^k for k = 0 ... POWERS, mean and variance of G, its covariance with y^2, the greatest |y|."""
+    """Of every component: E y^k, k = 0 ... POWERS; of G its mean, variance and covariances with y and y^2; E G'(y), E y G'(y); max |y|."""
 
     powers: Array
     value: Array
     value_variance: Array
+    value_first: Array
     value_square: Array
+    slope: Array
+    own: Array
     largest: Array
     n: int
 
@@ -130,7 +133,17 @@ class Passes:
         s = self._fold(partial(_ShapeSums, contrast), rotation, 1.0, cost=0.5)
         powers, value = s.powers / s.n, s.value / s.n
         variance = (s.value_squared / s.n - value**2).clip(0)
-        return ShapeMeans(powers, value, variance, s.value_square / s.n - value * powers[2], s.largest, s.n)
+        return ShapeMeans(
+            powers=powers,
+            value=value,
+            value_variance=variance,
+            value_first=s.value_first / s.n - value * powers[1],
+            value_square=s.value_square / s.n - value * powers[2],
+            slope=s.slope / s.n,
+            own=s.own / s.n,
+            largest=s.largest,
+            n=s.n,
+        )
 
     def sample(self, rows: int) -> NDArray[Any]:
         """About `rows` whitened rows, drawn at random from those chosen."""
@@ -236,12 +249,15 @@ class _ShapeSums(_Sums):
         self.contrast = contrast
         r = unmixing.shape[1]
         self.powers = np.zeros((POWERS + 1, r))
-        self.value, self.value_squared, self.value_square = np.zeros(r), np.zeros(r), np.zeros(r)
+        self.value, self.value_squared = np.zeros(r), np.zeros(r)
+        self.value_first, self.value_square = np.zeros(r), np.zeros(r)
+        self.slope, self.own = np.zeros(r), np.zeros(r)
         self.largest = np.zeros(r)
 
     def add_components(self, y: Values) -> None:
         total = partial(np.einsum, "ij,ij->j")
-        value = self.contrast.value(y)
+        value, slope = self.contrast.value(y), np.empty_like(y)
+        self.contrast.slope(y, slope)
         y2 = y * y
         y3, y4 = y2 * y, y2 * y2
         sums = (total(y, y), total(y2, y), total(y2, y2), total(y3, y2), total(y3, y3), total(y4, y3), total(y4, y4))
@@ -250,12 +266,15 @@ class _ShapeSums(_Sums):
         self.powers[2:] += sums
         self.value += value.sum(axis=0, dtype=np.float64)
         self.value_squared += total(value, value)
+        self.value_first += total(value, y)
         self.value_square += total(value, y2)
+        self.slope += slope.sum(axis=0, dtype=np.float64)
+        self.own += total(slope, y)
         np.maximum(self.largest, np.abs(y).max(axis=0), out=self.largest)
 
     def merge(self, later: _ShapeSums) -> None:
         self.n += later.n
-        for name in ("powers", "value", "value_squared", "value_square"):
+        for name in ("powers", "value", "value_squared", "value_first", "value_square", "slope", "own"):
             getattr(self, name).__iadd__(getattr(later, name))
         np.maximum(self.largest, later.largest, out=self.largest)
 

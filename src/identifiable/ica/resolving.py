@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, Progress, one_blas_thread
-from identifiable.groups import AffineMap, WhiteBasis
+from identifiable.blocks import Progress, one_blas_thread
+from identifiable.groups import AffineMap
 from identifiable.ica import diagnostics
 from identifiable.ica.contrasts import Values
 from identifiable.ica.fitting import Fit, Settings, fit
-from identifiable.ica.passes import RowChoice, uniforms
-from identifiable.ica.stability import Refit, Stability, stability
+from identifiable.ica.refits import group_numbers, refit
+from identifiable.ica.stability import Stability
+from identifiable.ica.stability import stability as measure_stability
 from identifiable.intake import as_representation, blocks_of, default_provenance, gather_moments, inputs_of
 from identifiable.moments import Array, Moments
 from identifiable.representation import Representation
@@ -50,6 +52,8 @@ def resolve(
     tol: float = DEFAULT.tol,
     precision: Any = DEFAULT.precision,
     seed: int = DEFAULT.seed,
+    group_by: Any = None,
+    group_by_name: str | None = None,
     workers: int | None = None,
     cluster: Any = None,
     progress: Progress | None = None,
@@ -69,11 +73,14 @@ def resolve(
     restarts
         Starts of the solver, the best of which is kept; "auto" makes as many as cost little.
     stability
-        Refits on halves of the rows, two at a time on disjoint halves; 0 for none, then less can be called reproducible.
+        Refits on halves of the rows, two at a time on disjoint halves; 0 for none, then no component is called reproducible.
     tol
         Stop when a Newton step would gain less than this share of the contrast.
     precision
         Of the products in each pass: "single", whose rounding is far below sampling error, or "double".
+
+    group_by
+        One label per row: rows with the same label stay together in the refits.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.laplace(size=(4000, 3)) @ rng.standard_normal((3, 3))
@@ -82,14 +89,19 @@ def resolve(
     """
     settings = Settings(rank, contrast, order, restarts, stability, tol, precision, seed)
     representation = as_representation(source)
+    groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
-        found = _resolved(representation, settings, workers, cluster, progress)
+        found = _resolved(representation, settings, groups, workers, cluster, progress)
     fitted, judged, stable, alerts, sample = found
     unresolved, unresolved_pairs = fitted.directions.unresolved()
     inputs = inputs_of([representation], workers=workers, progress=progress)
     result = Resolution(
         inputs=inputs,
-        settings={**asdict(settings), "restarts": len(fitted.starts)},
+        settings={
+            **asdict(settings),
+            "restarts": len(fitted.starts),
+            "group_by": group_by_name or ("labels" if group_by is not None else None),
+        },
         alerts=tuple(alerts),
         provenance=provenance or default_provenance(seed, "identifiable.resolve(...)"),
         rank=len(fitted.rotation),
@@ -109,47 +121,23 @@ def resolve(
 
 
 def _resolved(
-    representation: Representation, settings: Settings, workers: int | None, cluster: Any, progress: Progress | None
+    representation: Representation,
+    settings: Settings,
+    groups: NDArray[Any] | None,
+    workers: int | None,
+    cluster: Any,
+    progress: Progress | None,
 ) -> tuple[Fit, list[diagnostics.Judged], Stability | None, list[Alert], Values]:
     blocks = blocks_of(representation)
     how = {"workers": workers, "cluster": cluster, "progress": progress}
     moments = gather_moments([blocks], **how)[0]
     fitted = fit(blocks, moments, settings, stage=f"resolving {representation.name}", **how)
     covariance = moments.scatter / moments.n
-    refits = _refits(blocks, settings, fitted.whitener.rank, how)
-    stable = stability(fitted.to_components, refits, covariance) if refits else None
-    judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable, settings.contrast)
-    alerts = _alerts(representation.name, fitted, judged, moments, settings)
+    refits = refit(blocks, settings, fitted.whitener.rank, groups, **how)
+    stable = measure_stability(fitted.to_components, refits, covariance) if refits else None
+    judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
+    alerts = _alerts(representation.name, fitted, judged, moments, refitted=stable is not None)
     return fitted, judged, stable, alerts, fitted.passes.sample(PICTURE_ROWS)
-
-
-def _refits(blocks: Blocks, settings: Settings, rank: int, how: dict[str, Any]) -> list[Refit]:
-    """Refits on pairs of disjoint halves."""
-    refits: list[Refit] = []
-    for k in range(-(-settings.stability // 2)):
-        seed = _split_seed(settings.seed, k)
-        half = (uniforms(seed, 0, blocks.n) >= 0.5).astype(np.int64)
-        parts = gather_moments([blocks], part=half, n_parts=2, **how)
-        if not all(_has_variance(moments) for moments in parts):
-            continue  # both, so that refits stay in pairs
-        for which, moments in enumerate(parts[: settings.stability - len(refits)]):
-            alone = replace(settings, seed=seed + which, restarts="auto", stability=0)
-            if settings.rank != "auto":
-                alone = replace(alone, rank=min(rank, WhiteBasis.of(moments).rank))
-            choice = RowChoice(seed, which / 2, (which + 1) / 2)
-            stage = f"refit {len(refits) + 1} of {settings.stability}"
-            again = fit(blocks, moments, alone, choice=choice, first=which, stage=stage, **how)
-            refits.append(Refit(again.to_components, again.contrast, again.passes.spent, again.converged))
-    return refits
-
-
-def _split_seed(seed: int, k: int) -> int:
-    """Seeds of splits: far from those of other seeds, so that no two analyses share their halves."""
-    return int(np.random.default_rng([seed, 1 + k, 77]).integers(2**40))
-
-
-def _has_variance(moments: Moments) -> bool:
-    return moments.n >= 2 and bool(moments.energy.any())
 
 
 def _components(
@@ -198,7 +186,7 @@ def _densities(sample: Values, rotation: Array) -> list[tuple[float, ...]]:
 
 
 def _alerts(
-    name: str, fitted: Fit, judged: list[diagnostics.Judged], moments: Moments, settings: Settings
+    name: str, fitted: Fit, judged: list[diagnostics.Judged], moments: Moments, *, refitted: bool
 ) -> list[Alert]:
     record, shape, n, d = fitted.whitener.record, fitted.shape, moments.n, len(fitted.rotation)
     found: list[tuple[bool, str, str]] = []
@@ -244,9 +232,9 @@ def _alerts(
             "kurtosis, and the whitening, hang on few rows.",
         ),
         (
-            settings.stability == 0,
+            not refitted,
             "stability_not_measured",
-            f"{name}: no refits were made (stability 0), so wrong optima would go unnoticed.",
+            f"{name}: no refits were made (stability 0, or too few rows), so no component can be called reproducible.",
         ),
         (
             max(reached) - min(reached) > START_GAP * max(reached),
@@ -260,7 +248,7 @@ def _alerts(
             "every pass.",
         ),
         (
-            not any(j.identifiable for j in judged),
+            refitted and not any(j.identifiable for j in judged),
             "nothing_reproducible",
             f"{name}: no component is reproducible; compare up to rigid maps instead.",
         ),

@@ -48,7 +48,9 @@ class Whitener:
             raise DataError(f"{name}: whitening needs at least two rows, got {moments.n}.")
         white = WhiteBasis.of(moments)
         if not white.rank:
-            raise DataError(f"{name}: every column is constant (or its squares vanish), so there is nothing to resolve.")
+            raise DataError(
+                f"{name}: every column is constant (or its squares vanish), so there is nothing to resolve."
+            )
         # The basis has unit scatter; ascending variances, of columns put on a common scale.
         matrix: Array = (white.basis * np.sqrt(moments.n))[:, ::-1]
         if rank != "auto":

@@ -151,6 +151,8 @@ class Resolution(Shown):
 
     @property
     def headline(self) -> str:
+        if all(c.stability is None for c in self.components):
+            return f"{self.rank} components; how many are reproducible was not measured"
         return f"{len(self.identifiable)} of {self.rank} components are reproducible"
 
     def __repr__(self) -> str:

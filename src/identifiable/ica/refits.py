@@ -1,0 +1,76 @@
+"""Refits on halves of the rows that have no row, and no group, in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import PairingError, UsageError
+from identifiable.blocks import Blocks
+from identifiable.groups import WhiteBasis
+from identifiable.ica.fitting import Settings, fit
+from identifiable.ica.passes import RowChoice, uniforms
+from identifiable.ica.stability import Refit
+from identifiable.intake import gather_moments
+from identifiable.moments import Moments
+from identifiable.representation import Representation
+
+
+def refit(
+    blocks: Blocks, settings: Settings, rank: int, groups: NDArray[np.intp] | None = None, **how: Any
+) -> list[Refit]:
+    """`settings.stability` refits in pairs on disjoint halves, each whitened and searched anew from its own start.
+
+    `groups` numbers the group of every row, and groups stay whole; `how` says where passes run, as for `fit`.
+    """
+    refits: list[Refit] = []
+    for k in range(-(-settings.stability // 2)):
+        # Far from the seeds of other analyses, so that no two of them share their halves.
+        seed = int(np.random.default_rng([settings.seed, 1 + k, 77]).integers(2**40))
+        parts = _halves(blocks, seed, groups, how)
+        if not all(_has_variance(moments) for _, moments, _ in parts):
+            continue  # both, so that refits stay in pairs
+        for which, (rows, moments, choice) in enumerate(parts[: settings.stability - len(refits)]):
+            alone = replace(settings, seed=seed + which, restarts="auto", stability=0)
+            if settings.rank != "auto":
+                alone = replace(alone, rank=min(rank, WhiteBasis.of(moments).rank))
+            stage = f"refit {len(refits) + 1} of {settings.stability}"
+            again = fit(rows, moments, alone, choice=choice, first=which, stage=stage, **how)
+            refits.append(Refit(again.to_components, again.contrast, again.passes.spent, again.converged))
+    return refits
+
+
+def group_numbers(labels: Any, representation: Representation) -> NDArray[np.intp]:
+    """Labels of the rows as numbers from 0."""
+    labels = np.asarray(labels)
+    if labels.shape != (representation.n,):
+        raise PairingError(
+            f"group_by: expected one label for each of the {representation.n} rows of {representation.name}, got shape "
+            f"{labels.shape}."
+        )
+    names, numbers = np.unique(labels.astype(str), return_inverse=True)
+    if len(names) < 2:
+        raise UsageError(f"group_by: expected at least two groups to split into halves, got {len(names)}.")
+    return numbers.astype(np.intp)
+
+
+def _halves(
+    blocks: Blocks, seed: int, groups: NDArray[np.intp] | None, how: dict[str, Any]
+) -> list[tuple[Blocks, Moments, RowChoice | None]]:
+    """Two halves, each with its rows, their moments, and which of the rows are meant."""
+    if groups is None:
+        half = (uniforms(seed, 0, blocks.n) >= 0.5).astype(np.int64)
+        parts = gather_moments([blocks], part=half, n_parts=2, **how)
+        return [(blocks, parts[0], RowChoice(seed, 0.0, 0.5)), (blocks, parts[1], RowChoice(seed, 0.5, 1.0))]
+    order = np.argsort(uniforms(seed, 0, int(groups.max()) + 1), kind="stable")
+    side = np.empty(len(order), dtype=np.int64)
+    side[order] = np.arange(len(order)) % 2  # every second group in a random order: as many on either side
+    tables = [blocks.select(np.flatnonzero(side[groups] == which)) for which in (0, 1)]
+    return [(table, gather_moments([table], **how)[0], None) for table in tables]
+
+
+def _has_variance(moments: Moments) -> bool:
+    return moments.n >= 2 and bool(moments.energy.any())
