@@ -326,7 +326,8 @@ def make_joint_resolution(
         partners: list[int | None] = [(i + k) % d for k in range(n_models)]
         if not good:
             partners[-1] = None
-        return ComponentMatch(tuple(partners), 0.99 - 0.01 * i / d if good else 0.23, 0.004, good, good)
+        signs: tuple[int | None, ...] = tuple(None if p is None else (-1) ** (i * k) for k, p in enumerate(partners))
+        return ComponentMatch(tuple(partners), signs, 0.99 - 0.01 * i / d if good else 0.23, 0.004, good, good)
 
     return JointResolution(
         inputs=tuple(model.inputs[0] for model in models),
@@ -335,5 +336,6 @@ def make_joint_resolution(
         provenance=MADE_BY,
         models=models,
         matches=tuple(map(match, range(d))),
+        shared_counts=tuple(tuple(d if i == j else d // 2 for j in range(n_models)) for i in range(n_models)),
         n=4988,
     )

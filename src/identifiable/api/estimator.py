@@ -36,7 +36,9 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     """Independent components in a canonical order and sign, with a verdict on each.
 
     Implements the recipe of Theorem 2 (Nelson et al. 2026) as `identifiable.resolve` does, as a scikit-learn
-    transformer. Two fits to samples of one distribution give the same columns wherever `identifiable_` is True.
+    transformer. Two fits to samples of one distribution give the same components with the same signs
+    wherever `identifiable_` is True, and in the same order where the order is certain: `result_.ties` lists neighbours that
+    may swap, and `match_components` needs no order.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     restarts
         Starts of the solver, the best of which is kept; "auto" makes as many as cost little.
     stability
-        Refits on halves of the rows, which make the verdicts of `identifiable_` stricter; 0 for none.
+        Refits on halves of the rows, an even number; 0 for none, and then `identifiable_` is False everywhere.
     tol
         Stop when a Newton step would gain less than this share of the contrast.
     precision

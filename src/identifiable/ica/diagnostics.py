@@ -15,7 +15,9 @@ from identifiable.ica.stability import Stability
 from identifiable.moments import Array
 from identifiable.results import Tie, UnresolvedPair
 
-GAUSSIAN_LEVEL = 0.01  # of the test against a Gaussian, over all components together
+# Of the test against a Gaussian, over all components together. Strict, because the test ignores that a direction was chosen
+# for departing, and because two Gaussians can look stable: random turns in a plane match at |r| 0.9 on average.
+GAUSSIAN_LEVEL = 1e-4
 MOST_ANGLE = 0.3  # radians of standard error a reproducible direction may have: |r| about 0.91 between two samples
 PAIR_ANGLE = 0.25  # radians of standard error between two components from which on they are listed as unresolved
 LEAST_STABILITY = 0.93  # mean |r| between refits on halves
@@ -25,6 +27,17 @@ MOST_IN_ONE_ROW = 0.2  # of a component's variance
 LISTED_PAIRS = 4  # unresolved pairs kept in a result, per component; the worst ones
 FLAT = 1e-6  # curvature from which down a pair turns freely
 TIE = 3.0  # standard errors
+
+
+LIMITS = {
+    "gaussian_level": GAUSSIAN_LEVEL,
+    "angle_se": MOST_ANGLE,
+    "stability": LEAST_STABILITY,
+    "stability_min": WORST_STABILITY,
+    "residual": MOST_RESIDUAL,
+    "variance_in_one_row": MOST_IN_ONE_ROW,
+}
+"""What a component must keep to be called reproducible, as recorded in a result's settings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +168,10 @@ def _objection(
             return f"turns into component {partner}: the contrast is too flat between them"
         return f"its direction is uncertain by {directions.angle_se[i]:.2f} radians, spread over many components"
     if stability is not None and (stability.mean[i] < LEAST_STABILITY or stability.least[i] < WORST_STABILITY):
-        return f"refits on halves of the rows find something else (|r| {stability.mean[i]:.2f})"
+        return (
+            f"refits on halves find it again only at |r| {stability.mean[i]:.2f}, at worst {stability.least[i]:.2f} "
+            f"({LEAST_STABILITY} and {WORST_STABILITY} are needed)"
+        )
     if not form.sure[i] or (stability is not None and not stability.sign_kept[i]):
         return "its direction is reproducible but its sign is not: its skew is too near zero to decide"
     return None

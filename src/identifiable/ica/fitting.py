@@ -37,7 +37,7 @@ class Settings:
     contrast: str = "logcosh"
     order: str = "negentropy"
     restarts: int | Literal["auto"] = "auto"
-    stability: int = 4
+    stability: int = 6
     tol: float = 1e-6
     precision: Precision = "single"
     seed: int = 0
@@ -51,6 +51,10 @@ class Settings:
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
             if not (value == "auto" and name in ("rank", "restarts")) and not (whole and value >= least):
                 raise UsageError(f"{name} {value!r}: expected a whole number of at least {least}.")
+        if self.stability % 2:
+            raise UsageError(
+                f"stability {self.stability}: refits come in pairs on halves without a row in common; pass an even number."
+            )
         if not (isinstance(self.tol, (int, float, np.floating)) and 0 < self.tol < 1):
             raise UsageError(f"tol {self.tol!r}: expected a number between 0 and 1.")
 

@@ -82,7 +82,8 @@ def resolve_jointly(
     models = tuple(resolve(t, group_by=group_by, **options) for t in tables)
     with one_blas_thread():
         components = [blocks_of(t).through(m.to_components, m.result.rank) for t, m in zip(tables, models, strict=True)]
-        matches = _matches(components, models, shared_above, options)
+        correlation = _correlations(components, options)
+        matches = _matches(components, models, correlation, shared_above, int(options.get("seed", 0)))
     inputs = tuple(m.result.inputs[0] for m in models)
     seed = int(options.get("seed", 0))
     result = JointResolution(
@@ -92,22 +93,40 @@ def resolve_jointly(
         provenance=provenance or default_provenance(seed, "identifiable.resolve(...)"),
         models=tuple(replace(m.result, provenance=replace(m.result.provenance, time="")) for m in models),
         matches=matches,
+        shared_counts=_shared_counts([c.d for c in components], correlation, shared_above),
         n=pairing.n,
     )
     return JointlyResolved(models, result)
 
 
+def _correlations(components: Sequence[Blocks], options: dict[str, Any]) -> dict[tuple[int, int], Array]:
+    """Of the components of every two models, over all rows."""
+    how = {name: options.get(name) for name in ("workers", "cluster", "progress")}
+    return {
+        (i, j): _correlation([components[i], components[j]], how) for i, j in combinations(range(len(components)), 2)
+    }
+
+
+def _shared_counts(
+    widths: Sequence[int], correlation: dict[tuple[int, int], Array], shared_above: float
+) -> tuple[tuple[int, ...], ...]:
+    counts = np.diag(widths)
+    for (i, j), r in correlation.items():
+        counts[i, j] = counts[j, i] = int((match_correlations(r)[1] >= shared_above).sum())
+    return tuple(tuple(row) for row in counts.tolist())
+
+
 def _matches(
-    components: Sequence[Blocks], models: Sequence[Resolved], shared_above: float, options: dict[str, Any]
+    components: Sequence[Blocks],
+    models: Sequence[Resolved],
+    correlation: dict[tuple[int, int], Array],
+    shared_above: float,
+    seed: int,
 ) -> tuple[ComponentMatch, ...]:
     """One for every component of the first model."""
-    how = {name: options.get(name) for name in ("workers", "cluster", "progress")}
-    correlation: dict[tuple[int, int], Array] = {}
-    for i, j in combinations(range(len(components)), 2):
-        correlation[i, j] = _correlation([components[i], components[j]], how)
     partners = [np.arange(components[0].d)]
     partners += [match_correlations(correlation[0, j])[0] for j in range(1, len(components))]
-    p = _p_values(components, int(options.get("seed", 0)))
+    p = _p_values(components, seed)
     found = []
     for k in range(components[0].d):
         places = [int(partner[k]) for partner in partners]
@@ -119,6 +138,7 @@ def _matches(
         found.append(
             ComponentMatch(
                 partners=tuple(place if place >= 0 else None for place in places),
+                signs=(1, *(_sign(correlation[0, j], k, places[j]) for j in range(1, len(places)))),
                 correlation=least,
                 p=float(p[k]),
                 shared=least >= shared_above and float(p[k]) < SHARED_P,
@@ -129,6 +149,10 @@ def _matches(
             )
         )
     return tuple(found)
+
+
+def _sign(correlation: Array, k: int, place: int) -> int | None:
+    return None if place < 0 else -1 if correlation[k, place] < 0 else 1
 
 
 def _correlation(both: list[Blocks], how: dict[str, Any]) -> Array:

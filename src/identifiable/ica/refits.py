@@ -27,13 +27,13 @@ def refit(
     `groups` numbers the group of every row, and groups stay whole; `how` says where passes run, as for `fit`.
     """
     refits: list[Refit] = []
-    for k in range(-(-settings.stability // 2)):
+    for k in range(settings.stability // 2):
         # Far from the seeds of other analyses, so that no two of them share their halves.
         seed = int(np.random.default_rng([settings.seed, 1 + k, 77]).integers(2**40))
         parts = _halves(blocks, seed, groups, how)
         if not all(_has_variance(moments) for _, moments, _ in parts):
             continue  # both, so that refits stay in pairs
-        for which, (rows, moments, choice) in enumerate(parts[: settings.stability - len(refits)]):
+        for which, (rows, moments, choice) in enumerate(parts):
             alone = replace(settings, seed=seed + which, restarts="auto", stability=0)
             if settings.rank != "auto":
                 alone = replace(alone, rank=min(rank, WhiteBasis.of(moments).rank))

@@ -100,6 +100,7 @@ def resolve(
         settings={
             **asdict(settings),
             "restarts": len(fitted.starts),
+            "limits": diagnostics.LIMITS,
             "group_by": group_by_name or ("labels" if group_by is not None else None),
         },
         alerts=tuple(alerts),

@@ -38,10 +38,7 @@ class Stability:
 
 
 def stability(fitted: AffineMap, refits: list[Refit], covariance: Array) -> Stability:
-    """How alike the partners of every component are in refits on disjoint halves: refits 0 and 1, 2 and 3, ...
-
-    A refit without a counterpart (an odd number was asked for) is held against the fit itself.
-    """
+    """How alike the partners of every component are in refits on disjoint halves: refits 0 and 1, 2 and 3, ..."""
     partners = []
     signed = []
     for refit in refits:
@@ -50,19 +47,10 @@ def stability(fitted: AffineMap, refits: list[Refit], covariance: Array) -> Stab
         partners.append(partner)
         signed.append(np.where(partner >= 0, r[np.arange(len(r)), partner], 0.0))
     sizes = []
-    for a, b in _counterparts(len(refits)):
-        if b is None:
-            sizes.append(np.abs(signed[a]))
-            continue
+    for a, b in zip(range(0, len(refits), 2), range(1, len(refits), 2), strict=True):
         between = np.abs(correlations(refits[a].to_components, refits[b].to_components, covariance))
         both = (partners[a] >= 0) & (partners[b] >= 0)
         sizes.append(np.where(both, between[partners[a], partners[b]], 0.0))
-    found = np.array(sizes)
-    signs = np.array(signed)
-    kept = ((signs > 0) | (np.abs(signs) < 0.5)).all(axis=0)
+    found, signs = np.array(sizes), np.array(signed)
+    kept = ((signs > 0) | (np.abs(signs) < 0.5)).all(axis=0)  # a partner as poor as that has no sign to keep
     return Stability(found.mean(axis=0), found.min(axis=0), kept, len(refits))
-
-
-def _counterparts(refits: int) -> list[tuple[int, int | None]]:
-    pairs: list[tuple[int, int | None]] = [(k, k + 1) for k in range(0, refits - 1, 2)]
-    return pairs + ([(refits - 1, None)] if refits % 2 else [])

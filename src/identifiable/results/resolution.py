@@ -16,8 +16,8 @@ class Component:
     Of the component u, which has mean 0 and variance 1:
 
     variance      share of the representation's total variance that u carries
-    negentropy    in nats, to first order and from the contrast alone (Hyvärinen 1998): (E G(u) - E G(Gaussian))^2 / 2 v,
-                  with v what is left of Var G(Gaussian) after regressing on the square
+    negentropy    an index: its expansion near a Gaussian (Hyvärinen 1998), (E G(u) - E G(Gaussian))^2 / 2 v, with v what is left
+                  of Var G(Gaussian) after regressing on the square; nats near a Gaussian, too large far from one
     skew, kurtosis  third moment, and fourth moment minus 3; every `_se` is a standard error (delta method)
     gaussian_p    of a z-test of E G(u) against a Gaussian's; it ignores that the direction was chosen
     curvature     the Theorem 2 margin: the smallest curvature of the contrast over the pairs with another component,
@@ -26,7 +26,8 @@ class Component:
     residual      radians the next Newton step would still turn it
     stability     mean |correlation| between the partners this component has in refits, each from its own start on
                   its own half of the rows; None if no refit was asked for. `stability_min` is the worst of them
-    sign          what fixed it: "skew", or "loading" (largest entry of its direction positive) where skew is near zero
+    sign          what fixed it: "skew", which also holds in other models, or where skew is near zero "loading" (the largest
+                  entry of its direction positive), which holds for other samples of this representation only
     sign_kept     whether every refit that finds it gives it the same sign
     places        the first and last place it may take, its key being certain to three standard errors
     density       histogram over `Resolution.density_edges` of a sample of rows, as a density
@@ -163,11 +164,13 @@ class Resolution(Shown):
 class ComponentMatch:
     """A component of the first model and its partner in each of the models, with the correlations.
 
-    `partners[k]` is its place in model k (None if it has none there); `correlation` is the smallest |r| among all
-    pairs of partners, `p` the largest permutation p-value of a match with the first model.
+    `partners[k]` is its place in model k (None if it has none there) and `signs[k]` the sign of its correlation with the
+    first model's; `correlation` is the smallest |r| among all pairs of partners, `p` the largest permutation p-value of a
+    match with the first model. `identifiable`: reproducible within every model.
     """
 
     partners: tuple[int | None, ...]
+    signs: tuple[int | None, ...]
     correlation: float
     p: float
     shared: bool
@@ -176,7 +179,11 @@ class ComponentMatch:
 
 @dataclass(frozen=True, repr=False)
 class JointResolution(Shown):
-    """Two or more representations of the same rows, each resolved by itself, and which components all of them share."""
+    """Two or more representations of the same rows, each resolved by itself, and which components all of them share.
+
+    `matches` has one entry for every component of the first model; `shared_counts[i][j]` counts the components that models
+    i and j share, matched with each other alone.
+    """
 
     inputs: tuple[Input, ...]
     settings: Mapping[str, Any]
@@ -184,6 +191,7 @@ class JointResolution(Shown):
     provenance: Provenance
     models: tuple[Resolution, ...]
     matches: tuple[ComponentMatch, ...]
+    shared_counts: tuple[tuple[int, ...], ...]
     n: int
     schema: Literal["identifiable/resolve-joint/1"] = "identifiable/resolve-joint/1"
 
