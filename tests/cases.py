@@ -231,12 +231,17 @@ def _even(x: float) -> float:
     return 1 / math.sqrt(12) if abs(x) < math.sqrt(3) else 0.0
 
 
+FLAT = "turns into component {}: the contrast is too flat between them"
+LIMITS = {"gaussian_level": 1e-4, "angle_se": 0.3, "stability": 0.93, "stability_min": 0.85}
+LIMITS |= {"residual": 0.05, "variance_in_one_row": 0.2}
+
+
 def make_component(index: int, of: int, *, refits: bool = True, good: bool | None = None) -> Component:
     """Component `index` of `of`: the later, the closer to a Gaussian; the last quarter is not reproducible."""
     far = 1 - index / of
     reproducible = index < of - of // 4 if good is None else good
     stability = (0.9995 - 0.02 * (1 - far) if reproducible else 0.4 + 0.3 * far) if refits else None
-    reason = "stable and not Gaussian" if reproducible else f"turns freely with component {(index + 1) % of}"
+    reason = f"told apart, found at |r| {stability or 0:.2f}" if reproducible else FLAT.format((index + 1) % of)
     return Component(
         index=index,
         variance=2 * (index + 0.5) / of**2,
@@ -290,7 +295,7 @@ def make_resolution(
     return Resolution(
         inputs=(Input(name, 5012, columns, "float32", f"{7:064x}"),),
         settings={"rank": "auto", "restarts": starts, "stability": 8 if refits else 0, "contrast": "logcosh"}
-        | {"order": "negentropy", **(settings or {})},
+        | {"order": "negentropy", "limits": LIMITS, **(settings or {})},
         alerts=tuple(alerts),
         provenance=Provenance(MADE_BY.version, MADE_BY.libraries, MADE_BY.seed, command, MADE_BY.time),
         rank=d,
@@ -327,11 +332,11 @@ def make_joint_resolution(
         if not good:
             partners[-1] = None
         signs: tuple[int | None, ...] = tuple(None if p is None else (-1) ** (i * k) for k, p in enumerate(partners))
-        return ComponentMatch(tuple(partners), signs, 0.99 - 0.01 * i / d if good else 0.23, 0.004, good, good)
+        return ComponentMatch(tuple(partners), signs, 0.99 - 0.01 * i / d if good else 0.23, 1 / 201, good, good)
 
     return JointResolution(
         inputs=tuple(model.inputs[0] for model in models),
-        settings={"joint": True, **(settings or {})},
+        settings={"joint": True, "shared_above": 0.8, **(settings or {})},
         alerts=tuple(alerts),
         provenance=MADE_BY,
         models=models,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -16,12 +17,14 @@ import pytest
 from cases import DENSITY_EDGES, make_component, make_density, make_joint_resolution, make_resolution
 from identifiable import report
 from identifiable._checks import UsageError
+from identifiable.ica import diagnostics
 from identifiable.report import wording
-from identifiable.report.components import COMPONENTS_LISTED, PICTURED, gist, reasons, shape
+from identifiable.report.components import COMPONENTS_LISTED, GIST, GISTS, PICTURED, gist, reasons, shape
 from identifiable.report.page import Block, Card, Curves, Fold, Gauge, Page, Spark, Table, Text
 from identifiable.report.pages import PAGES, page_of
 from identifiable.report.pictures import GAUGE, HEIGHT, draw_picture
 from identifiable.report.resolution import PAIRS_LISTED
+from identifiable.report.rules import p_cell
 from identifiable.results import (
     SCHEMAS,
     Alert,
@@ -173,8 +176,8 @@ def test_the_only_time_on_the_page_is_that_of_the_run() -> None:
 
 def test_the_component_table_shows_every_figure_of_every_component() -> None:
     result = make_resolution(heavy_tailed=(2,))
-    first, *_, more = tables_of(result, "components")
-    for component, line, rest in zip(result.components, first.rows, more.rows, strict=True):
+    first, shapes, more = tables_of(result, "components")
+    for component, line, moments, rest in zip(result.components, first.rows, shapes.rows, more.rows, strict=True):
         assert line == (
             str(component.index),
             "yes" if component.identifiable else "no",
@@ -182,21 +185,24 @@ def test_the_component_table_shows_every_figure_of_every_component() -> None:
             shape(component),
             wording.beside(component.stability, 1.0),
             wording.share(component.variance),
+            wording.number(component.negentropy),
+            wording.number(component.curvature),
+            wording.number(component.angle_se, 4),
+        )
+        assert moments[1:] == (
             wording.plus_minus(component.negentropy, component.negentropy_se),
             wording.plus_minus(component.skew, component.skew_se),
             wording.plus_minus(component.kurtosis, component.kurtosis_se),
-            wording.number(component.curvature),
-            wording.number(component.angle_se, 4),
+            wording.probability(component.gaussian_p),
         )
         assert rest[2:] == (
             f"with {component.hardest}",
             wording.number(component.stability_min),
             "yes" if component.sign_kept else "no",
             "0" if component.index == 0 else f"{component.index - 1} to {component.index}",
-            wording.probability(component.gaussian_p),
             wording.number(component.residual),
         )
-    assert first.rows[2][8] == first.rows[2][10] == wording.MISSING
+    assert first.rows[2][8] == shapes.rows[2][3] == wording.MISSING
 
 
 def test_every_figure_in_the_tables_and_the_card_is_one_of_the_result() -> None:
@@ -219,7 +225,10 @@ def test_every_figure_in_the_tables_and_the_card_is_one_of_the_result() -> None:
     values |= {100 * c.variance for c in result.components} | {result.inputs[0].n / result.inputs[0].d}
     card = next(b for b in blocks_of(page_of(result), "verdict") if isinstance(b, Card))
     cells = [value for _, value in card.facts] + [
-        cell for t in tables_of(result, "components", "pairs", "convergence", "rank") for row in t.rows for cell in row
+        cell
+        for t in tables_of(result, "verdict", "components", "pairs", "convergence", "rank")
+        for row in t.rows
+        for cell in row
     ]
     strangers = [cell for cell in cells for figure in figures_in(cell) if not _rounds_from(figure, values)]
     assert strangers == []
@@ -241,7 +250,9 @@ def test_the_headline_counts_the_reproducible_components_and_says_whether_the_so
         assert card.sentence == "9 of 12 components are reproducible."
         assert (card.badge, card.tone) == (badge, tone)
         facts = dict(card.facts)
-        assert (facts["rank"], facts["effective rank"], facts["passes over the rows"]) == ("12 of 14", "7.4", "19.2")
+        assert (facts["rank"], facts["effective rank"]) == ("12 of 14", "7.4")
+        assert not {"contrast", "passes over the rows"} & set(facts)  # how it got there is no part of the verdict
+        assert "19.2 passes over all rows, contrast 14.4671." in words_of(result)
         assert ("stopped before it converged" in words_of(result)) == (not converged)
         assert f"9 of 12 components are reproducible. {badge[0].upper()}{badge[1:]}" in report.text_table(result)
 
@@ -251,6 +262,68 @@ def test_no_reproducible_component_is_no_good_news_even_if_the_solver_converged(
     none = replace(result, components=tuple(make_component(i, 4, good=False) for i in range(4)))
     card = next(b for b in blocks_of(page_of(none), "verdict") if isinstance(b, Card))
     assert (card.sentence, card.tone) == ("0 of 4 components are reproducible.", "caution")
+
+
+@pytest.mark.parametrize(("good", "tone"), [(0, "caution"), (3, "caution"), (4, "good"), (8, "good")])
+def test_a_page_is_good_news_only_if_half_of_the_components_hold(good: int, tone: str) -> None:
+    one = replace(make_resolution(8), components=tuple(make_component(i, 8, good=i < good) for i in range(8)))
+    joint = make_joint_resolution(2, 8)
+    joint = replace(joint, matches=tuple(replace(m, shared=i < good) for i, m in enumerate(joint.matches)))
+    for result in (one, joint):
+        card = next(b for b in blocks_of(page_of(result), "verdict") if isinstance(b, Card))
+        assert card.tone == tone
+        assert ("No alerts" in words_of(result)) == (tone == "good")
+        warned = replace(result, alerts=(Alert("few_rows", "Only 40 rows."),))
+        assert "Only 40 rows." in words_of(warned)
+
+
+def test_the_rule_is_said_with_its_limits_and_left_out_where_they_are_not_recorded() -> None:
+    said = (
+        "Reproducible means: refits on halves find it at mean |r| ≥ 0.93, worst ≥ 0.85; angle error ≤ 0.3 rad; not Gaussian "
+        "(p × components < 0.0001) or the only one that is; ≤ 20 % of its variance in one row; still to turn ≤ 0.05 rad; "
+        "sign certain."
+    )
+    legend = "of the direction in radians, at most 0.3 to be reproducible."
+    for render in (words_of, lambda r: " ".join(report.text_table(r).split())):
+        assert said in render(make_resolution())
+        assert legend in render(make_resolution())
+        for limits in (None, {}, "0.93", [0.93], {"stability": "0.93", "angle_se": None, "residual": True}):
+            words = render(make_resolution(settings={"limits": limits}))
+            assert "Reproducible means" not in words
+            assert "to be reproducible" not in words
+    assert said in words_of(make_joint_resolution())
+    figure = figure_of(make_resolution(), "Stability against negentropy")
+    bare = figure_of(make_resolution(settings={"limits": {}}), "Stability against negentropy")
+    assert figure is not None
+    assert bare is not None
+    assert (figure.threshold, bare.threshold) == (("0.93 is needed", 0.93), None)
+
+
+def test_what_makes_a_component_shared_is_said_and_whose_are_counted() -> None:
+    end = "each match with run1 has p below 0.01. Counted are the components of run1, the first model."
+    for render in (words_of, lambda r: " ".join(report.text_table(r).split())):
+        whole = f"Shared means: every two of its partners correlate at |r| 0.8 or more, and {end}"
+        assert whole in render(make_joint_resolution())
+        assert f"Shared means: {end}" in render(make_joint_resolution(settings={"shared_above": None}))
+
+
+def test_counts_have_their_thousands_apart_and_one_is_singular() -> None:
+    many = replace(make_resolution(), rank=1200, contrast=12345.678)
+    for render in (words_of, report.text_table):
+        assert "9 of 1,200 components are reproducible" in render(many)
+        assert "contrast 12,345.7." in " ".join(render(many).split())
+    assert wording.counted(1, "pair") == "1 pair"
+    assert [wording.counted(n, "pair") for n in (0, 2, 1200)] == ["0 pairs", "2 pairs", "1,200 pairs"]
+    assert "matched components of 1 refit on halves" in words_of(make_resolution(settings={"stability": 1}))
+    assert "Left out: 1 constant column." in words_of(make_resolution())
+
+
+def test_negentropy_is_an_index_and_never_in_nats() -> None:
+    for result in (make_resolution(), make_joint_resolution()):
+        for render in RENDERERS:
+            assert not re.search(r"\bnats\b", render(result))
+    assert "negentropy (index)" in words_of(make_resolution())
+    assert "too large far from one" in words_of(make_resolution())
 
 
 def test_pairs_ties_and_starts_are_listed_with_their_figures() -> None:
@@ -265,11 +338,22 @@ def test_pairs_ties_and_starts_are_listed_with_their_figures() -> None:
     assert "turned 3 pairs that stood wrong" in words_of(result)
     settled = replace(make_resolution(), unresolved=(), ties=(), starts=(Start(0, 14.4, 18.0, True, 0),))
     words = words_of(settled)
-    assert "every axis is determined" in words
+    assert "No pair is flat locally" in words
+    assert "of 12 components, 3 are still not reproducible" in words
+    assert "No pair is flat locally" not in words_of(result)
     assert "Ties in the order" in words_of(result)
     assert len(tables_of(settled, "pairs")) == 0
     assert "Only one start was made" in words
     assert "found no pair that stood wrong" in words
+
+
+def test_no_flat_pair_is_not_said_to_settle_what_refits_did_not() -> None:
+    few = replace(make_resolution(4), unresolved=())
+    assert "of 4 components, 1 is still not reproducible" in words_of(few)
+    fine = replace(few, components=tuple(make_component(i, 4, good=True) for i in range(4)))
+    assert "Every component is also reproducible." in words_of(fine)
+    assert "Every component is also reproducible." not in words_of(few)
+    assert "was not measured." in words_of(replace(make_resolution(4, refits=False), unresolved=()))
 
 
 def test_a_start_that_ended_as_high_as_the_best_is_no_gap() -> None:
@@ -283,25 +367,42 @@ def test_long_lists_of_pairs_are_cut_and_say_how_many_there_are() -> None:
     table = tables_of(result, "pairs")[0]
     assert table.caption == "Pairs that cannot be resolved, listed: 65, of which the first 60"
     assert len(table.rows) == PAIRS_LISTED
-    assert "The other 5 pairs are in the JSON result." in words_of(result)
-    assert "pairs are in the JSON result" not in words_of(replace(result, unresolved=many[:PAIRS_LISTED]))
+    assert "In the JSON result: 5 further pairs." in words_of(result)
+    assert "In the JSON result: 1 further pair." in words_of(replace(result, unresolved=many[: PAIRS_LISTED + 1]))
+    assert "In the JSON result" not in words_of(replace(result, unresolved=many[:PAIRS_LISTED]))
 
 
 def test_the_matches_are_listed_with_their_partners() -> None:
     result = make_joint_resolution(3)
     table = tables_of(result, "matches")[0]
     assert [c.label for c in table.columns[:3]] == ["run1", "run2", "run3"]
-    assert table.rows[0] == ("0", "1", "2", "0.990", "0.004", "yes", "yes")
-    assert table.rows[11] == ("11", "0", wording.MISSING, "0.230", "0.004", "no", "no")
+    assert table.rows[0] == ("0", "1", "2", "0.990", "≤ 0.005", "yes", "yes")
+    assert table.rows[1][:3] == ("1", "2 (−)", "3")
+    assert table.rows[11] == ("11", "0 (−)", wording.MISSING, "0.230", "≤ 0.005", "no", "no")
+    assert table.columns[-1].label == "reproducible in all"
     card = next(b for b in blocks_of(page_of(result), "verdict") if isinstance(b, Card))
     assert card.sentence == "9 of 12 components are shared by run1, run2, run3."
     assert dict(card.facts)["rows in common"] == "4,988"
 
 
-def test_the_matrix_of_models_counts_the_matches_that_both_have() -> None:
-    (table,) = tables_of(make_joint_resolution(3), "overview")
-    assert [row[1:] for row in table.rows] == [("12", "12", "9"), ("12", "12", "9"), ("9", "9", "9")]
-    assert table.shades == ((None, 6, 5), (6, None, 5), (5, 5, None))
+@pytest.mark.parametrize(
+    ("p", "draws", "shown"),
+    [(1 / 201, 200, "≤ 0.005"), (2 / 201, 200, "0.010"), (1 / 1001, 1000, "≤ 0.001"), (2 / 2001, 2000, "<0.001")],
+)
+def test_the_smallest_p_that_the_draws_can_give_is_a_bound(p: float, draws: int, shown: str) -> None:
+    assert p_cell(p, {"draws": draws}) == shown
+    assert p_cell(math.nan, {"draws": draws}) == wording.MISSING
+    assert p_cell(1 / 201, {}) == "≤ 0.005"
+
+
+def test_the_matrix_of_models_counts_what_they_share_and_colours_it_by_the_smaller_rank() -> None:
+    result = make_joint_resolution(3)
+    counts = ((12, 6, 2), (6, 12, 0), (2, 0, 2))
+    models = (*result.models[:2], replace(result.models[2], rank=2))
+    (table,) = tables_of(replace(result, models=models, shared_counts=counts), "overview")
+    assert [row[1:] for row in table.rows] == [("12", "6", "2"), ("6", "12", "0"), ("2", "0", "2")]
+    assert table.shades == ((None, 3, 6), (3, None, 0), (6, 0, None))
+    assert table.caption == "Components that two models share, at |r| 0.8 or more"
 
 
 def test_each_model_of_several_is_summarised_with_its_own_alerts() -> None:
@@ -366,7 +467,7 @@ def test_a_result_without_steps_starts_or_spectrum_draws_no_empty_figure() -> No
     for title in ("Convergence", "Components at work", "Spectrum"):
         assert figure_of(result, title) is not None
         assert figure_of(bare, title) is None
-    assert "#convergence" not in report.html(bare)
+    assert [type(b) for b in blocks_of(page_of(bare), "convergence")] == [Text]
     one = replace(result, steps=(Step(1.0, "search", 12, 0.3),))
     assert '<path class="dots s1" d="M50' in report.html(one)  # a line of one point would not show
 
@@ -449,8 +550,8 @@ def test_beyond_the_limit_components_are_left_to_the_json() -> None:
     few = make_resolution(4)
     extra = tuple(replace(few.components[0], index=i) for i in range(COMPONENTS_LISTED + 7))
     text = words_of(replace(few, components=extra, rank=len(extra)))
-    assert "The other 7 components are in the JSON result." in text
-    assert "components are in the JSON result" not in words_of(few)
+    assert "In the JSON result: 7 further components." in text
+    assert "In the JSON result" not in words_of(few)
 
 
 def test_twenty_models_of_400_components_stay_below_three_megabytes() -> None:
@@ -465,7 +566,7 @@ def test_reasons_that_differ_in_figures_only_are_counted_together() -> None:
     parts = [replace(make_component(i, 8, good=False), reason=f"stability 0.{i}1 is below 0.9") for i in range(3)]
     parts.append(replace(make_component(3, 8, good=False), reason="Gaussian"))
     assert [(said, [c.index for c in members]) for said, members in reasons(parts)] == [
-        ("stability … is below …", [0, 1, 2]),
+        ("stability 0.01 to 0.21 is below 0.9", [0, 1, 2]),
         ("Gaussian", [3]),
     ]
     assert reasons(parts[:1])[0][0] == "stability 0.01 is below 0.9"  # alone, it keeps its figures
@@ -473,24 +574,51 @@ def test_reasons_that_differ_in_figures_only_are_counted_together() -> None:
 
 
 def test_the_table_of_reasons_has_both_verdicts_and_those_against_first() -> None:
-    reasons_of = {t.caption: t.rows for t in tables_of(make_resolution(), "components")}
-    assert reasons_of["Reasons of the verdicts (… stands for figures that differ)"] == (
-        ("turns freely with component …", "no", "3", "9, 10, 11"),
-        ("stable and not Gaussian", "yes", "9", "0, 1, 2, 3, 4, 5, 6, 7, 8"),
+    (table,) = tables_of(make_resolution(), "verdict")  # above the components, where they are missed
+    assert table.rows == (
+        ("turns into another component: the contrast is too flat between them", "no", "3", "9, 10, 11"),
+        ("told apart, found at |r| 0.99 to 1.00", "yes", "9", "0, 1, 2, 3, 4, 5, 6, 7, 8"),
     )
     fine = replace(make_resolution(3), components=tuple(make_component(i, 3, good=True) for i in range(3)))
     assert "Not reproducible" in report.text_table(make_resolution(4))
     assert "Not reproducible" not in report.text_table(fine)
 
 
-def test_a_line_has_the_first_clause_of_a_reason_and_the_table_of_reasons_all_of_it() -> None:
-    long = "turns into component 3: the contrast is too flat between them"
+def test_figures_of_reasons_become_ranges_and_what_is_no_number_is_left_out() -> None:
+    def said(*texts: str) -> str:
+        ((text, _),) = reasons(replace(make_component(i, 8), reason=t) for i, t in enumerate(texts))
+        return text
+
+    poor = "refits on halves find it again only at |r| {}, at worst {} (0.93 and 0.85 are needed)"
+    assert said(poor.format("0.92", "0.81"), poor.format("0.46", "0.81"), poor.format("0.6", "0.81")) == poor.format(
+        "0.46 to 0.92", "0.81"
+    )
+    assert said("one row holds 25% of it", "one row holds 100% of it") == "one row holds 25 to 100% of it"
+    assert said("on 1.2.3", "on 1.2.4") == "on …"
+    assert said("turns into component 3: flat", "turns into component 3: flat") == "turns into component 3: flat"
+
+
+def test_a_line_has_a_reason_in_a_few_words_and_the_table_of_reasons_all_of_it() -> None:
+    long = 'turns into component 3: the contrast is <too> "flat" between them'
     result = make_resolution(4)
     last = replace(result.components[3], reason=long)
-    first, table = tables_of(replace(result, components=(*result.components[:3], last)), "components")[:2]
-    assert [row[2] for row in first.rows] == ["", "", "", "turns into component 3"]
-    assert table.rows[0][0] == long
+    result = replace(result, components=(*result.components[:3], last))
+    assert [row[2] for row in tables_of(result, "components")[0].rows] == ["", "", "", "turns into 3"]
+    assert tables_of(result, "verdict")[0].rows[0][0] == long
+    assert (
+        '<span title="turns into component 3: the contrast is &lt;too&gt; &#34;flat&#34; between them">turns into 3</span>'
+        in report.html(result)
+    )
     assert gist("no colon, here; there") == "no colon"
+    assert gist("refits on halves find it again only at |r| 0.92, at worst 0.81") == "refits differ"
+    assert len(gist("a reason that nobody has thought of so far and goes on")) == GIST
+
+
+def test_every_reason_that_the_solver_gives_has_its_few_words() -> None:
+    given = inspect.getsource(diagnostics)
+    for opening, _ in GISTS:
+        assert f'"{opening}' in given, f"no reason opens with {opening!r} any more"
+    assert 'f"turns into component {' in given
 
 
 @pytest.mark.parametrize(
@@ -520,6 +648,7 @@ def test_a_density_is_put_into_words(skew: float, kurtosis: float, said: str) ->
         (2.1e-7, 3e-8, "2.1e-7 ± 3.0e-8"),
         (1.5, math.nan, "1.500 ± –"),
         (math.inf, 1.0, "–"),
+        (0.42, 0.0, "0.420"),
     ],
 )
 def test_a_figure_ends_where_its_standard_error_begins(value: float, error: float, shown: str) -> None:
@@ -545,7 +674,8 @@ def test_the_methods_say_what_is_ours_and_what_is_not_and_follow_the_settings() 
         "Ours: refits on half of the rows, the sandwich error of the angles",
         "by ICA with the logcosh contrast: a fixed-point search (FastICA), then a quasi-Newton polish",
         "The best of 3 starts was kept.",
-        "2 below 1.5e-6 times the largest standard deviation were dropped",
+        "is that of all but constant or collinear directions",
+        "those below 1.5e-6 times the largest standard deviation were dropped (2)",
     ):
         assert part in words
     other = make_resolution(starts=1, settings={"contrast": "cube"}, converged=False)
@@ -675,8 +805,12 @@ def test_the_terminal_shows_headline_first_components_reasons_and_alerts() -> No
         "0", "yes", "0.9995", "0.02", "%", "0.0500", "±", "0.0006", "0.81", "2.70", "0.140", "0.0042",
     ]  # fmt: skip
     assert "… and 60 more, 40 of them reproducible: in the report and the JSON" in lines
-    assert any(line.startswith("Not reproducible: 20 × turns freely with component …") for line in lines)
-    assert any(line.startswith("Pairs that cannot be told apart: 19, the worst 60 and 61") for line in lines)
+    assert any(line.startswith("Not reproducible: 20 × turns into another component: ") for line in lines)
+    assert "Cannot be told apart: 19 pairs, the worst 60 and 61." in lines
+    swap = "Ties in the order: 1 pair of neighbours that may swap places with other rows (0 and 1)."
+    assert swap in lines
+    assert swap in report.text_table(replace(result, unresolved=())).splitlines()
+    assert "Ties in the order" not in report.text_table(replace(result, ties=()))
     assert lines[-1] == "! few_rows: Only 40 rows."
 
 
@@ -684,7 +818,10 @@ def test_the_terminal_shows_models_and_matches_of_a_joint_result() -> None:
     lines = report.text_table(make_joint_resolution(3, 40)).splitlines()
     assert lines[0] == "30 of 40 components are shared by run1, run2, run3. Rows in common: 4,988."
     assert ["run2", "30", "40", "42", "24.5", "9", "19.2", "0", "converged"] in [line.split() for line in lines]
-    assert "0        1     2         0.990  0.004     yes      yes" in lines
+    assert ["0", "1", "2", "0.990", "≤", "0.005", "yes", "yes"] in [line.split() for line in lines]
+    assert ["1", "2", "(−)", "3", "0.990", "≤", "0.005", "yes", "yes"] in [line.split() for line in lines]
+    assert any(line.endswith("smallest |r|        p  shared  reprod. in all") for line in lines)
+    assert any(line.startswith("Columns of models: the partner's place, (−) of opposite sign") for line in lines)
     assert "… and 20 more, 10 of them shared: in the report and the JSON" in lines
     assert not any("smallest |r|" in line for line in report.text_table(make_joint_resolution(12)).splitlines())
 
@@ -693,7 +830,7 @@ def test_every_line_fits_a_terminal() -> None:
     long = "a reason of many words that goes on and on " * 12
     heavy = replace(make_component(0, 4), kurtosis=98765.4, kurtosis_se=4321.0, negentropy=1e-9, negentropy_se=1e-10)
     wide = replace(make_resolution(4), components=(replace(heavy, identifiable=False, reason=long),))
-    for result in (make_resolution(), make_resolution(400), make_joint_resolution(8, 40), wide):
+    for result in (make_resolution(), make_resolution(400), make_joint_resolution(5, 1200, names=["x" * 50] * 5), wide):
         assert max(map(wording.columns_wide, report.text_table(result).splitlines())) <= 100
 
 

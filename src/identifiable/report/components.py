@@ -6,17 +6,21 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from identifiable.report.page import Badge, Block, Column, Fold, Gauge, Picture, Spark, Table, Text, Tone
+from identifiable.report.page import Badge, Block, Column, Fold, Gauge, Hint, Picture, Spark, Table, Text, Tone
+from identifiable.report.rules import Settings, limit
 from identifiable.report.wording import (
     MISSING,
     beside,
+    clip,
     count,
+    counted,
     known,
     number,
     one_line,
     plus_minus,
     probability,
     share,
+    short,
     yes_no,
 )
 from identifiable.results import Component, Resolution
@@ -25,6 +29,18 @@ PICTURED = 40  # components with pictures; the others are numbers, folded away
 COMPONENTS_LISTED = 2000  # beyond it a page would not travel by mail
 NAMED = 12  # places written out before "and so many more"
 CLEAR = 2  # standard errors from 0 at which a skew or a kurtosis is put into words
+
+GIST = 20  # characters of a reason that keep a line of the table one line high
+GISTS = (  # how a reason opens, and what a table says of it
+    ("refits on halves", "refits differ"),
+    ("cannot be told from a Gaussian", "Gaussian"),
+    ("its direction is uncertain", "uncertain direction"),
+    ("its direction is reproducible but its sign", "sign uncertain"),
+    ("the solver had not settled", "not settled"),
+    ("one row holds", "one row"),
+    ("not known", "not refitted"),
+)
+FIGURE = r"-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"
 
 SIGNS = {"skew": "skew", "loading": "largest loading"}
 
@@ -62,26 +78,43 @@ def stability_cell(value: float | None) -> str:
 def reasons(components: Iterable[Component]) -> list[tuple[str, list[Component]]]:
     """Components by why they are called what they are, the most frequent reason first.
 
-    Reasons that differ in their figures only are one kind; its figures are then left out.
+    Reasons that differ in their figures only are one kind; each of its figures is then a range.
     """
     kinds: dict[str, list[Component]] = {}
     for component in components:
-        kinds.setdefault(_without_figures(component.reason), []).append(component)
-    found = []
-    for kind, members in kinds.items():
-        texts = {c.reason for c in members}
-        said = texts.pop() if len(texts) == 1 else kind
-        found.append((one_line(said) or f"{MISSING} (no reason recorded)", members))
+        kinds.setdefault(re.sub(FIGURE, "…", component.reason), []).append(component)
+    found = [
+        (one_line(_common([c.reason for c in members])) or f"{MISSING} (no reason recorded)", members)
+        for members in kinds.values()
+    ]
     return sorted(found, key=lambda item: -len(item[1]))
 
 
+def _common(texts: Sequence[str]) -> str:
+    """What reasons of one kind say together: each figure from its lowest to its highest, other components as such."""
+    slots = [list(dict.fromkeys(slot)) for slot in zip(*(re.findall(FIGURE, text) for text in texts), strict=True)]
+    said = iter([slot[0] if len(slot) == 1 else _extent(slot) for slot in slots])
+    whole = re.sub(FIGURE, lambda _: next(said), texts[0])
+    # A component's number is a name, of which a range would say nothing.
+    return re.sub(rf"\bcomponent {FIGURE} to {FIGURE}", "another component", whole)
+
+
+def _extent(figures: Sequence[str]) -> str:
+    """'0.46 to 0.92'."""
+    try:
+        ordered = sorted(figures, key=lambda figure: float(figure.replace(",", "")))
+    except ValueError:  # digits and stops that are no number, such as a date
+        return "…"
+    return f"{ordered[0]} to {ordered[-1]}"
+
+
 def gist(reason: str) -> str:
-    """The first clause of a reason; the table of reasons has it whole."""
-    return one_line(re.split(r"[:;,] ", reason, maxsplit=1)[0])
-
-
-def _without_figures(text: str) -> str:
-    return re.sub(r"-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?", "…", text)
+    """A reason in a few words; the table of reasons has it whole."""
+    turned = re.match(rf"turns into component ({FIGURE})", reason)
+    if turned:
+        return f"turns into {turned[1]}"
+    words = next((said for opening, said in GISTS if reason.startswith(opening)), None)
+    return words or clip(one_line(re.split(r"[:;,] ", reason, maxsplit=1)[0]), GIST)
 
 
 def named(components: Sequence[Component]) -> str:
@@ -103,28 +136,37 @@ def component_blocks(result: Resolution, pictured: int = PICTURED) -> list[Block
     if not components:
         return [Text("No component was found: the representation does not vary.")]
     first, rest = components[:pictured], components[pictured:COMPONENTS_LISTED]
-    blocks: list[Block] = [_table(first, result.density_edges)]
+    blocks: list[Block] = [_table(first, result.settings, result.density_edges)]
     if rest:
         good = sum(c.identifiable for c in rest)
-        blocks.append(Fold(f"{span(rest)}: {count(good)} of {count(len(rest))} reproducible", (_table(rest),)))
+        summary = f"{span(rest)}: {count(good)} of {count(len(rest))} reproducible"
+        blocks.append(Fold(summary, (_table(rest, result.settings),)))
     if len(components) > COMPONENTS_LISTED:
-        left = count(len(components) - COMPONENTS_LISTED)
-        blocks.append(Text(f"The other {left} components are in the JSON result.", note=True))
+        left = counted(len(components) - COMPONENTS_LISTED, "further component")
+        blocks.append(Text(f"In the JSON result: {left}.", note=True))
     return blocks
 
 
-def _table(components: Sequence[Component], edges: Sequence[float] = ()) -> Table:
+def margins(settings: Settings) -> str:
+    """What curvature and angle error are, each with the limit that it must keep."""
+    most = limit(settings, "angle_se")
+    kept = f", at most {short(most)} to be reproducible" if most is not None else ""
+    return (
+        "Curvature: the margin of Theorem 2 over pairs with another component, where 0 is flat. Angle error: standard error "
+        f"of the direction in radians{kept}."
+    )
+
+
+def _table(components: Sequence[Component], settings: Settings, edges: Sequence[float] = ()) -> Table:
     """One line per component; with `edges`, each with its histogram, its bar and its badge."""
     columns = (
-        Column("component", "text"),
+        Column("comp.", "text"),
         Column("reproducible", "text"),
         Column("why not", "text"),
         Column("density", "text"),
         Column("stability"),
         Column("variance"),
-        Column("negentropy"),
-        Column("skew"),
-        Column("kurtosis"),
+        Column("negentropy (index)"),
         Column("curvature"),
         Column("angle error"),
     )
@@ -132,12 +174,13 @@ def _table(components: Sequence[Component], edges: Sequence[float] = ()) -> Tabl
     if edges:
         pictures = {
             1: tuple(Badge(tone(c.identifiable)) for c in components),
+            2: tuple(None if c.identifiable else Hint(one_line(c.reason)) for c in components),
             3: tuple(_spark(c.density, edges) for c in components),
             4: tuple(_gauge(c) for c in components),
         }
     key = " The picture is the density (filled) against a Gaussian (line)." if edges else ""
     return Table(
-        f"{span(components)}. ± one standard error; angle error in radians.{key}",
+        f"{span(components)}. {margins(settings)}{key}",
         columns,
         tuple(map(_line, components)),
         pictures=pictures,
@@ -152,9 +195,7 @@ def _line(component: Component) -> tuple[str, ...]:
         shape(component),
         stability_cell(component.stability),
         share(component.variance),
-        plus_minus(component.negentropy, component.negentropy_se),
-        plus_minus(component.skew, component.skew_se),
-        plus_minus(component.kurtosis, component.kurtosis_se),
+        number(component.negentropy),
         number(component.curvature),
         number(component.angle_se, 4),
     )
@@ -178,7 +219,7 @@ def _gauge(component: Component) -> Gauge | None:
 
 
 def reason_table(components: Sequence[Component]) -> list[Block]:
-    """What the verdicts rest on, those against a component first."""
+    """What the verdicts rest on and for which components, those against a component first."""
     judged = [
         (reason, yes_no(verdict), count(len(members)), named(members))
         for verdict in (False, True)
@@ -187,18 +228,34 @@ def reason_table(components: Sequence[Component]) -> list[Block]:
     if not judged:
         return []
     columns = (Column("reason", "text"), Column("reproducible", "text"), Column("components"), Column("which", "text"))
-    return [Table("Reasons of the verdicts (… stands for figures that differ)", columns, tuple(judged))]
+    return [Table("Reasons of the verdicts, the figures from lowest to highest", columns, tuple(judged))]
 
 
 def details(components: Sequence[Component]) -> list[Block]:
     """The figures of each component that the first table leaves out."""
     if not components:
         return []
-    heads = ("hardest pair", "worst refit", "sign kept", "places it may take", "Gaussian p", "still to turn")
+    shown = components[:COMPONENTS_LISTED]
+    shapes = Table(
+        "± one standard error, where rows differ enough to give one. Negentropy is an index: near its value close to a "
+        "Gaussian, too large far from one. Gaussian p: of a test that ignores that the direction was chosen",
+        (Column("component", "text"), *map(Column, ("negentropy (index)", "skew", "kurtosis", "Gaussian p"))),
+        tuple(
+            (
+                str(c.index),
+                plus_minus(c.negentropy, c.negentropy_se),
+                plus_minus(c.skew, c.skew_se),
+                plus_minus(c.kurtosis, c.kurtosis_se),
+                probability(c.gaussian_p),
+            )
+            for c in shown
+        ),
+    )
+    heads = ("hardest pair", "worst refit", "sign kept", "places it may take", "still to turn")
     table = Table(
         "Hardest pair: where the curvature is smallest. Worst refit: smallest |correlation| with a partner. Sign kept: in "
-        "every refit that finds it. Places: those its key allows, to three standard errors. Gaussian p: of a test that "
-        "ignores that the direction was chosen. Still to turn: radians of the next step of the solver",
+        "every refit that finds it. Places: those its key allows, to three standard errors. Still to turn: radians of the "
+        "next step of the solver",
         (Column("component", "text"), Column("sign fixed by", "text"), *map(Column, heads)),
         tuple(
             (
@@ -208,13 +265,15 @@ def details(components: Sequence[Component]) -> list[Block]:
                 stability_cell(c.stability_min),
                 yes_no(c.sign_kept),
                 _range(*c.places),
-                probability(c.gaussian_p),
                 number(c.residual),
             )
-            for c in components[:COMPONENTS_LISTED]
+            for c in shown
         ),
     )
-    return [Fold("Sign, order and convergence of each component", (table,))]
+    return [
+        Fold("Shape of each component: negentropy, skew and kurtosis with standard errors", (shapes,)),
+        Fold("Sign, order and convergence of each component", (table,)),
+    ]
 
 
 def _range(low: int, high: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from identifiable.report.components import component_blocks, tone
+from identifiable.report.components import component_blocks, reason_table, tone
 from identifiable.report.matrices import matrix, shade
 from identifiable.report.page import (
     Badge,
@@ -22,17 +22,18 @@ from identifiable.report.page import (
     Text,
 )
 from identifiable.report.record import alerts_section, byline, notices, reproduction, saved_form
-from identifiable.report.resolution import converged, resolution_card
+from identifiable.report.resolution import converged, headline, mostly, resolution_card, rule_note
 from identifiable.report.resolution_methods import bibtex, how_to_read_joint, joint_paragraphs
+from identifiable.report.rules import Settings, p_cell, shared_limit, shared_rule
 from identifiable.report.wording import (
     MISSING,
     clip,
     count,
+    counted,
     display_name,
     known,
     number,
     one_line,
-    probability,
     yes_no,
 )
 from identifiable.results import ComponentMatch, JointResolution, Resolution
@@ -41,6 +42,7 @@ GUIDE = (
     "Each model was resolved by itself; a component is shared if every model has it, by correlation on the same rows. "
     "Components are numbered from 0 in each model, in the order of the columns that transform writes."
 )
+OPPOSITE = "(−)"  # beside a partner whose correlation with the first model's component is negative
 MATCHES_PICTURED = 60
 MATCHES_LISTED = 2000
 MODELS_WITH_TABLES = 8  # beyond it each model is its card
@@ -52,8 +54,8 @@ def joint_page(result: JointResolution) -> Page:
     """The page of `result`, exactly as it would be drawn from its saved JSON."""
     saved = saved_form(result)
     sections = [
-        Section("verdict", "Verdict", (_card(saved),)),
-        alerts_section(saved),
+        Section("verdict", "Verdict", (_card(saved), Text(joint_rule(saved), note=True))),
+        alerts_section(saved, well=mostly(saved.shared, saved.matches)),
         _matches(saved),
         _overview(saved),
         _models(saved),
@@ -74,14 +76,19 @@ def _card(result: JointResolution) -> Card:
     facts = [
         ("models", count(len(result.models))),
         ("rows in common", count(result.n)),
-        ("components matched", count(len(result.matches))),
+        ("components of the first model", count(len(result.matches))),
         ("shared by all", count(len(shared))),
-        ("of these reproducible", count(sum(m.identifiable for m in shared))),
+        ("of these reproducible in all", count(sum(m.identifiable for m in shared))),
     ]
-    badge = "all converged" if all(m.converged for m in result.models) else "NOT all converged"
-    return Card(
-        "All models", badge, joint_headline(result), tone(bool(shared) and badge == "all converged"), tuple(facts)
-    )
+    settled = all(m.converged for m in result.models)
+    badge = "all converged" if settled else "NOT all converged"
+    reached = tone(settled and mostly(shared, result.matches))
+    return Card("All models", badge, joint_headline(result), reached, tuple(facts))
+
+
+def joint_rule(result: JointResolution) -> str:
+    """What makes a component shared, and whose are counted."""
+    return shared_rule(result.settings, display_name(result.inputs[0].name))
 
 
 def joint_headline(result: JointResolution) -> str:
@@ -96,15 +103,16 @@ def _matches(result: JointResolution) -> Section:
         return Section("matches", "Matches", (Text("There are no components to match."),))
     names = [display_name(i.name) for i in result.inputs]
     blocks: list[Block] = [_agreement(matches)] if any(known(m.correlation) for m in matches) else []
-    blocks.append(_match_table(matches[:MATCHES_PICTURED], names, pictured=True))
+    blocks.append(_match_table(matches[:MATCHES_PICTURED], names, result.settings, pictured=True))
     rest = matches[MATCHES_PICTURED:MATCHES_LISTED]
     if rest:
         shared = f"{count(sum(m.shared for m in rest))} of {count(len(rest))} shared"
-        blocks.append(Fold(f"The next matches: {shared}", (_match_table(rest, names, pictured=False),)))
-    if len(matches) > MATCHES_LISTED:
         blocks.append(
-            Text(f"The other {count(len(matches) - MATCHES_LISTED)} matches are in the JSON result.", note=True)
+            Fold(f"The next matches: {shared}", (_match_table(rest, names, result.settings, pictured=False),))
         )
+    if len(matches) > MATCHES_LISTED:
+        left = counted(len(matches) - MATCHES_LISTED, "further component")
+        blocks.append(Text(f"In the JSON result: {left} of the first model.", note=True))
     return Section("matches", "Matches", tuple(blocks))
 
 
@@ -124,7 +132,9 @@ def _agreement(matches: Sequence[ComponentMatch]) -> Curves:
     )
 
 
-def _match_table(matches: Sequence[ComponentMatch], names: Sequence[str], *, pictured: bool) -> Table:
+def _match_table(
+    matches: Sequence[ComponentMatch], names: Sequence[str], settings: Settings, *, pictured: bool
+) -> Table:
     place = len(names)
     pictures: dict[int, tuple[Picture | None, ...]] = {}
     if pictured:
@@ -134,49 +144,53 @@ def _match_table(matches: Sequence[ComponentMatch], names: Sequence[str], *, pic
         }
     first, *others = (Column(clip(name, 28)) for name in names)
     return Table(
-        f"Partners in each model ({MISSING} for none), their smallest |correlation| and the largest p",
+        f"Components of the first model and their partners in each other: {OPPOSITE} of opposite sign, {MISSING} none; their "
+        "smallest |correlation| and the largest p, ≤ where no draw reached it",
         (
             Column(first.label, "text"),
             *others,
             Column("smallest |r|"),
             Column("p"),
             Column("shared", "text"),
-            Column("reproducible", "text"),
+            Column("reproducible in all", "text"),
         ),
-        tuple(match_line(m) for m in matches),
+        tuple(match_line(m, settings) for m in matches),
         pictures=pictures,
     )
 
 
-def match_line(match: ComponentMatch) -> tuple[str, ...]:
-    """Partners, correlation, p, shared, reproducible."""
-    partners = (MISSING if place is None else str(place) for place in match.partners)
-    figures = (number(match.correlation), probability(match.p))
+def match_line(match: ComponentMatch, settings: Settings) -> tuple[str, ...]:
+    """Partners, correlation, p, shared, reproducible in all."""
+    partners = (_partner(place, sign) for place, sign in zip(match.partners, match.signs, strict=True))
+    figures = (number(match.correlation), p_cell(match.p, settings))
     return (*partners, *figures, yes_no(match.shared), yes_no(match.identifiable))
 
 
+def _partner(place: int | None, sign: int | None) -> str:
+    if place is None:
+        return MISSING
+    return f"{place} {OPPOSITE}" if sign is not None and sign < 0 else str(place)
+
+
 def _overview(result: JointResolution) -> Section:
-    """How many matches have a partner in both models, for every pair of models."""
+    """How many components every two models share."""
     names = [one_line(i.name) for i in result.inputs]
     if len(names) > MODELS_IN_A_MATRIX:
         return Section("overview", "", ())
-    both = [
-        [
-            sum(m.partners[i] is not None and m.partners[j] is not None for m in result.matches)
-            for j in range(len(names))
-        ]
-        for i in range(len(names))
-    ]
-    top = max((both[i][j] for i in range(len(names)) for j in range(len(names)) if i != j), default=0)
+    both, ranks = result.shared_counts, [model.rank for model in result.models]
+    above = shared_limit(result.settings)
     table = matrix(
-        "Matches with a partner in both models",
+        f"Components that two models share{above and f', at {above}'}",
         "model",
         names,
         range(len(names)),
         lambda i, j: count(both[i][j]),
-        lambda i, j: None if i == j else shade(both[i][j], top),
+        lambda i, j: None if i == j else shade(both[i][j], min(ranks[i], ranks[j])),
     )
-    note = "On the diagonal: matches with a partner in the model itself. The stronger the colour, the more in common."
+    note = (
+        "Every two models are matched with each other alone, without a test against chance, so two may share more than all "
+        "do. On the diagonal: all components of the model. Colour: the share of the smaller model's components."
+    )
     return Section("overview", "All models at a glance", (table, Text(note, note=True)))
 
 
@@ -189,16 +203,16 @@ def _models(result: JointResolution) -> Section:
     brief = len(result.models) > MODELS_WITH_TABLES
     folds = (
         Fold(
-            f"{display_name(model.inputs[0].name)}: {model.headline}",
+            f"{display_name(model.inputs[0].name)}: {headline(model)}",
             (
                 resolution_card(model),
                 *notices(model.alerts),
-                *([] if brief else component_blocks(model, COMPONENTS_PICTURED)),
+                *([] if brief else [*reason_table(model.components), *component_blocks(model, COMPONENTS_PICTURED)]),
             ),
         )
         for model in result.models
     )
-    return Section("models", "Each model", (table, *folds))
+    return Section("models", "Each model", (table, *rule_note(result.models[0]), *folds))
 
 
 MODEL_HEADS = ("reproducible", "rank", "d", "effective rank", "unresolved pairs", "passes", "alerts")

@@ -91,7 +91,14 @@ class Badge:
     tone: Tone
 
 
-Picture = Spark | Gauge | Badge
+@dataclass(frozen=True)
+class Hint:
+    """Short words whose whole meaning appears when pointed at; another place of the page must say it too."""
+
+    meaning: str
+
+
+Picture = Spark | Gauge | Badge | Hint
 
 
 @dataclass(frozen=True)

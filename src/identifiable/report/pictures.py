@@ -6,7 +6,7 @@ import math
 
 from markupsafe import Markup, escape
 
-from identifiable.report.page import Badge, Gauge, Picture, Spark
+from identifiable.report.page import Badge, Gauge, Hint, Picture, Spark
 
 WIDTH, HEIGHT = 84, 28  # pixels of a histogram
 GAUSSIAN_PEAK = 1 / math.sqrt(2 * math.pi)
@@ -29,6 +29,8 @@ def draw_picture(picture: Picture, words: str) -> Markup:
             )
         case Badge(tone=tone):
             return Markup(f'<b class="badge {tone}">{escape(words)}</b>')
+        case Hint(meaning=meaning):
+            return Markup(f'<span title="{escape(meaning)}">{escape(words)}</span>')
 
 
 def _histogram(spark: Spark, words: str) -> Markup:

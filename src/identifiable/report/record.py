@@ -48,8 +48,10 @@ def notices(alerts: Sequence[Alert]) -> list[Block]:
     ]
 
 
-def alerts_section(result: Drawn) -> Section:
-    blocks = notices(result.alerts) or [Text("No alerts: the run found nothing to warn about.")]
+def alerts_section(result: Drawn, *, well: bool = True) -> Section:
+    """The alerts. That there are none is good news, and said only if all is `well`."""
+    none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
+    blocks = notices(result.alerts) or none
     return Section("alerts", "Alerts", tuple(blocks))
 
 

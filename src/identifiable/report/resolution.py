@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from identifiable.report.components import (
-    component_blocks,
-    details,
-    has_stability,
-    reason_table,
-)
+from identifiable.report.components import component_blocks, details, has_stability, reason_table, tone
 from identifiable.report.figures import thinned
 from identifiable.report.page import (
     Block,
@@ -24,19 +20,21 @@ from identifiable.report.page import (
     Section,
     Table,
     Text,
-    Tone,
 )
 from identifiable.report.papers import EFFECTIVE_RANK
 from identifiable.report.record import alerts_section, byline, reproduction, saved_form
 from identifiable.report.resolution_methods import bibtex, how_to_read, paragraphs
+from identifiable.report.rules import limit, reproducible_rule
 from identifiable.report.wording import (
     count,
+    counted,
     display_name,
     known,
     number,
     one_line,
     percent,
     ratio,
+    short,
     significant,
     yes_no,
 )
@@ -47,8 +45,8 @@ GUIDE = (
     "Components are numbered from 0, in the order of the columns that transform writes."
 )
 NO_REFITS = (
-    "No refits were made, so there is no stability: what is called reproducible rests on the other figures alone. "
-    "Ask for refits with --stability."
+    "No refits were made, so there is no stability, and without it no component is called reproducible. Ask for refits with "
+    "--stability."
 )
 ONE_START = "Only one start was made, so nothing here speaks for or against a better optimum elsewhere; ask for more with --restarts."
 PAIRS_LISTED = 60
@@ -62,8 +60,8 @@ def resolution_page(result: Resolution) -> Page:
     """The page of `result`, exactly as it would be drawn from its saved JSON."""
     saved = saved_form(result)
     sections = [
-        Section("verdict", "Verdict", (resolution_card(saved),)),
-        alerts_section(saved),
+        Section("verdict", "Verdict", (resolution_card(saved), *rule_note(saved), *reason_table(saved.components))),
+        alerts_section(saved, well=mostly(saved.identifiable, saved.components)),
         _components(saved),
         _trust(saved),
         _pairs(saved),
@@ -87,15 +85,29 @@ def resolution_card(result: Resolution) -> Card:
     facts = [
         ("rank", f"{count(result.rank)} of {count(table.d)}"),
         ("effective rank", number(result.whitening.effective_rank, 1)),
-        ("passes over the rows", number(result.passes, 1)),
-        ("contrast", significant(result.contrast)),
         ("starts", count(len(result.starts))),
         ("unresolved pairs", count(result.unresolved_pairs)),
         ("rows n", count(table.n)),
         ("n / d", ratio(table.n, table.d)),
     ]
-    reached: Tone = "good" if result.converged and result.identifiable else "caution"
-    return Card(display_name(table.name), converged(result), f"{result.headline}.", reached, tuple(facts))
+    reached = tone(result.converged and mostly(result.identifiable, result.components))
+    return Card(display_name(table.name), converged(result), f"{headline(result)}.", reached, tuple(facts))
+
+
+def headline(result: Resolution) -> str:
+    """The headline, with thousands apart as everywhere on the page."""
+    return re.sub(r"\d+", lambda digits: count(int(digits[0])), result.headline)
+
+
+def mostly(part: Sequence[object], whole: Sequence[object]) -> bool:
+    """Whether `part` is at least half of `whole`, and something."""
+    return 0 < len(whole) <= 2 * len(part)
+
+
+def rule_note(result: Resolution) -> list[Block]:
+    """What it takes to be called reproducible, where the result records it."""
+    rule = reproducible_rule(result.settings)
+    return [Text(rule, note=True)] if rule else []
 
 
 def converged(result: Resolution) -> str:
@@ -106,23 +118,26 @@ def _components(result: Resolution) -> Section:
     blocks: list[Block] = []
     if result.components and not has_stability(result.components):
         blocks.append(Text(NO_REFITS))
-    blocks += [*component_blocks(result), *reason_table(result.components), *details(result.components)]
+    blocks += [*component_blocks(result), *details(result.components)]
     return Section("components", "Components", tuple(blocks))
 
 
 def _trust(result: Resolution) -> Section:
     """Where the reproducible components lie among all, in two pictures."""
+    needed = limit(result.settings, "stability")
     blocks = [
         *_scatter(
             result.components,
             Curves(
                 "Stability against negentropy",
                 "One point per component. The further from a Gaussian (right), the easier it is to find again; a point low "
-                "on the right is non-Gaussian, but mixes with another component.",
-                "negentropy (nats)",
+                "on the right is non-Gaussian, but mixes with another component. The index overstates negentropy far from a "
+                "Gaussian.",
+                "negentropy (index)",
                 "stability: mean |correlation| between refits",
                 log_across=True,
                 top=1.0,
+                threshold=None if needed is None else (f"{short(needed)} is needed", needed),
             ),
             lambda c: c.negentropy,
             lambda c: c.stability,
@@ -184,7 +199,7 @@ def _rank(result: Resolution) -> Section:
                 cut=(f"rank {count(found.rank)}", found.rank + 0.5) if found.rank < len(spectrum) else None,
             )
         )
-    rule = "estimated from the data" if found.rule == "auto" else "given by the user"
+    rule = "all but constant or collinear directions" if found.rule == "auto" else "given by the user"
     blocks += [
         Table(
             "Whitening",
@@ -219,10 +234,14 @@ def _pairs(result: Resolution) -> Section:
             "Pairs that cannot be resolved, listed",
             ("component", "and", "curvature", "angle error (rad)"),
             [(str(p.first), str(p.second), number(p.curvature), number(p.angle_se)) for p in result.unresolved],
-            "pairs",
+            "pair",
         )
     elif len(result.components) > 1:
-        blocks.append(Text("No pair of components can be turned into each other: every axis is determined."))
+        blocks.append(
+            Text(
+                f"No pair is flat locally: at this solution, no two components turn into each other for nothing. {_still(result)}"
+            )
+        )
     if result.ties:
         blocks.append(Heading("Ties in the order"))
         blocks.append(
@@ -235,9 +254,23 @@ def _pairs(result: Resolution) -> Section:
             "Ties",
             ("component", "and", "gap in standard errors"),
             [(str(t.first), str(t.second), number(t.gap, 2)) for t in result.ties],
-            "ties",
+            "tie",
         )
     return Section("pairs", "What cannot be told apart", tuple(blocks))
+
+
+def _still(result: Resolution) -> str:
+    """What pairs that are told apart at this solution leave open: other rows and other optima."""
+    if not has_stability(result.components):
+        return "Whether other rows give the same components was not measured."
+    left = len(result.components) - len(result.identifiable)
+    if not left:
+        return "Every component is also reproducible."
+    verb = "is" if left == 1 else "are"
+    return (
+        f"That is a local figure: of {counted(len(result.components), 'component')}, {count(left)} {verb} still not reproducible, "
+        "for the reasons under the verdict."
+    )
 
 
 def _capped(caption: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]], what: str) -> list[Block]:
@@ -247,12 +280,13 @@ def _capped(caption: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]
     columns = (Column(heads[0], "text"), *map(Column, heads[1:]))
     if len(shown) == len(lines):
         return [Table(said, columns, shown)]
-    left = f"The other {count(len(lines) - len(shown))} {what} are in the JSON result."
+    left = f"In the JSON result: {counted(len(lines) - len(shown), f'further {what}')}."
     return [Table(f"{said}, of which the first {count(len(shown))}", columns, shown), Text(left, note=True)]
 
 
 def _convergence(result: Resolution) -> Section:
-    blocks: list[Block] = []
+    cost = f"{number(result.passes, 1)} passes over all rows, contrast {significant(result.contrast)}."
+    blocks: list[Block] = [Text(cost)]
     if not result.converged:
         blocks.append(
             Text(
@@ -316,7 +350,7 @@ def _starts(starts: Sequence[Start]) -> list[Block]:
             "that there is no better optimum, but starts that differ show that the solver can be trapped."
         )
     audit = (
-        f" The audit of pairs at 45 degrees turned {count(rescued)} {'pair' if rescued == 1 else 'pairs'} that stood wrong."
+        f" The audit of pairs at 45 degrees turned {counted(rescued, 'pair')} that stood wrong."
         if rescued
         else " The audit of pairs at 45 degrees found no pair that stood wrong."
     )

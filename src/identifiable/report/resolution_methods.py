@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from identifiable.report.components import has_stability
 from identifiable.report.page import Section, Terms, Text
 from identifiable.report.papers import entries
-from identifiable.report.wording import count, display_name, known, listed, number, setting
+from identifiable.report.wording import count, counted, display_name, known, listed, number, setting
 from identifiable.results import JointResolution, Resolution
 
 Term = tuple[str, str]
@@ -85,9 +85,10 @@ def _figures() -> list[Term]:
         ),
         (
             "Negentropy, skew, kurtosis",
-            "How far from a Gaussian: 0 for a Gaussian. Negentropy (in nats) is the first-order value that the contrast "
-            "implies; skew is lopsidedness; kurtosis is the excess over a Gaussian's, above 0 for heavy tails and below 0 for "
-            "flat tops. With very heavy tails the kurtosis may not exist; its standard error then says little.",
+            "How far from a Gaussian: 0 for a Gaussian. Negentropy is an index, the first-order value that the "
+            "contrast implies: close to the negentropy near a Gaussian, too large far from one; skew is "
+            "lopsidedness; kurtosis is the excess over a Gaussian's, above 0 for heavy tails and below 0 for flat tops. "
+            "With very heavy tails the kurtosis may not exist; its standard error then says little.",
         ),
         CURVATURE,
         (
@@ -132,10 +133,11 @@ def joint_paragraphs(result: JointResolution) -> list[str]:
 
 def _whitened(result: Resolution) -> str:
     table, found = result.inputs[0], result.whitening
-    constant = f" {count(found.constant)} constant columns were left out." if found.constant else ""
+    constant = f" Left out: {counted(found.constant, 'constant column')}." if found.constant else ""
     rank = (
-        f"The rank, {count(found.rank)}, was estimated: of the principal directions of the columns, brought to equal scale, "
-        f"{count(found.dropped)} below {number(found.tolerance)} times the largest standard deviation were dropped."
+        f"The rank, {count(found.rank)}, is that of all but constant or collinear directions: of the principal directions of "
+        f"the columns, brought to equal scale, those below {number(found.tolerance)} times the largest standard deviation were "
+        f"dropped ({count(found.dropped)})."
         if found.rule == "auto" and known(found.tolerance)
         else f"The rank, {count(found.rank)}, was given."
     )
@@ -165,7 +167,7 @@ def _solved(result: Resolution) -> str:
 def _judged(models: Sequence[Resolution]) -> str:
     asked = (m.settings.get("stability") for m in models)
     refits = {n for n in asked if isinstance(n, int)}
-    many = f"{count(refits.pop())} refits" if len(refits) == 1 else "refits"
+    many = counted(refits.pop(), "refit") if len(refits) == 1 else "refits"
     stability = (
         f"Stability is the mean |correlation| between matched components of {many} on halves of the rows, each from a start of "
         "its own, compared between halves without a row in common."

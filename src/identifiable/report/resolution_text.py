@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from identifiable.report.components import has_stability, named, reasons, stability_cell
-from identifiable.report.joint import joint_headline, match_line, model_line
+from identifiable.report.components import has_stability, margins, named, reasons, stability_cell
+from identifiable.report.joint import OPPOSITE, joint_headline, joint_rule, match_line, model_line
 from identifiable.report.record import saved_form
-from identifiable.report.resolution import NO_REFITS, converged
+from identifiable.report.resolution import NO_REFITS, converged, headline
+from identifiable.report.rules import reproducible_rule
 from identifiable.report.terminal import alert_lines, aligned, wrapped
 from identifiable.report.wording import (
+    MISSING,
     clip,
     count,
+    counted,
     number,
     one_line,
     plus_minus,
@@ -21,7 +24,9 @@ from identifiable.report.wording import (
 from identifiable.results import Component, JointResolution, Resolution
 
 COMPONENTS_SHOWN = 20  # more would scroll the headline off the screen
-MODELS_SHOWN = 8  # columns of partners that fit beside the figures
+TIES_SHOWN = 8
+MODELS_SHOWN = 5  # columns of partners that fit beside the figures
+NAME, SHORT_NAME = 20, 8  # columns of a model's name in a line and over a column
 REASON_WIDTH = 220
 
 
@@ -56,20 +61,33 @@ def resolution_table(result: Resolution) -> str:
         first = saved.unresolved[0]
         parts.append(
             wrapped(
-                f"Pairs that cannot be told apart: {count(saved.unresolved_pairs)}, the worst {first.first} and {first.second}; "
-                f"ties in the order: {count(len(saved.ties))}.",
+                f"Cannot be told apart: {counted(saved.unresolved_pairs, 'pair')}, the worst {first.first} and {first.second}.",
                 "  ",
             )
         )
+    parts += _ties(saved)
     if components and not has_stability(components):
         parts.append(wrapped(NO_REFITS))
+    rule = reproducible_rule(saved.settings)
+    parts += [wrapped(rule, "  ")] if rule else []
     parts.append(
         wrapped(
-            "± one standard error; curvature: the margin of Theorem 2 over pairs with another component; angle: standard "
-            "error of the direction in radians."
+            f"± one standard error. Negentropy: an index, too large far from a Gaussian. {margins(saved.settings)}",
+            "  ",
         )
     )
     return "\n".join([*parts, *alert_lines(saved.alerts)]) + "\n"
+
+
+def _ties(result: Resolution) -> list[str]:
+    """Which neighbours may swap places, if any."""
+    if not result.ties:
+        return []
+    first = ", ".join(f"{t.first} and {t.second}" for t in result.ties[:TIES_SHOWN])
+    left = len(result.ties) - TIES_SHOWN
+    more = f" and {count(left)} more" if left > 0 else ""
+    told = f"Ties in the order: {counted(len(result.ties), 'pair')} of neighbours that may swap places with other rows"
+    return [wrapped(f"{told} ({first}{more}).", "  ")]
 
 
 def _headline(result: Resolution) -> list[str]:
@@ -78,7 +96,7 @@ def _headline(result: Resolution) -> list[str]:
     rank = f"rank {count(result.rank)}, effective rank {number(result.whitening.effective_rank, 1)}"
     starts = f", best of {count(len(result.starts))} starts" if len(result.starts) > 1 else ""
     state = converged(result)
-    told = f"{result.headline}. {state[0].upper()}{state[1:]} after {number(result.passes, 1)} passes{starts}"
+    told = f"{headline(result)}. {state[0].upper()}{state[1:]} after {number(result.passes, 1)} passes{starts}"
     return [
         wrapped(f"{one_line(table.name)}   {shape}, {rank}", "  "),
         wrapped(f"{told}; contrast {significant(result.contrast)}."),
@@ -102,16 +120,25 @@ def _line(component: Component) -> tuple[str, ...]:
 def joint_table(result: JointResolution) -> str:
     """Headline, each model, the first matches, alerts."""
     saved = saved_form(result)
-    names = [clip(one_line(i.name), 40) for i in saved.inputs]
+    names = [clip(one_line(i.name), NAME) for i in saved.inputs]
     parts = [wrapped(f"{joint_headline(saved)} Rows in common: {count(saved.n)}."), ""]
     lines = [(name, *model_line(model), converged(model)) for name, model in zip(names, saved.models, strict=True)]
     brief = ("reprod.", "rank", "d", "eff. rank", "unresolved", "passes", "alerts")
     parts += [aligned(("model", *brief, "state"), lines), ""]
     if saved.matches and len(names) <= MODELS_SHOWN:
-        heads = (*(clip(name, 9) for name in names), "smallest |r|", "p", "shared", "reprod.")
-        parts.append(aligned(heads, [match_line(m) for m in saved.matches[:COMPONENTS_SHOWN]]))
+        heads = (*(clip(name, SHORT_NAME) for name in names), "smallest |r|", "p", "shared", "reprod. in all")
+        parts.append(aligned(heads, [match_line(m, saved.settings) for m in saved.matches[:COMPONENTS_SHOWN]]))
         rest = saved.matches[COMPONENTS_SHOWN:]
         if rest:
             both = count(sum(m.shared for m in rest))
             parts.append(f"… and {count(len(rest))} more, {both} of them shared: in the report and the JSON")
+        parts.append(
+            wrapped(
+                f"Columns of models: the partner's place, {OPPOSITE} of opposite sign, {MISSING} none. p ≤: no draw reached it.",
+                "  ",
+            )
+        )
+    elif saved.matches:
+        parts.append("The partners in each model are in the report and the JSON.")
+    parts.append(wrapped(joint_rule(saved), "  "))
     return "\n".join([*parts, *alert_lines(saved.alerts)]) + "\n"

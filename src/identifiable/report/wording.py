@@ -15,7 +15,8 @@ MISSING = "–"
 
 # Blanks that a line of the page must not break at.
 BREAKS = (
-    r"(?<=[\d\]]) (?=[%±])|(?<=±) (?=[\d–])|(?<=\bmean) (?=/)|(?<=\bmean\s/) (?=diam)|(?<=\b[pnd]) (?=[<\d])"
+    r"(?<=[\d\]]) (?=[%±])|(?<=[≤≥]) (?=\d)|(?<=\|r\|) (?=[\d≥])"
+    r"|(?<=±) (?=[\d–])|(?<=\bmean) (?=/)|(?<=\bmean\s/) (?=diam)|(?<=\b[pnd]) (?=[<\d])"
     r"|(?<=ε) (?==)|(?<=ε\s=) (?=\S)"
 )
 
@@ -123,14 +124,16 @@ def share(value: float | None) -> str:
 
 def significant(value: float | None, digits: int = 6) -> str:
     """A number whose last digits matter, such as the contrasts of two starts."""
-    return MISSING if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
+    return MISSING if value is None or not math.isfinite(value) else f"{value:,.{digits}g}"
 
 
 def plus_minus(value: float | None, error: float | None) -> str:
     """A number to the first digit that its standard error leaves uncertain, or to the second where the first is a 1."""
     if value is None or not math.isfinite(value):
         return MISSING
-    if error is None or not math.isfinite(error) or error <= 0:
+    if error == 0:
+        return number(value)  # no spread was seen, which is not the same as certain
+    if error is None or not math.isfinite(error) or error < 0:
         return f"{number(value)} ± {number(error)}"
     power = math.floor(math.log10(error))
     decimals = max(0, (1 if error < 2 * 10.0**power else 0) - power)
@@ -155,6 +158,11 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
+def counted(value: int, what: str) -> str:
+    """'1 pair', '1,200 pairs'."""
+    return f"{count(value)} {what}" if value == 1 else f"{count(value)} {what}s"
+
+
 def ratio(n: int, d: int) -> str:
     """Rows per dimension."""
     if d == 0:
@@ -165,7 +173,7 @@ def ratio(n: int, d: int) -> str:
 
 def rows(value: int) -> str:
     """So many rows."""
-    return "1 row" if value == 1 else f"{count(value)} rows"
+    return counted(value, "row")
 
 
 def listed(words: Iterable[str]) -> str:

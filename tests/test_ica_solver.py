@@ -1,0 +1,383 @@
+"""ica, the solver: sources come back, wrong optima are left, and others' programs agree with the numbers."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.linalg import expm
+
+from identifiable.blocks import Blocks, one_blas_thread
+from identifiable.groups import haar_rotation
+from identifiable.ica import Fit, Settings, fit
+from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
+from identifiable.ica.passes import Passes
+from identifiable.ica.solver import (
+    _lbfgs,
+    audit,
+    cayley,
+    orthogonal,
+    pair_curvature,
+    polish,
+    sample_contrast,
+    search,
+    turned,
+)
+from identifiable.ica.whitening import Whitener
+from identifiable.moments import Moments
+from identifiable.results import Step
+
+Matrix = NDArray[np.float64]
+SEEDS = [0, 1, 2]
+REFERENCE = json.loads((Path(__file__).parent / "reference" / "ica.json").read_text())
+LOGCOSH = contrast("logcosh")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """Hundreds of small fits: looking for the BLAS libraries once, not in each of them, halves their time."""
+    with one_blas_thread():
+        yield
+
+
+def drawn(kinds: str, n: int, rng: np.random.Generator) -> Matrix:
+    """Sources of unit variance: l aplace, u niform, g aussian, e xponential, b inary."""
+    draw = {
+        "l": lambda: rng.laplace(scale=np.sqrt(0.5), size=n),
+        "u": lambda: rng.uniform(-np.sqrt(3), np.sqrt(3), n),
+        "g": lambda: rng.standard_normal(n),
+        "e": lambda: rng.exponential(size=n) - 1,
+        "b": lambda: rng.choice([-1.0, 1.0], n),
+    }
+    return np.column_stack([draw[k]() for k in kinds])
+
+
+def fitted(X: NDArray[Any], **settings: Any) -> Fit:
+    return fit(Blocks(X), Moments.of(X), Settings(**{"restarts": 1, **settings}))
+
+
+def recovered(S: Matrix, Y: Matrix) -> Matrix:
+    """For every source the largest |correlation| with a component; 0 for all if two sources claim the same one."""
+    d = S.shape[1]
+    r = np.abs(np.corrcoef(S, Y, rowvar=False)[:d, d:])
+    return r.max(axis=1) * (len(set(r.argmax(axis=1))) == d)
+
+
+def total_contrast(Y: Matrix, name: str = "logcosh") -> float:
+    Y = (Y - Y.mean(axis=0)) / Y.std(axis=0)
+    return float(np.abs(contrast(name).value(Y).mean(axis=0) - gaussian_values(name).mean).sum())
+
+
+# Recovery
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("kinds", "n"),
+    [
+        ("ll", 4000),
+        ("uu", 4000),
+        ("bb", 2000),
+        ("lu", 4000),
+        ("gl", 6000),
+        ("gu", 6000),
+        ("lllll", 8000),
+        ("uuuuu", 8000),
+        ("lulul", 8000),
+        ("gluel", 10_000),
+        ("lubelu" * 2, 10_000),
+    ],
+)
+def test_sources_come_back_up_to_order_and_sign(kinds, n, seed):
+    rng = np.random.default_rng([seed, n])
+    S = drawn(kinds, n, rng)
+    X = S @ rng.standard_normal((len(kinds), len(kinds))) + 5 * rng.standard_normal(len(kinds))
+    found = fitted(X, restarts=2)
+    assert found.converged
+    assert recovered(S, found.to_components(X)).min() > 0.99
+    assert recovered(S[::-1], S).max() < 0.9  # the measure can fail
+
+
+@pytest.mark.parametrize("kinds", ["l" * 40, "u" * 40, "lu" * 20, "g" + "lule" * 9 + "lue"])
+def test_forty_sources_come_back(kinds):
+    rng = np.random.default_rng(3)
+    S = drawn(kinds, 12_000, rng)
+    X = S @ rng.standard_normal((40, 40))
+    found = fitted(X)
+    assert found.converged
+    assert recovered(S, found.to_components(X)).min() > 0.985
+
+
+@pytest.mark.parametrize("name", list(CONTRASTS))
+@pytest.mark.parametrize("kinds", ["lll", "uuu", "lueg"])
+def test_every_contrast_finds_the_sources(name, kinds):
+    rng = np.random.default_rng(4)
+    S = drawn(kinds, 8000, rng)
+    X = S @ rng.standard_normal((len(kinds), len(kinds)))
+    found = fitted(X, contrast=name, restarts=2)
+    assert found.converged
+    assert recovered(S, found.to_components(X)).min() > 0.98
+
+
+def test_two_gaussian_sources_do_not_come_back():
+    rng = np.random.default_rng(5)
+    S = drawn("ggl", 5000, rng)
+    X = S @ rng.standard_normal((3, 3))
+    r = np.abs(np.corrcoef(S, fitted(X).to_components(X), rowvar=False)[:3, 3:]).max(axis=1)
+    assert r[2] > 0.99
+    assert r[:2].min() < 0.98
+
+
+def test_components_have_unit_variance_and_go_back_to_the_rows():
+    rng = np.random.default_rng(6)
+    X = drawn("lue", 3000, rng) @ rng.standard_normal((3, 3)) + 10
+    found = fitted(X)
+    Y = found.to_components(X)
+    np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(Y.T @ Y / 3000, np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(found.from_components(Y), X, atol=1e-8)
+    assert np.abs(found.from_components(Y[:, ::-1]) - X).max() > 0.1
+
+
+# Against other programs
+
+
+@pytest.mark.parametrize("case", list(REFERENCE["cases"]))
+@pytest.mark.parametrize("program", ["scikit-learn", "python-picard"])
+def test_components_and_contrast_are_those_of_other_programs(case, program):
+    """Frozen by tests/reference/make_ica_reference.py."""
+    record = REFERENCE["cases"][case]
+    X = np.array(record["thousandths"]) / 1000
+    found = fitted(X, restarts=6, tol=1e-9, precision="double")
+    theirs = (X - X.mean(axis=0)) @ np.array(record[program]["unmixing"]).T
+    assert found.contrast == pytest.approx(record[program]["contrast"], rel=1e-6)
+    assert total_contrast(found.to_components(X)) == pytest.approx(found.contrast, rel=1e-9)
+    assert recovered(theirs, found.to_components(X)).min() > 1 - 1e-6
+    assert recovered(theirs, theirs @ haar_rotation(3, np.random.default_rng(0))).min() < 0.99
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("kinds", "n"), [("luge", 500), ("uuuuuuuu", 1000), ("lulueegg", 2000)])
+def test_the_contrast_is_at_least_that_of_the_best_of_three_fastica_runs(kinds, n, seed):
+    from sklearn.decomposition import FastICA
+
+    rng = np.random.default_rng([seed, 8])
+    X = drawn(kinds, n, rng) @ rng.standard_normal((len(kinds), len(kinds)))
+    runs = [FastICA(whiten="unit-variance", tol=1e-6, max_iter=4000, random_state=s) for s in range(3)]
+    best = max(total_contrast(run.fit_transform(X)) for run in runs)
+    assert fitted(X, restarts="auto", seed=seed).contrast > best * (1 - 1e-4)
+    assert total_contrast(X) < best
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_starts_differ_where_all_far_rows_are_alike(seed):
+    """Binary rows: the farthest rows are copies of one point, and starts at those would all be the same start."""
+    from sklearn.decomposition import FastICA
+
+    rng = np.random.default_rng(seed + 2)
+    X = (rng.random((500, 3)) < 0.3).astype(float) @ rng.standard_normal((3, 3))
+    runs = [FastICA(whiten="unit-variance", tol=1e-6, max_iter=4000, random_state=s) for s in range(3)]
+    best = max(total_contrast(run.fit_transform(X)) for run in runs)
+    assert fitted(X, restarts="auto", seed=seed + 2).contrast > best * (1 - 1e-3)
+
+
+# The 45-degree audit
+
+
+def symmetric_pair(seed: int) -> Matrix:
+    """Rows in which two uniform sources, the first columns, may be swapped and flipped without changing the table."""
+    rng = np.random.default_rng(seed)
+    base = drawn("uull", 500, rng)
+    parts = []
+    for swap, flip in product((False, True), (1.0, -1.0)):
+        part = base.copy()
+        part[:, :2] = part[:, [1, 0]] if swap else part[:, :2]
+        part[:, 1] *= flip
+        parts.append(part)
+    whole = np.vstack(parts)
+    return np.vstack([whole, -whole])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_sources_at_45_degrees_are_a_fixed_point_and_the_audit_finds_them(seed):
+    X = symmetric_pair(seed)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    sample = passes.sample(99_999)
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    at = sample_contrast(sample, truth, LOGCOSH)
+    wrong = turned(truth, [(0, 1)])
+    stuck, converged = polish(passes, wrong, LOGCOSH, at, 1e-6, [])
+    assert converged
+    assert sample_contrast(sample, stuck, LOGCOSH) < 0.8 * at
+    assert audit(sample, stuck, LOGCOSH) == [(0, 1)]
+    rescued, converged = polish(passes, turned(stuck, [(0, 1)]), LOGCOSH, at, 1e-6, [])
+    assert converged
+    assert sample_contrast(sample, rescued, LOGCOSH) > at * (1 - 1e-6)
+    assert audit(sample, rescued, LOGCOSH) == []
+
+
+@pytest.mark.parametrize("name", list(CONTRASTS))
+@pytest.mark.parametrize("kinds", ["uuuull", "llllll", "bbuull"])
+def test_the_audit_finds_exactly_the_planted_pairs(name, kinds):
+    S = drawn(kinds, 8000, np.random.default_rng(9))
+    S = (S - S.mean(axis=0)) / S.std(axis=0)
+    assert audit(S, np.eye(6), contrast(name)) == []
+    planted = turned(np.eye(6), [(0, 3), (2, 4)] if kinds == "llllll" else [(0, 1)])
+    expected = {(0, 3), (2, 4)} if kinds == "llllll" else {(0, 1)}
+    assert set(audit(S, planted, contrast(name))) == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_the_audit_turns_gains_contrast(seed):
+    """Gaussian rows in a random rotation: some pairs gain by chance, and no pair it names loses."""
+    S = np.random.default_rng(seed).standard_normal((500, 8))
+    S = (S - S.mean(axis=0)) / S.std(axis=0)
+    pairs = audit(S, np.eye(8), LOGCOSH)
+    assert len({k for pair in pairs for k in pair}) == 2 * len(pairs)
+    before = sample_contrast(S, np.eye(8), LOGCOSH)
+    assert sample_contrast(S, turned(np.eye(8), pairs), LOGCOSH) >= before + 0.002 * len(pairs)
+
+
+def test_the_audit_leaves_few_rows_and_a_single_component_alone():
+    rng = np.random.default_rng(10)
+    assert audit(rng.standard_normal((10, 3)), np.eye(3), LOGCOSH) == []
+    assert audit(rng.standard_normal((100, 1)), np.eye(1), LOGCOSH) == []
+
+
+def test_turning_a_pair_twice_gives_it_back_and_keeps_the_rest():
+    rotation = haar_rotation(5, np.random.default_rng(0))
+    once = turned(rotation, [(1, 3)])
+    np.testing.assert_allclose(once @ once.T, np.eye(5), atol=1e-12)
+    np.testing.assert_array_equal(once[[0, 2, 4]], rotation[[0, 2, 4]])
+    np.testing.assert_allclose(turned(once, [(1, 3)]), rotation, atol=1e-12)
+    assert np.abs(once - rotation).max() > 0.1
+
+
+# Laws of the steps
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("d", [1, 2, 7])
+def test_a_cayley_step_is_orthogonal_and_turns_as_the_exponential_to_second_order(seed, d):
+    skew = np.random.default_rng(seed).standard_normal((d, d))
+    skew -= skew.T
+    np.testing.assert_allclose(cayley(skew) @ cayley(skew).T, np.eye(d), atol=1e-12)
+    np.testing.assert_allclose(cayley(-skew), cayley(skew).T, atol=1e-12)
+    errors = [np.abs(cayley(t * skew) - expm(t * skew)).max() for t in (1e-2, 1e-3)]
+    assert errors[1] <= 2e-3 * errors[0] + 1e-15
+    if d > 1:
+        assert np.abs(cayley(skew + np.eye(d)) @ cayley(skew + np.eye(d)).T - np.eye(d)).max() > 0.1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_orthogonal_gives_the_nearest_and_keeps_what_is_orthogonal(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((4, 4))
+    Q = orthogonal(A)
+    np.testing.assert_allclose(Q @ Q.T, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(orthogonal(Q), Q, atol=1e-12)
+    others = [np.linalg.norm(A - cayley(0.1 * (B - B.T)) @ Q) for B in rng.standard_normal((50, 4, 4))]
+    assert np.linalg.norm(A - Q) < min(others)
+
+
+def skews(seed: int, count: int, d: int = 4) -> list[Matrix]:
+    rng = np.random.default_rng(seed)
+    return [a - a.T for a in rng.standard_normal((count, d, d))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_quasi_newton_direction_obeys_the_secant_and_descends(seed):
+    """With pairs (s, H s) of one positive form H, the last pair is reproduced and the direction goes downhill."""
+    curvature = np.random.default_rng(seed).uniform(0.5, 2, (4, 4))
+    curvature = curvature + curvature.T
+    weights = np.random.default_rng([seed, 1]).uniform(0.5, 2, (4, 4))
+    form = weights + weights.T
+    memory = deque((s, form * s) for s in skews(seed, 5))
+    step, change = memory[-1]
+    np.testing.assert_allclose(_lbfgs(change, curvature, memory), step, atol=1e-10)
+    gradient = skews(seed + 50, 1)[0]
+    direction = _lbfgs(gradient, curvature, memory)
+    np.testing.assert_allclose(direction, -direction.T, atol=1e-12)
+    assert (direction * gradient).sum() > 0
+    np.testing.assert_allclose(_lbfgs(gradient, curvature, deque()), gradient / curvature)
+    assert np.abs(direction - gradient / curvature).max() > 1e-3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", list(CONTRASTS))
+def test_pair_curvature_is_the_second_derivative_of_the_signed_contrast(seed, name):
+    rng = np.random.default_rng(seed)
+    X = drawn("lue", 4000, rng)
+    whitener = Whitener.of(Moments.of(X), precision="double")
+    passes = Passes(Blocks(X), whitener)
+    rotation, G = haar_rotation(3, rng), contrast(name)
+    pairs, step = passes.pairs(rotation, G), passes.step(rotation, G)
+    signs = np.array([1.0, -1.0, 1.0])
+    curvature = pair_curvature(pairs.bend, np.diag(step.cross), signs)
+    y = (X - whitener.center) @ whitener.matrix @ rotation.T
+
+    def value(i: int, j: int, angle: float) -> float:
+        turn = np.eye(3)
+        turn[[i, j], [i, j]] = np.cos(angle)
+        turn[i, j], turn[j, i] = np.sin(angle), -np.sin(angle)
+        return float(G.value(y @ turn.T).mean(axis=0) @ signs)
+
+    h = 1e-3
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        second = (value(i, j, h) - 2 * value(i, j, 0) + value(i, j, -h)) / h**2
+        slope = (value(i, j, h) - value(i, j, -h)) / (2 * h)
+        assert curvature[i, j] == pytest.approx(second, rel=2e-3, abs=2e-4)
+        assert (signs[:, None] * step.cross)[i, j] - (signs[:, None] * step.cross)[j, i] == pytest.approx(
+            slope, rel=1e-3, abs=1e-4
+        )
+
+
+def test_search_and_polish_stay_where_the_answer_is():
+    """At a fixed point no step turns anything, and rounding beyond a cosine of one is no warning."""
+    X = symmetric_pair(0)
+    X = np.vstack([X * flips for flips in ([1, 1, 1, 1], [1, 1, -1, 1], [1, 1, 1, -1], [1, 1, -1, -1])])
+    X /= X.std(axis=0)
+    for precision in ("single", "double"):
+        passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision=precision))
+        start = orthogonal(passes.whitener.back.T)
+        steps: list[Step] = []
+        assert np.abs(search(passes, start, LOGCOSH, steps) @ start.T).max(axis=0).min() > 1 - 1e-6
+        assert all(np.isfinite(s.turn) for s in steps)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_tighter_tolerance_leaves_a_smaller_step_and_never_less_contrast(seed):
+    rng = np.random.default_rng(seed)
+    X = drawn("lulge", 3000, rng) @ rng.standard_normal((5, 5))
+    loose, tight = (fitted(X, tol=tol, precision="double") for tol in (1e-3, 1e-10))
+    assert tight.converged
+    assert tight.directions.residual.max() < 1e-4
+    assert tight.contrast > loose.contrast - 1e-9
+    assert tight.solution.steps[-1].passes > loose.solution.steps[-1].passes
+    assert tight.solution.steps[-1].turn < loose.solution.steps[-1].turn
+
+
+def test_running_out_of_steps_is_a_field_and_no_warning(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = drawn("lulge", 3000, rng) @ rng.standard_normal((5, 5))
+    assert fitted(X).converged
+    monkeypatch.setattr("identifiable.ica.solver.MAX_POLISH", 1)
+    monkeypatch.setattr("identifiable.ica.solver.MAX_SEARCH", 1)
+    assert not fitted(X).converged
+
+
+def test_the_best_of_several_starts_is_kept_and_all_are_told():
+    rng = np.random.default_rng(12)
+    X = rng.standard_normal((400, 6))
+    found = fitted(X, restarts=4)
+    reached = [s.contrast for s in found.starts]
+    assert len(reached) == 4
+    assert found.contrast == pytest.approx(max(reached), rel=1e-9)
+    assert max(reached) - min(reached) > 1e-4  # Gaussian rows: starts end apart
+    assert fitted(X, restarts=1).starts[0].contrast == reached[0]
