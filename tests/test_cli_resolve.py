@@ -238,16 +238,85 @@ def test_names_that_cannot_be_file_names_become_some_that_can(folder, capsys):
     assert "two outputs cannot go to one file" in err
 
 
+def test_shared_above_says_from_which_correlation_on_and_is_recorded(folder, capsys):
+    rng = np.random.default_rng(4)
+    X = rng.gamma(1.0 + np.arange(3), size=(1500, 3))
+    X /= X.std(axis=0)
+    np.save("a.npy", X)
+    np.save("b.npy", X + [0, 0, 0.6] * rng.gamma(1.0, size=(1500, 3)))  # the last partners correlate at about 0.86
+    counts = {}
+    for words in ([], ["--shared-above", "0.95"]):
+        assert run("resolve", "a.npy", "b.npy", *QUICK, *words, "--json", "r.json", capsys=capsys)[0] == 0
+        result = load("r.json")
+        counts[result.settings["shared_above"]] = len(result.shared)
+        assert ("--shared-above 0.95" in result.provenance.command) == bool(words)
+    assert counts == {0.8: 3, 0.95: 2}
+    assert len(resolve("a.npy", "b.npy", shared_above=0.95, stability=0, restarts=1).result.shared) == 2
+
+
+# -- rows that belong together
+
+
+@pytest.fixture
+def copies(folder):
+    """300 Gaussian rows, in which nothing can be found again, ten times each with a little noise; seed 0."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.standard_normal((300, 6)), 10, axis=0) + 0.01 * rng.standard_normal((3000, 6))
+    np.save("copies.npy", X)
+    np.save("turned.npy", X @ np.linalg.qr(rng.standard_normal((6, 6)))[0])
+    plates = [f"p{i // 10}" for i in range(3000)]
+    Path("labels.csv").write_text("\n".join(["id,plate", *(f"s{i},{p}" for i, p in enumerate(plates))]) + "\n")
+    return plates
+
+
+def test_near_copies_look_reproducible_unless_their_group_is_named(copies, capsys):
+    counts = []
+    for words in ([], ["--group-by", "labels.csv:plate"]):
+        assert run("resolve", "copies.npy", *words, "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
+        counts.append(len(load("r.json").identifiable))
+    assert counts[0] > 0
+    assert counts[1] == 0
+
+
+def test_groups_from_a_file_are_those_from_python_and_are_recorded(copies, capsys):
+    words = ["resolve", "copies.npy", "--group-by", "labels.csv:plate", "--stability", "2", "--json", "r.json"]
+    assert run(*words, "--quiet", capsys=capsys)[0] == 0
+    result = load("r.json")
+    assert result.settings["group_by"] == "labels.csv:plate"
+    assert result.provenance.command == "identifiable resolve copies.npy --group-by labels.csv:plate --stability 2"
+    assert resolve("copies.npy", group_by=copies, stability=2).result.components == result.components
+    assert resolve("copies.npy", stability=2).result.components != result.components
+
+
+def test_groups_keep_rows_together_in_every_model_of_joint_mode(copies, capsys):
+    words = ["resolve", "copies.npy", "turned.npy", "--stability", "2", "--json", "r.json", "--quiet"]
+    found = []
+    for extra in ([], ["--group-by", "labels.csv:plate"]):
+        assert run(*words, *extra, capsys=capsys)[0] == 0
+        found.append(load("r.json"))
+    apart, together = found
+    assert together.settings["group_by"] == "labels.csv:plate"
+    for name, one, other in zip(("copies", "turned"), together.models, apart.models, strict=True):
+        alone = resolve(f"{name}.npy", group_by=copies, stability=2).result
+        assert [c.stability for c in one.components] == [c.stability for c in alone.components]
+        assert [c.stability for c in one.components] != [c.stability for c in other.components]
+
+
 # -- the gate
 
 
 @pytest.mark.parametrize(
     ("condition", "code"),
     [
-        ("identifiable < 20", 1),
-        ("identifiable < 1", 1),
+        ("identifiable < 20", 2),  # without refits nothing is called identifiable: no measurement, no verdict
+        ("identifiable < 0", 2),
+        ("ties > 0", 2),
+        ("components.0.identifiable == false", 2),
         ("converged == 0", 0),
         ("converged == 1", 1),
+        ("converged == False", 0),
+        ("converged == true", 1),
+        ("converged != TRUE", 0),
         ("rank < 64", 1),
         ("rank < 3", 0),
         ("contrast < 1.5", 1),
@@ -259,6 +328,7 @@ def test_names_that_cannot_be_file_names_become_some_that_can(folder, capsys):
         ("components.2.curvature > 1e3", 0),
         ("components.3.curvature > 0", 2),
         ("components.0.stability < 0.9", 2),
+        ("components.0.sign_kept == false", 2),
     ],
 )
 def test_fail_if_decides_the_exit_code(folder, capsys, condition, code):
@@ -267,6 +337,42 @@ def test_fail_if_decides_the_exit_code(folder, capsys, condition, code):
     assert found == code
     assert (condition in err) == (code != 0)
     assert ("x.safetensors" in files()) == (code != 2)  # what cannot be decided leaves nothing
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("identifiable < 20", 1),
+        ("identifiable < 3", 0),
+        ("components.0.identifiable == false", 0),
+        ("components.0.sign_kept == true", 1),
+    ],
+)
+def test_with_refits_a_gate_on_reproducible_components_decides(folder, capsys, condition, code):
+    found, _, err = run("resolve", "a.npy", "--stability", "2", "--fail-if", condition, capsys=capsys)
+    assert (found, condition in err) == (code, code == 1)
+
+
+@pytest.mark.parametrize("tables", [["absent.npy"], ["absent.npy", "b.npy"]])
+def test_a_gate_that_needs_refits_is_refused_before_the_work(folder, capsys, tables):
+    words = ["resolve", *tables, "--stability", "0", "--fail-if", "identifiable < 20"]
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert "identifiable was not measured: needs refits; pass --stability 2 or more" in err
+    assert "absent" not in err
+    assert run(*words[:-1], "rank < 1", capsys=capsys)[0] == 3  # the absent file is found by any other gate
+
+
+@pytest.mark.parametrize("tables", [["a.npy"], ["a.npy", "b.npy"]])
+def test_a_gate_whose_refits_had_too_few_rows_cannot_decide(folder, capsys, tables):
+    for name in ("a.npy", "b.npy"):
+        np.save(name, np.load(name)[:3])  # of two halves of three rows, one has a single row
+    words = ["resolve", *tables, "--json", "r.json", "--quiet", "--fail-if"]
+    code, out, err = run(*words, "identifiable < 20", capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert "identifiable was not measured: needs refits; a has too few rows for them" in err
+    assert "r.json" not in files()
+    assert run(*words, "rank < 1", capsys=capsys)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -293,6 +399,11 @@ def test_fail_if_of_several_tables_is_about_the_whole_or_any_model(folder, capsy
     [
         ("identifiable", "expected FIELD OPERATOR NUMBER, for example 'identifiable < 20'"),
         ("identifiable < 1.2.3", "'1.2.3' is not a number"),
+        ("converged == maybe", "expected FIELD OPERATOR NUMBER"),
+        (
+            "identifiable == true",
+            "identifiable is a number, not true or false; write it for example 'identifiable < 20'",
+        ),
         ("shared < 10", "no field 'shared'; choose from inputs, alerts, rank, converged"),
         ("rigid.held_out.q95 > 1", "no field 'rigid'"),
         ("headline > 1", "headline is not a number"),
@@ -326,6 +437,13 @@ def test_an_interval_is_not_counted_by_a_gate_of_compare(folder, capsys):
         (["resolve", "a.npy", "--restarts", "0"], "restarts 0"),
         (["resolve", "a.npy", "--restarts", "1.5"], "--restarts: expected auto or a whole number, got '1.5'"),
         (["resolve", "a.npy", "--stability", "-1"], "stability -1"),
+        (["resolve", "a.npy", "--stability", "3"], "stability 3: refits come in pairs"),
+        (["resolve", "a.npy", "--shared-above", "0.9"], "shared_above is about components of several representations"),
+        (["resolve", "a.npy", "b.npy", "--shared-above", "1.5"], "shared_above 1.5: expected a correlation"),
+        (["resolve", "a.npy", "b.npy", "--shared-above", "nan"], "shared_above nan"),
+        (["resolve", "a.npy", "b.npy", "--shared-above", "high"], "--shared-above"),
+        (["resolve", "a.npy", "--group-by", "one.csv:plate"], "expected at least two groups"),
+        (["resolve", "a.npy", "b.npy", "--group-by", "one.csv:plate"], "expected at least two groups"),
         (["resolve", "a.npy", "--contrast", "tanh"], "--contrast"),
         (["resolve", "a.npy", "--order", "size"], "--order"),
         (["resolve", "a.npy", "--tol", "2"], "tol 2.0: expected a number between 0 and 1"),
@@ -347,9 +465,18 @@ def test_an_interval_is_not_counted_by_a_gate_of_compare(folder, capsys):
         (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--dtype", "int8"], "--dtype"),
         (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--blocks", "-5"], "--blocks -5"),
         (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--ids", "ids.txt"], "no place for ids"),
+        (
+            ["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--inverse", "--only-identifiable"],
+            "--only-identifiable: not allowed with argument --inverse",
+        ),
+        (
+            ["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--only-identifiable"],
+            "of a: 3 components; how many are reproducible was not measured; resolve it with refits",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_exit_2_and_no_output(folder, capsys, words, message):
+    Path("one.csv").write_text("plate\n" + "p1\n" * 1500)
     run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     before = files()
     code, out, err = run(*words, capsys=capsys)
@@ -367,6 +494,7 @@ def write_bad_files():
     np.save("flat.npy", X[:, 0])
     np.save("wide.npy", np.ones((10, 4)))
     np.save("short.npy", np.load("b.npy")[1:])
+    Path("few.csv").write_text("id,plate\ns0000,p1\ns0001,p2\n")
     np.save("huge.npy", np.full((10, 3), 1e308))
     Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:500])
     content = Path("basis.safetensors").read_bytes()
@@ -387,6 +515,11 @@ def write_bad_files():
         (["resolve", "runs.npz:three"], "three"),
         (["resolve", "a.npy", "--ids", "nowhere"], "nowhere"),
         (["resolve", "a.npy", "short.npy"], "equally many"),
+        (["resolve", "a.npy", "--group-by", "few.csv:plate"], "one label for each of the 1500 rows of a, got 2"),
+        (["resolve", "a.csv", "--group-by", "few.csv:plate"], "1498 of 1500 sample ids of a have no label"),
+        (["resolve", "a.npy", "b.npy", "--group-by", "few.csv:plate"], "each of the 1500 rows of a, got 2"),
+        (["resolve", "a.npy", "--group-by", "few.csv:well"], "well"),
+        (["resolve", "a.npy", "--group-by", "absent.csv:plate"], "absent.csv"),
         (["resolve", "a.npy", "a.csv"], "ids"),
         (["transform", "absent.safetensors", "a.npy"], "absent.safetensors"),
         (["transform", "a.npy", "a.npy"], "expected a basis"),
@@ -634,6 +767,20 @@ def test_transform_is_what_python_gives_whatever_the_blocks(basis, capsys):
         assert np.load("z.npy").tobytes() == expected.tobytes()
 
 
+def test_only_identifiable_writes_their_columns_in_order_and_says_how_many(folder, capsys):
+    rng = np.random.default_rng(5)
+    X = np.c_[rng.standard_normal((3000, 2)), rng.gamma(1.0, size=(3000, 2))] @ rng.standard_normal((4, 4))
+    np.save("half.npy", X)
+    assert run("resolve", "half.npy", "--stability", "2", "-o", "half.safetensors", capsys=capsys)[0] == 0
+    kept = [c.index for c in load_basis("half.safetensors").result.identifiable]
+    assert len(kept) == 2
+    for name, words in (("all.npy", []), ("some.npy", ["--only-identifiable"])):
+        code, out, _ = run("transform", "half.safetensors", "half.npy", "-o", name, *words, capsys=capsys)
+        assert code == 0
+    assert out == "3000 x 2 (2 of 4 columns): some.npy\n"
+    assert np.load("some.npy").tobytes() == np.ascontiguousarray(np.load("all.npy")[:, kept]).tobytes()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_transform_writes_the_dtype_asked_for(basis, capsys, dtype):
     assert run("transform", basis, "a.npy", "-o", "z.npy", "--dtype", dtype, capsys=capsys)[0] == 0
@@ -696,19 +843,35 @@ def watched(words, monkeypatch):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "SHORT", 0.0)
     monkeypatch.setenv("COLUMNS", "80")
     assert main(words) == 0
+    return drawn(stream)
+
+
+def drawn(stream):
     return stream.getvalue().split("\r\x1b[2K")[1:]
 
 
-def test_the_bar_shows_stage_passes_and_elapsed_time_while_resolving(folder, monkeypatch):
-    lines = watched(["resolve", "a.npy", "--restarts", "1", "--stability", "1", "--workers", "1"], monkeypatch)
-    for stage in ("moments", "resolving a", "refit 1 of 1"):
-        assert any(line.startswith(f"{stage:<20} [") for line in lines), stage
-    counts = [int(line.partition("] pass ")[2].partition(",")[0]) for line in lines[:-1]]
-    assert counts == sorted(counts)
-    assert counts[-1] > 10
-    assert not any(" left" in line for line in lines if line.startswith(("resolving", "refit")))
+def clocked(monkeypatch, *seconds):
+    """A bar on a terminal, made at second 0 and then called at `seconds`."""
+    clock = iter([0.0, *seconds])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) + 100)
+    monkeypatch.setenv("COLUMNS", "200")
+    return progress.Bar(Terminal())
+
+
+def test_the_bar_names_model_refit_pass_and_elapsed_time_while_resolving(folder, monkeypatch):
+    words = ["resolve", "a.npy", "b.npy", "--restarts", "1", "--stability", "2", "--workers", "1"]
+    lines = watched(words, monkeypatch)
+    counting = [re.fullmatch(r"[|/\\-] (.+), pass (\d+), elapsed \d+ s", line) for line in lines]
+    works = list(dict.fromkeys(found[1] for found in counting if found))
+    of_each = ["resolving {}", "{}: refit 1 of 2", "{}: refit 2 of 2"]
+    assert [w for w in works if w != "moments"] == [text.format(name) for name in "ab" for text in of_each]
+    for work in of_each:
+        numbers = [int(found[2]) for found in counting if found and found[1] == work.format("b")]
+        assert numbers == sorted(numbers)
+        assert numbers[-1] > 3
     assert max(map(len, lines)) < 80
     assert lines[-1] == ""  # a clean line is left behind
 
@@ -727,21 +890,52 @@ def test_the_bar_is_silent_when_quiet(folder, monkeypatch):
     assert watched(["resolve", "a.npy", *QUICK, "--quiet"], monkeypatch) == []
 
 
-def test_a_bar_tells_one_pass_with_time_left_from_passes_without_end(monkeypatch):
-    clock = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) + 100)
-    monkeypatch.setenv("COLUMNS", "200")
-    stream = Terminal()
-    bar = progress.Bar(stream)
+def test_a_bar_shows_rows_of_one_long_pass_and_counts_many(monkeypatch):
+    bar = clocked(monkeypatch, 0.0, 10.0, 20.0, 30.0, 36.0, 40.0)
+    name = "a-name-that-is-much-too-long"
     bar("reading", 0, 1000)
     bar("reading", 500, 1000)
-    bar("resolving a-name-much-too-long, pass 1", 500, 1000)
-    bar("resolving a-name-much-too-long, pass 1", 100, 1000)
-    bar("resolving a-name-much-too-long, pass 2", 1000, 1000)
-    assert stream.getvalue().split("\r\x1b[2K")[1:] == [
-        "reading              [................] pass 1, 0 s  0/1,000",
-        "reading              [########........] pass 1, 10 s left  500/1,000",
-        "resolving a-name-mu… [########........] pass 2, 20 s  500/1,000",
-        "resolving a-name-mu… [#...............] pass 3, 30 s  100/1,000",
-        "resolving a-name-mu… [################] pass 4, 40 s  1,000/1,000",
+    bar(f"resolving {name}, pass 1", 500, 1000)
+    bar("refit 2 of 6, pass 3", 100, 1000)
+    bar("refit 2 of 6, pass 3", 430, 1000)
+    bar("refit 2 of 6, pass 4", 1000, 1000)
+    assert drawn(bar.stream) == [
+        "reading              [########........] 10 s left  500/1,000",
+        "/ resolving a-name-that…ch-too-long, pass 1, elapsed 20 s",
+        "- a-name-that…ch-too-long: refit 2 of 6, pass 3, elapsed 30 s",
+        "\\ a-name-that…ch-too-long: refit 2 of 6, pass 3 (43%), elapsed 36 s",
+        "| a-name-that…ch-too-long: refit 2 of 6, pass 4, elapsed 40 s",
     ]
+
+
+def test_a_bar_tells_long_names_apart_by_their_ends(monkeypatch):
+    bar = clocked(monkeypatch, 1.0, 2.0)
+    for seed in (1, 2):
+        bar(f"resolving outputs-of-the-last-layer-seed-{seed}, pass 1", 1, 10)
+    assert drawn(bar.stream) == [
+        "/ resolving outputs-of-…ayer-seed-1, pass 1, elapsed 1 s",
+        "- resolving outputs-of-…ayer-seed-2, pass 1, elapsed 2 s",
+    ]
+
+
+def test_a_bar_does_not_jump_to_short_passes_or_back_to_a_stage_that_is_over(monkeypatch):
+    bar = clocked(monkeypatch, 1.0, 2.0, 2.2, 3.0, 4.0, 4.3, 5.0)
+    bar("resolving a, pass 9", 1, 10)
+    bar("moments", 1, 10)
+    bar("moments", 9, 10)
+    bar("refit 1 of 2, pass 1", 1, 10)
+    bar("resolving a, pass 9", 1, 10)  # a sample for the pictures
+    bar("resolving a, pass 9", 4, 10)
+    bar("resolving a, pass 9", 5, 10)
+    assert drawn(bar.stream) == [
+        "/ resolving a, pass 9, elapsed 1 s",
+        "- a: refit 1 of 2, pass 1, elapsed 3 s",
+        "resolving a          [########........] 1 s left  5/10",
+    ]
+
+
+def test_a_bar_counts_passes_of_a_stage_that_comes_again_and_again(monkeypatch):
+    bar = clocked(monkeypatch, 0.0, 0.2, 0.4, 0.8)
+    for done in (5, 1, 9, 2):
+        bar("reading", done, 10)
+    assert drawn(bar.stream) == ["/ reading, pass 3, elapsed 1 s"]

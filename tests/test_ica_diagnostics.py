@@ -15,6 +15,7 @@ from identifiable.ica.canonical import Shape
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.diagnostics import gaussian_p
 from identifiable.ica.passes import Passes
+from identifiable.ica.solver import curvature_errors, pair_curvature
 from identifiable.ica.stability import Refit, stability
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
@@ -163,7 +164,7 @@ def test_the_margin_between_two_gaussians_is_nothing(seed):
     np.testing.assert_array_equal(gaussian, [False, False, True, True])
     assert np.abs(found.directions.curvature[2, 3]) < 0.02
     assert found.directions.curvature[0, 1] > 0.1
-    assert [(p.first, p.second) for p in found.directions.unresolved()[0]] == [(2, 3)]
+    assert [(p.first, p.second) for p in found.directions.unresolved(gaussian)[0]] == [(2, 3)]
     assert found.directions.margin[0] > 0.04  # against a Gaussian: half of Laplace's own
 
 
@@ -180,14 +181,15 @@ def test_a_single_component_has_an_infinite_margin_and_no_hardest_partner():
     found = fitted(np.random.default_rng(6).laplace(size=(500, 1)))
     assert found.directions.margin[0] == np.inf
     assert found.directions.hardest == [None]
-    assert found.directions.unresolved() == ([], 0)
+    assert found.directions.unresolved(np.array([True])) == ([], 0)
 
 
 # Stability
 
 
 def refit(matrix: Matrix) -> Refit:
-    return Refit(AffineMap(matrix, np.zeros(matrix.shape[1])), 0.0, 0.0, True)
+    d = matrix.shape[1]
+    return Refit(AffineMap(matrix, np.zeros(d)), np.full((d, d), 0.3), np.full((d, d), 0.01), 0.0, True)
 
 
 def test_equal_refits_are_stable_whatever_their_order_and_sign_is_told():
@@ -212,13 +214,55 @@ def test_refits_that_turn_two_components_are_unstable_there_and_nowhere_else():
     np.testing.assert_allclose(fewer.mean, [1, 1, 0])
 
 
-def test_stability_compares_the_two_halves_of_a_split_and_no_others():
-    turn = np.array([[0.8, 0.6], [-0.6, 0.8]])
+def test_stability_is_the_smallest_correlation_of_fit_and_both_halves_of_a_split():
+    turn, back = np.array([[0.8, 0.6], [-0.6, 0.8]]), np.array([[0.8, -0.6], [0.6, 0.8]])
     fit_ = AffineMap(np.eye(2), np.zeros(2))
-    np.testing.assert_allclose(stability(fit_, [refit(turn), refit(turn)], np.eye(2)).mean, 1)
+    agreed = stability(fit_, [refit(turn), refit(turn)], np.eye(2))
+    np.testing.assert_allclose(agreed.mean, 0.8)  # the refits agree with each other, not with the fit
     np.testing.assert_allclose(stability(fit_, [refit(turn), refit(np.eye(2))], np.eye(2)).mean, 0.8)
-    four = stability(fit_, [refit(turn), refit(turn), refit(turn), refit(np.eye(2))], np.eye(2))
+    apart = stability(fit_, [refit(turn), refit(back)], np.eye(2))
+    np.testing.assert_allclose(apart.mean, 0.8**2 - 0.6**2)  # both near the fit, far from each other
+    four = stability(fit_, [refit(np.eye(2)), refit(np.eye(2)), refit(turn), refit(np.eye(2))], np.eye(2))
     np.testing.assert_allclose((four.mean, four.least), [[0.9, 0.9], [0.8, 0.8]])
+
+
+def test_the_margin_is_the_flattest_pair_on_unseen_rows_in_standard_errors():
+    one = refit(np.eye(3))
+    one.curvature[1, 2] = one.curvature[2, 1] = 0.02
+    found = stability(AffineMap(np.eye(3), np.zeros(3)), [one, one], np.eye(3))
+    np.testing.assert_allclose(found.margin, [0.3 / 0.01 * np.sqrt(2), 2 * np.sqrt(2), 2 * np.sqrt(2)])
+    np.testing.assert_array_equal(found.flattest[1:], [2, 1])
+
+
+@pytest.mark.parametrize("kind", ["disk", "t"])
+def test_rotation_invariant_rows_are_rarely_called_reproducible(kind):
+    """Every rotation of a disk or of a bivariate t is equivalent; curvature on the fitted rows looks fine all the same."""
+    yes = 0
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 91])
+        X = rng.standard_normal((2000, 2))
+        if kind == "disk":
+            X *= np.sqrt(rng.random((2000, 1))) / np.linalg.norm(X, axis=1, keepdims=True)
+        else:
+            X /= np.sqrt(rng.chisquare(5, (2000, 1)) / 5)
+        yes += any(c.identifiable for c in resolved(X, seed=seed, stability=6).components)
+    assert yes <= 2
+    assert all(c.identifiable for c in resolved(independent("ee", 2000, np.random.default_rng(92))).components)
+
+
+def test_the_error_of_a_curvature_is_its_spread_over_samples():
+    found, errors = [], []
+    signs = np.array([1.0, -1.0, 1.0])
+    for seed in range(60):
+        S = independent("lue", 1500, np.random.default_rng([seed, 93]))
+        S = (S - S.mean(axis=0)) / S.std(axis=0)
+        whitener = Whitener.of(Moments.of(S))
+        means = Passes(Blocks(S), whitener).curvatures(np.linalg.inv(whitener.matrix).T, CONTRASTS["logcosh"])
+        found.append(pair_curvature(means.bend, means.own, signs))
+        errors.append(curvature_errors(means, signs))
+    pairs = np.triu_indices(3, 1)
+    ratio = np.mean(errors, axis=0)[pairs] / np.std(found, axis=0)[pairs]
+    assert ((ratio > 0.6) & (ratio < 1.4)).all()
 
 
 # Verdicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,13 @@ def test_resolve_needs_something():
         resolve()  # type: ignore[call-overload]
 
 
+def test_shared_above_needs_several(X):
+    with pytest.raises(UsageError, match="shared_above is about components of several representations, got one"):
+        resolve(X, shared_above=0.9)
+    found = resolve(X[:500], X[:500], shared_above=0.9, stability=0, restarts=1)
+    assert found.result.settings["shared_above"] == 0.9
+
+
 def test_resolve_counts_ids(X, tmp_path):
     np.save(tmp_path / "x.npy", X[:100])
     with pytest.raises(UsageError, match="one for all or one for each of 1 tables, got 2"):
@@ -189,6 +197,34 @@ def test_transform_takes_what_resolve_takes(X, basis):
     )
     for source in sources:
         assert transform(basis, source).tobytes() == expected
+
+
+def test_only_identifiable_columns_are_those_columns_bit_for_bit(X, tmp_path):
+    mixed = np.c_[X, np.random.default_rng(SEED + 2).standard_normal((N, 2))] @ (np.eye(5) + 0.3)
+    found = resolve(mixed, stability=2)
+    kept = [c.index for c in found.result.identifiable]
+    assert kept == [0, 1, 2]
+    whole = transform(found, mixed, dtype="float32")
+    some = transform(found, mixed, only_identifiable=True, dtype="float32")
+    assert some.tobytes() == np.ascontiguousarray(whole[:, kept]).tobytes()
+    path = transform(found, mixed, tmp_path / "z.npz", only_identifiable=True)
+    assert np.load(path)["values"].shape == (N, 3)
+    chosen = replace(
+        found.result, components=tuple(replace(c, identifiable=c.index in (1, 4)) for c in found.result.components)
+    )
+    other = transform(replace(found, result=chosen), mixed, only_identifiable=True, dtype="float32")
+    assert np.array_equal(other, whole[:, [1, 4]])
+
+
+def test_only_identifiable_needs_some_and_a_direction(X, basis, tmp_path):
+    with pytest.raises(UsageError, match="how many are reproducible was not measured; resolve it with refits"):
+        transform(basis, X, tmp_path / "z.npy", only_identifiable=True)
+    with pytest.raises(UsageError, match="inverse gives rows of data; pass one of the two"):
+        transform(basis, X, tmp_path / "z.npy", only_identifiable=True, inverse=True)
+    gaussian = resolve(np.random.default_rng(SEED).standard_normal((2000, 3)), stability=2)
+    with pytest.raises(UsageError, match="of a: 0 of 3 components are reproducible"):
+        transform(gaussian, X, only_identifiable=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_transform_takes_the_path_of_a_basis(X, basis, tmp_path):

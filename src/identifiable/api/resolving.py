@@ -67,7 +67,11 @@ def resolve(
         Address of a Dask scheduler whose workers make the passes over the rows. Changes no figure.
     options
         ``rank``, ``contrast``, ``order``, ``restarts``, ``stability``, ``tol``, ``precision``, ``seed``, ``workers``,
-        ``progress``: see `identifiable.ica.resolve`.
+        ``progress``: see `identifiable.ica.resolve`; of two or more representations also ``shared_above``, the
+        |correlation| from which on a component counts as shared.
+
+    What is printed and drawn belongs to the result, as for a `Comparison`: ``resolve(X).result.table()`` and
+    ``resolve(X).result.report("page.html")``, of one representation or several.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -77,6 +81,10 @@ def resolve(
     """
     if not representations:
         raise UsageError("resolve needs at least one representation, got none; pass an array or a path.")
+    if len(representations) == 1 and "shared_above" in options:
+        raise UsageError(
+            "shared_above is about components of several representations, got one; pass two, or leave it out."
+        )
     opened = open_sources(representations, ids, blocks)
     if is_path(group_by):
         options.setdefault("group_by_name", str(group_by))

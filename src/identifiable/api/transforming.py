@@ -30,6 +30,7 @@ def transform(
     output: None = None,
     *,
     inverse: bool = False,
+    only_identifiable: bool = False,
     blocks: int | None = None,
     ids: str | None = None,
     dtype: DTypeLike | None = None,
@@ -41,6 +42,7 @@ def transform(
     output: str | os.PathLike[str],
     *,
     inverse: bool = False,
+    only_identifiable: bool = False,
     blocks: int | None = None,
     ids: str | None = None,
     dtype: DTypeLike | None = None,
@@ -51,6 +53,7 @@ def transform(
     output: str | os.PathLike[str] | None = None,
     *,
     inverse: bool = False,
+    only_identifiable: bool = False,
     blocks: int | None = None,
     ids: str | None = None,
     dtype: DTypeLike | None = None,
@@ -73,6 +76,9 @@ def transform(
     inverse
         From components back to the space of the data. Directions without variance, which resolving drops, come back
         as their mean.
+    only_identifiable
+        Only the columns of components the result calls identifiable, in their order; bit for bit those of all columns.
+        Needs a basis resolved with refits (`stability`), and does not go with `inverse`.
     blocks
         For a path: rows to read from storage at once.
     ids
@@ -94,10 +100,12 @@ def transform(
         raise UsageError(
             f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
         )
+    columns = _identifiable_columns(found, inverse) if only_identifiable else None
     representation = as_representation(open_sources([X], ids, blocks)[0])
     source = blocks_of(representation)
     _check_width(source, found, inverse)
-    mapped = _Mapped(source, found.from_components if inverse else found.to_components, _result_dtype(dtype, source))
+    by = found.from_components if inverse else found.to_components
+    mapped = _Mapped(source, by, _result_dtype(dtype, source), columns)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
     if output is not None:
@@ -112,11 +120,11 @@ def transform(
 
 
 class _Mapped:
-    """Rows of a table after an affine map, each block checked as it is read. A `blocks.Rows`."""
+    """Rows of a table after an affine map, all `columns` or some, each block checked as it is read. A `blocks.Rows`."""
 
-    def __init__(self, source: Blocks, by: AffineMap, dtype: np.dtype[Any]):
-        self.source, self.map, self.dtype = source, by, dtype
-        self.shape = (source.n, by.matrix.shape[1])
+    def __init__(self, source: Blocks, by: AffineMap, dtype: np.dtype[Any], columns: list[int] | None):
+        self.source, self.map, self.dtype, self.columns = source, by, dtype, columns
+        self.shape = (source.n, by.matrix.shape[1] if columns is None else len(columns))
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         block = self.source[rows]
@@ -124,7 +132,10 @@ class _Mapped:
         _refuse(block, first, f"{self.source.name}: expected finite numbers, got", "remove or impute them.")
         with silent():
             # In row order, whatever the source's: products of another layout round differently.
-            result = self.map(np.ascontiguousarray(block, np.float64)).astype(self.dtype, copy=False)
+            values = self.map(np.ascontiguousarray(block, np.float64))
+            if self.columns is not None:  # chosen last: a product of fewer columns may round differently
+                values = values[:, self.columns]
+            result = values.astype(self.dtype, order="C", copy=False)
         what = f"{self.source.name}: mapped into {self.dtype} the rows overflow to"
         _refuse(result, first, what, "scale the rows, or ask for dtype float64.")
         return result
@@ -140,6 +151,19 @@ def _refuse(rows: NDArray[Any], first: int, what: str, remedy: str) -> None:
             f"{what} {found.count} NaN or infinite values in {len(found.rows)} of the rows {first} to "
             f"{first + len(rows) - 1} (first rows, from 0: {shown}); {remedy}"
         )
+
+
+def _identifiable_columns(basis: Resolved, inverse: bool) -> list[int]:
+    if inverse:
+        raise UsageError("only_identifiable chooses among components, inverse gives rows of data; pass one of the two.")
+    columns = [place for place, component in enumerate(basis.result.components) if component.identifiable]
+    if not columns:
+        of = basis.result
+        raise UsageError(
+            f"only_identifiable: expected a basis with identifiable components, but of {of.inputs[0].name}: "
+            f"{of.headline}; resolve it with refits (stability) and more rows, or write all columns."
+        )
+    return columns
 
 
 def _check_width(source: Blocks, basis: Resolved, inverse: bool) -> None:

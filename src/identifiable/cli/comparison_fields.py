@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.cli.conditions import Fields, Values, check_leads_to_number, reached, without_none
+from identifiable.cli.conditions import Field, Fields, kind_of_number, reached, without_none
 from identifiable.identifiability.nulls import NULLS
 from identifiable.results import Comparison, PairResult, Rung
 
@@ -16,9 +16,8 @@ from identifiable.results import Comparison, PairResult, Rung
 def comparison_fields(groups: tuple[str, ...]) -> Fields:
     """Fields of a comparison with these rungs."""
 
-    def find(path: tuple[str, ...]) -> Values:
-        _check(path, groups)
-        return lambda result: _values(result, path)
+    def find(path: tuple[str, ...]) -> Field:
+        return Field(_kind(path, groups), lambda result: _values(result, path))
 
     return Fields("rigid.held_out.q95 > 0.2", find)
 
@@ -43,7 +42,7 @@ def _names_a_rung(path: tuple[str, ...], groups: tuple[str, ...]) -> bool:
     return path[1] not in {f.name for f in fields(other)}
 
 
-def _check(path: tuple[str, ...], groups: tuple[str, ...]) -> None:
+def _kind(path: tuple[str, ...], groups: tuple[str, ...]) -> Any:
     first, *rest = path
     hints = typing.get_type_hints(PairResult)
     outer = [
@@ -59,4 +58,4 @@ def _check(path: tuple[str, ...], groups: tuple[str, ...]) -> None:
         raise UsageError(f"no rung or field {first!r}; choose from {', '.join([*groups, *outer])}.")
     if kind is Rung and rest[:1] == ["null"] and rest[1:2] != [] and rest[1] not in NULLS:
         raise UsageError(f"no null {rest[1]!r}; choose from {', '.join(NULLS)}.")
-    check_leads_to_number(kind, rest, ".".join(path))
+    return kind_of_number(kind, rest, ".".join(path))

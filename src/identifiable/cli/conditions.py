@@ -1,4 +1,4 @@
-"""`--fail-if "rigid.held_out.q95 > 0.2"`: a field of a result, an operator, a number."""
+"""`--fail-if "rigid.held_out.q95 > 0.2"`: a field of a result, an operator, a number or true or false."""
 
 from __future__ import annotations
 
@@ -21,18 +21,27 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"^\s*([a-z][\w.]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*$")
+_FORM = re.compile(r"^\s*([a-z][\w.]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?|(?i:true|false))\s*$")
+TRUTHS = {"true": True, "false": False}
 
 Values = Callable[[Any], Iterable[tuple[str, Any]]]
 """From a result to ``(whose, value)``, once for everything the condition is about."""
 
 
 @dataclass(frozen=True)
+class Field:
+    """What a condition is about: the annotation of its values, and how they are read from a result."""
+
+    kind: Any
+    values: Values
+
+
+@dataclass(frozen=True)
 class Fields:
-    """What the conditions of a command may name: `find` checks a path, before any work, and returns its reader."""
+    """What the conditions of a command may name: `find` checks a path, before any work."""
 
     example: str
-    find: Callable[[tuple[str, ...]], Values]
+    find: Callable[[tuple[str, ...]], Field]
 
 
 @dataclass(frozen=True)
@@ -54,18 +63,22 @@ class Condition:
             raise UsageError(f"--fail-if {text!r}: expected FIELD OPERATOR NUMBER, {hint}.")
         path, symbol, number = form.groups()
         try:
-            threshold = float(number)
+            threshold = TRUTHS[number.lower()] if number.lower() in TRUTHS else float(number)
         except ValueError:
             raise UsageError(f"--fail-if {text!r}: {number!r} is not a number; write it {hint}.") from None
         try:
-            values = fields.find(tuple(path.split(".")))
+            found = fields.find(tuple(path.split(".")))
         except UsageError as error:
             raise UsageError(f"--fail-if {text!r}: {error}") from None
-        return cls(text, path, OPERATORS[symbol], threshold, values)
+        if (
+            isinstance(threshold, bool) and found.kind is not bool
+        ):  # `identifiable == true` would compare a count with 1
+            raise UsageError(f"--fail-if {text!r}: {path} is a number, not true or false; write it {hint}.")
+        return cls(text, path, OPERATORS[symbol], threshold, found.values)
 
     def failures(self, result: Any) -> Iterator[str]:
         """A sentence for everything for which the condition holds."""
-        for whose, value in self.values(result):
+        for whose, value in self._read(result):
             if value is None or value != value:
                 raise UsageError(
                     f"--fail-if {self.text!r}: {self.field} has no value for {whose}, "
@@ -73,6 +86,12 @@ class Condition:
                 )
             if self.compare(value, self.threshold):
                 yield f"{whose}: {self.text} ({self.field} = {value:.6g})"
+
+    def _read(self, result: Any) -> list[tuple[str, Any]]:
+        try:
+            return list(self.values(result))
+        except UsageError as error:
+            raise UsageError(f"--fail-if {self.text!r}: {error}") from None
 
 
 def reached(value: Any, path: Iterable[str]) -> Any:
@@ -89,12 +108,13 @@ def reached(value: Any, path: Iterable[str]) -> Any:
     return len(value) if isinstance(value, tuple) else value
 
 
-def check_leads_to_number(kind: Any, path: Iterable[str], name: str) -> None:
-    """Refuse a `path` that leads, from a value annotated with `kind`, neither to a number nor to a list to count."""
+def kind_of_number(kind: Any, path: Iterable[str], name: str) -> Any:
+    """The annotation `path` leads to from a value annotated with `kind`: a number's or, counted, a list's; or an error."""
     for part in path:
         kind = _step(without_none(kind), part)
     if not is_number(kind):
         raise UsageError(f"{name} is not a number; name one of its fields.")
+    return without_none(kind)
 
 
 def is_number(kind: Any) -> bool:

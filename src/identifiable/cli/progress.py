@@ -15,42 +15,83 @@ from identifiable.blocks import Blocks, Progress
 
 WIDTH = 16
 EVERY = 0.1  # seconds between redraws
+SHORT = 0.5  # seconds a single pass must last to be worth a line of its own
+LONG = 5.0  # seconds from which on one of many passes says how far it is
 STAGE_WIDTH = 20
-_PASS = re.compile(r", pass \d+$")  # how a stage that makes passes until it has converged counts them
+NAME_WIDTH = 24
+SPINNER = "|/-\\"
+# Stages that make passes until they have converged, and how they count them (`ica.passes`).
+_CONVERGING = re.compile(r"^(?:resolving (?P<name>.+?)|(?P<refit>refit \d+ of \d+))(?:, pass (?P<number>\d+))?$")
 
 
 class Bar:
     """Callable as `progress(stage, done, total)`; leaves a clean line behind.
 
-    It counts the passes over the rows. A stage of one pass shows the time left; one that makes passes until it has
-    converged, "resolving x, pass 3", cannot know it and shows the time since the start.
+    A stage of one pass shows rows and the time left. One of many passes cannot know the end, and rows that run from
+    none to all again and again tell nothing: it shows which model and refit, the pass, and the time since the start.
     """
 
     def __init__(self, stream: TextIO | None = None):
         self.stream = stream or sys.stderr
-        self.stage = ""
-        self.begun = self.started = time.monotonic()
-        self.done = self.passes = 0
+        self.begun = self.entered = self.started = time.monotonic()  # of all, of the stage, of the pass
+        self.stage = self.work = self.model = ""
+        self.left: set[str] = set()  # stages that are over: a late pass for one of them is no return to it
+        self.done = self.repeats = self.turn = 0
         self.drawn = 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if stage != self.stage or done < self.done:
-            self.stage, self.started = stage, now
-            self.passes += 1
-        self.done = done
+        form = _CONVERGING.match(stage)
+        self._enter(stage, done, form, now)
         if now - self.drawn < EVERY:
             return
-        self.drawn = now
+        text = self._text(done, total, form, now)
+        if text:
+            self.drawn = now
+            self._write(text)
+
+    def _enter(self, stage: str, done: int, form: re.Match[str] | None, now: float) -> None:
+        """Notice when a pass, a stage or a model is new."""
+        if form and form["name"]:
+            self.model = form["name"]
+        work = self._work(stage, form, self.model)
+        if work != self.work:
+            self.left.add(self.work)
+            self.work, self.entered, self.repeats = work, now, 0
+        if stage != self.stage or done < self.done or not self.repeats:
+            self.stage, self.started = stage, now
+            self.repeats += 1
+        self.done = done
+
+    @staticmethod
+    def _work(stage: str, form: re.Match[str] | None, model: str) -> str:
+        """The stage without the number of its pass, with the model it is about."""
+        if form is None:
+            return stage
+        if form["refit"]:
+            return f"{model}: {form['refit']}" if model else form["refit"]
+        return f"resolving {model}"
+
+    def _text(self, done: int, total: int, form: re.Match[str] | None, now: float) -> str:
         share = min(done / total, 1.0) if total else 1.0
-        work, converging = _PASS.subn("", stage)
+        elapsed = f"elapsed {now - self.begun:.0f} s"
         spent = now - self.started
-        if converging or not 0.02 < share < 1:
-            clock = f"{now - self.begun:.0f} s"
-        else:
-            clock = f"{spent / share - spent:.0f} s left"
+        if form and self.work not in self.left:
+            return self._count(max(int(form["number"] or 1), 1), share, spent, elapsed)
+        if self.repeats > 1:
+            return self._count(self.repeats, share, spent, elapsed) if now - self.entered >= SHORT else ""
+        if spent < SHORT:
+            return ""
+        clock = f"{spent / share - spent:.0f} s left" if 0.02 < share < 1 else elapsed
         filled = "#" * int(WIDTH * share)
-        self._write(f"{_clipped(work)} [{filled:.<{WIDTH}}] pass {self.passes}, {clock}  {done:,}/{total:,}")
+        label = f"{_clipped(self.work, STAGE_WIDTH):<{STAGE_WIDTH}}"
+        return f"{label} [{filled:.<{WIDTH}}] {clock}  {done:,}/{total:,}"
+
+    def _count(self, number: int, share: float, spent: float, elapsed: str) -> str:
+        self.turn += 1
+        within = f" ({share:.0%})" if spent >= LONG else ""
+        work = self.work.replace(self.model, _shortened(self.model), 1) if self.model else self.work
+        return f"{SPINNER[self.turn % len(SPINNER)]} {work}, pass {number}{within}, {elapsed}"
 
     def _write(self, text: str) -> None:
         room = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken back
@@ -80,5 +121,11 @@ class Watched:
         return values
 
 
-def _clipped(text: str) -> str:
-    return f"{text:<{STAGE_WIDTH}}" if len(text) <= STAGE_WIDTH else text[: STAGE_WIDTH - 1] + "…"
+def _shortened(name: str) -> str:
+    """Without its middle where it is long: names of runs differ at their ends."""
+    half = (NAME_WIDTH - 1) // 2
+    return name if len(name) <= NAME_WIDTH else f"{name[:half]}…{name[-half:]}"
+
+
+def _clipped(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -26,6 +26,7 @@ from identifiable.cli.resolution_fields import resolution_fields
 from identifiable.ica.canonical import ORDERS
 from identifiable.ica.contrasts import CONTRASTS
 from identifiable.ica.fitting import PRECISIONS, Settings
+from identifiable.ica.joint import SHARED_ABOVE
 from identifiable.intake import default_provenance, distinct
 from identifiable.representation import Representation
 
@@ -33,6 +34,7 @@ SETTINGS = asdict(Settings())
 DEFAULTS: dict[str, Any] = {
     "ids": None,
     "group_by": None,
+    "shared_above": None,
     **SETTINGS,
 }  # what a recorded command repeats where it differs
 NAME = "{name}"  # in -o: the place of each table's name
@@ -50,7 +52,13 @@ def add_to(commands: Any) -> None:
     d = Settings()
     add("paths", nargs="+", metavar="X", help=f"a table: {TABLE_FORMATS}; of several, the shared components are found")
     add("-o", "--output", metavar="PATH", help=f"basis to write ({SUFFIX}); of several tables with {NAME} in it")
-    add("--rank", type=_auto_or_number, default=d.rank, metavar="auto|K", help="directions to keep (default: all)")
+    add(
+        "--rank",
+        type=_auto_or_number,
+        default=d.rank,
+        metavar="auto|K",
+        help="directions to keep (default auto: all but constant or collinear directions)",
+    )
     add(
         "--restarts",
         type=_auto_or_number,
@@ -63,7 +71,7 @@ def add_to(commands: Any) -> None:
         type=int,
         default=d.stability,
         metavar="N",
-        help=f"refits on halves of the rows (default {d.stability})",
+        help=f"refits on halves of the rows; they come in pairs: an even number, 0 for none (default {d.stability})",
     )
     add("--contrast", choices=tuple(CONTRASTS), default=d.contrast, help=f"(default {d.contrast})")
     add("--order", choices=ORDERS, default=d.order, help=f"of the components (default {d.order})")
@@ -71,6 +79,12 @@ def add_to(commands: Any) -> None:
     add("--precision", choices=PRECISIONS, default=d.precision, help=f"of the products (default {d.precision})")
     add_ids_option(parser)
     add("--group-by", metavar="FILE:COLUMN", help="keep rows with one label together in the refits")
+    add(
+        "--shared-above",
+        type=float,
+        metavar="R",
+        help=f"of several tables: |correlation| from which on a component counts as shared (default {SHARED_ABOVE})",
+    )
     add("--seed", type=int, default=d.seed, help="seed of starts, refits and row choices (default 0)")
     add(
         "--fail-if",
@@ -88,10 +102,12 @@ def _run(options: argparse.Namespace) -> int:
     from identifiable.api import resolve
     from identifiable.api.opening import open_sources
 
-    fields = resolution_fields(joint=len(options.paths) > 1)
+    fields = resolution_fields(joint=len(options.paths) > 1, refits=options.stability)
     conditions = [Condition.parse(text, fields) for text in options.fail_if]
     settings = {name: getattr(options, name) for name in SETTINGS}
     Settings(**settings)  # wrong ones are refused before a file is opened
+    if options.shared_above is not None:
+        settings["shared_above"] = options.shared_above
     check_running_options(options)
     _check_pattern(options.output, len(options.paths))
     inputs = [*options.paths, *(options.ids or []), *filter(None, [options.group_by])]

@@ -27,7 +27,13 @@ def add_to(commands: Any) -> None:
     add("basis", metavar="BASIS", help="what resolve wrote")
     add("table", metavar="X", help=f"rows with the columns the basis was fitted to: {TABLE_FORMATS}")
     add("-o", "--output", required=True, metavar="PATH", help=f"file to write: {' '.join(WRITERS)}")
-    add("--inverse", action="store_true", help="X holds components: go back to the space of the data")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--inverse", action="store_true", help="X holds components: go back to the space of the data")
+    one.add_argument(
+        "--only-identifiable",
+        action="store_true",
+        help="write only the components that the result of resolve calls reproducible",
+    )
     add("--ids", metavar="NAME", help="column, key or sidecar file with sample ids, to write beside the values")
     add_blocks_option(parser)
     add("--dtype", choices=DTYPES, help="of the values written (default: float64, or float32 if X is not finer)")
@@ -53,10 +59,13 @@ def _run(options: argparse.Namespace) -> int:
             replace(table, values=rows),
             options.output,
             inverse=options.inverse,
+            only_identifiable=options.only_identifiable,
             ids=options.ids,
             dtype=options.dtype,
         )
     if not options.quiet:
         width = (basis.from_components if options.inverse else basis.to_components).matrix.shape[1]
-        say(f"{table.n} x {width}: {options.output}")
+        kept = len(basis.result.identifiable)
+        shape = f"{kept} ({kept} of {width} columns)" if options.only_identifiable else f"{width}"
+        say(f"{table.n} x {shape}: {options.output}")
     return EXIT_FINE

@@ -22,6 +22,7 @@ MOST_ANGLE = 0.3  # radians of standard error a reproducible direction may have:
 PAIR_ANGLE = 0.25  # radians of standard error between two components from which on they are listed as unresolved
 LEAST_STABILITY = 0.93  # mean |r| between refits on halves
 WORST_STABILITY = 0.85
+LEAST_MARGIN = 2.5  # standard errors by which the curvature on unseen rows must be positive
 MOST_RESIDUAL = 0.05  # radians
 MOST_IN_ONE_ROW = 0.2  # of a component's variance
 LISTED_PAIRS = 4  # unresolved pairs kept in a result, per component; the worst ones
@@ -34,6 +35,7 @@ LIMITS = {
     "angle_se": MOST_ANGLE,
     "stability": LEAST_STABILITY,
     "stability_min": WORST_STABILITY,
+    "unseen_margin": LEAST_MARGIN,
     "residual": MOST_RESIDUAL,
     "variance_in_one_row": MOST_IN_ONE_ROW,
 }
@@ -55,6 +57,7 @@ class Directions:
     pair_se: Array  # radians, of every pair; at most 1
     angle_se: Array  # radians, of every component
     residual: Array  # radians
+    signs: Array  # of the signed contrast: +1 for super-Gaussian components with log cosh
 
     @classmethod
     def of(cls, pairs: PairMeans, cross: Array, bend: Array, n: int) -> Directions:
@@ -79,11 +82,18 @@ class Directions:
             np.sqrt(turning),
             np.sqrt(moving.sum(axis=1)),
             np.sqrt((step**2).sum(axis=1)),
+            signs,
         )
 
     def reordered(self, order: NDArray[np.intp]) -> Directions:
         square = np.ix_(order, order)
-        return Directions(self.curvature[square], self.pair_se[square], self.angle_se[order], self.residual[order])
+        return Directions(
+            self.curvature[square],
+            self.pair_se[square],
+            self.angle_se[order],
+            self.residual[order],
+            self.signs[order],
+        )
 
     @property
     def margin(self) -> Array:
@@ -96,9 +106,12 @@ class Directions:
         """The component each is hardest to tell from."""
         return [int(k) if len(self.curvature) > 1 else None for k in self.curvature.argmin(axis=1)]
 
-    def unresolved(self) -> tuple[list[UnresolvedPair], int]:
-        """Pairs that another sample may turn into each other, worst first and at most a few per component; and how many."""
-        first, second = np.nonzero(np.triu(self.pair_se > PAIR_ANGLE, 1))
+    def unresolved(self, gaussian: NDArray[np.bool_]) -> tuple[list[UnresolvedPair], int]:
+        """Pairs that another sample may turn into each other, worst first and at most a few per component; and how many.
+
+        Two components that cannot be told from Gaussians are such a pair, whatever their curvature at this optimum.
+        """
+        first, second = np.nonzero(np.triu((self.pair_se > PAIR_ANGLE) | np.logical_and.outer(gaussian, gaussian), 1))
         worst = np.argsort(-self.pair_se[first, second], kind="stable")[: LISTED_PAIRS * len(self.angle_se)]
         listed = [
             UnresolvedPair(int(i), int(j), float(self.curvature[i, j]), float(self.pair_se[i, j]))
@@ -118,6 +131,11 @@ def gaussian_p(shape: Shape) -> Array:
     return np.asarray(2 * norm.sf(z), dtype=np.float64)
 
 
+def looks_gaussian(shape: Shape) -> NDArray[np.bool_]:
+    """Components that the contrast cannot tell from a Gaussian, allowing for their number."""
+    return np.asarray(gaussian_p(shape) * len(shape.departure) >= GAUSSIAN_LEVEL)
+
+
 @dataclass(frozen=True)
 class Judged:
     """Whether a component is reproducible, and why or why not."""
@@ -133,7 +151,7 @@ def judge(shape: Shape, directions: Directions, form: Canonical, stability: Stab
     for being one, and in data without any (a sphere, a multivariate t) they look fine for some components.
     """
     # One Gaussian component is what the others leave over, and so determined; two can be turned freely.
-    gaussian = gaussian_p(shape) * len(shape.departure) >= GAUSSIAN_LEVEL
+    gaussian = looks_gaussian(shape)
     gaussian &= gaussian.sum() > 1
     verdicts = []
     for i in range(len(gaussian)):
@@ -159,7 +177,7 @@ def _objection(
     i: int, gaussian: bool, directions: Directions, form: Canonical, stability: Stability | None
 ) -> str | None:
     if gaussian:
-        return "cannot be told from a Gaussian, so its direction is arbitrary"
+        return "cannot be told from a Gaussian by this contrast, so its direction is arbitrary"
     if directions.residual[i] > MOST_RESIDUAL:
         return f"the solver had not settled: its next step would turn it by {directions.residual[i]:.2f} radians"
     if directions.angle_se[i] > MOST_ANGLE:
@@ -172,6 +190,8 @@ def _objection(
             f"refits on halves find it again only at |r| {stability.mean[i]:.2f}, at worst {stability.least[i]:.2f} "
             f"({LEAST_STABILITY} and {WORST_STABILITY} are needed)"
         )
+    if stability is not None and stability.margin[i] < LEAST_MARGIN:
+        return f"turns into component {stability.flattest[i]}: on rows not fitted to, the contrast is flat between them"
     if not form.sure[i] or (stability is not None and not stability.sign_kept[i]):
         return "its direction is reproducible but its sign is not: its skew is too near zero to decide"
     return None

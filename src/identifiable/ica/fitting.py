@@ -22,11 +22,12 @@ from identifiable.moments import Array, Moments
 from identifiable.results import Start
 
 PRECISIONS = ("single", "double")
-# "auto" restarts: as many starts as about half a second of products allows. A table for which one start takes longer
-# has enough rows that starts were never seen to end apart where it matters.
-RESTART_PRODUCTS = 2e10
+# "auto" restarts: as many starts as a few seconds of products allow, until several end at the same best contrast.
+RESTART_PRODUCTS = 2e11
 TYPICAL_PASSES = 40
 MOST_STARTS = 6
+AGREEING = 3
+SAME_CONTRAST = 1e-6  # relative
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Settings:
     order: str = "negentropy"
     restarts: int | Literal["auto"] = "auto"
     stability: int = 6
-    tol: float = 1e-6
+    tol: float = 1e-8
     precision: Precision = "single"
     seed: int = 0
 
@@ -59,10 +60,13 @@ class Settings:
             raise UsageError(f"tol {self.tol!r}: expected a number between 0 and 1.")
 
     def starts(self, n: int, rank: int) -> int:
-        """How many starts a fit of this size makes."""
-        if self.restarts != "auto":
-            return self.restarts
-        return int(np.clip(RESTART_PRODUCTS // (4.0 * n * rank**2 * TYPICAL_PASSES), 1, MOST_STARTS))
+        """How many starts a fit of this size makes at most."""
+        return affordable_starts(n, rank) if self.restarts == "auto" else self.restarts
+
+
+def affordable_starts(n: int, rank: int) -> int:
+    """Starts that cost little for a table of this size."""
+    return int(np.clip(RESTART_PRODUCTS // (4.0 * n * rank**2 * TYPICAL_PASSES), 1, MOST_STARTS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,15 +128,19 @@ def fit(
     score = contrast(settings.contrast)
     best: tuple[float, Solution, ShapeMeans] | None = None
     starts = []
+    thorough = affordable_starts(moments.n, whitener.rank) > 1
     for k in range(first, first + settings.starts(moments.n, whitener.rank)):
         before = passes.spent
         rng = np.random.default_rng([settings.seed, k])
-        solution = solve(passes, score, rng=rng, tol=settings.tol, far=k % 2 == 0)
+        solution = solve(passes, score, rng=rng, tol=settings.tol, far=k % 2 == 0, thorough=thorough)
         means = passes.shapes(solution.rotation, score)
         reached = float(np.abs(Shape.of(means, settings.contrast).departure).sum())
         starts.append(Start(k, reached, passes.spent - before, solution.converged, solution.rescued))
         if best is None or reached > best[0]:
             best = (reached, solution, means)
+        agree = sum(s.contrast >= (1 - SAME_CONTRAST) * best[0] for s in starts)
+        if settings.restarts == "auto" and agree >= AGREEING:
+            break
     assert best is not None
     _, solution, means = best
     return _in_canonical_form(passes, settings, solution, means, tuple(starts))

@@ -54,10 +54,11 @@ def resolve_jointly(
 ) -> JointlyResolved:
     """Resolve two or more representations of the same rows and match their components.
 
-    Ours. Nothing is fitted jointly: agreement between models that never saw each other is the evidence. Components
+    Ours. Nothing is fitted jointly. Components
     of the first model are matched with those of every other one by signed Hungarian on |correlation| over all common
-    rows; one is shared when every two of its partners correlate above `shared_above` and no match could be chance
-    (permutation p-value, family-wise). Options as for `resolve`.
+    rows; one is shared when every two of its partners correlate above `shared_above`, no match could be chance
+    (permutation p-value, family-wise), and every model calls its partner reproducible: on the same rows, two models of
+    one Gaussian cloud fit the same noise and match, too. Options as for `resolve`.
 
     >>> rng = np.random.default_rng(0)
     >>> S = rng.laplace(size=(4000, 3))
@@ -88,7 +89,7 @@ def resolve_jointly(
     seed = int(options.get("seed", 0))
     result = JointResolution(
         inputs=inputs,
-        settings={**models[0].result.settings, "shared_above": shared_above},
+        settings={**models[0].result.settings, "shared_above": shared_above, "shared_p": SHARED_P, "draws": DRAWS},
         alerts=tuple(_alerts(representations, pairing, models) + identical_inputs(inputs)),
         provenance=provenance or default_provenance(seed, "identifiable.resolve(...)"),
         models=tuple(replace(m.result, provenance=replace(m.result.provenance, time="")) for m in models),
@@ -135,17 +136,17 @@ def _matches(
             for i, j in correlation
         ]
         least = min(sizes)
+        reproducible = all(
+            place >= 0 and m.result.components[place].identifiable for place, m in zip(places, models, strict=True)
+        )
         found.append(
             ComponentMatch(
                 partners=tuple(place if place >= 0 else None for place in places),
                 signs=(1, *(_sign(correlation[0, j], k, places[j]) for j in range(1, len(places)))),
                 correlation=least,
                 p=float(p[k]),
-                shared=least >= shared_above and float(p[k]) < SHARED_P,
-                identifiable=all(
-                    place >= 0 and m.result.components[place].identifiable
-                    for place, m in zip(places, models, strict=True)
-                ),
+                shared=least >= shared_above and float(p[k]) < SHARED_P and reproducible,
+                identifiable=reproducible,
             )
         )
     return tuple(found)

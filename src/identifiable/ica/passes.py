@@ -84,6 +84,28 @@ class PairMeans:
 
 
 @dataclass(frozen=True, eq=False)
+class CurvatureMeans:
+    """What the curvature of every pair and its error need, with q_ij = G''(y_i) y_j^2 and p_i = G'(y_i) y_i.
+
+    E q_ij (`bend`), E p_i (`own`), E q_ij^2, E q_ij q_ji (`bends`), E p_i p_j (`products`), E q_ij p_i (`bend_own`),
+    E q_ij p_j (`bend_other`); and with the squares: E q_ij y_j^2, E q_ji y_j^2 (`bend_same`), E p_i y_j^2, E y_j^4.
+    """
+
+    bend: Array
+    own: Array
+    bend_square: Array
+    bends: Array
+    products: Array
+    bend_own: Array
+    bend_other: Array
+    bend_fourth: Array
+    bend_same: Array
+    own_square: Array
+    fourth: Array
+    n: int
+
+
+@dataclass(frozen=True, eq=False)
 class ShapeMeans:
     """Of every component: E y^k, k = 0 ... POWERS; of G its mean, variance and covariances with y and y^2; E G'(y), E y G'(y); max |y|."""
 
@@ -127,6 +149,12 @@ class Passes:
         sums = self._fold(partial(_PairSums, contrast), rotation, share, cost=2.0)
         shared = sums.shared / sums.n
         return PairMeans(sums.bend / sums.n, sums.noise / sums.n, shared, sums.own / sums.n, sums.n)
+
+    def curvatures(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> CurvatureMeans:
+        """`CurvatureMeans` of the components `rotation` on a share of the rows."""
+        s = self._fold(partial(_CurvatureSums, contrast), rotation, share, cost=5.0)
+        means = {name: getattr(s, name) / s.n for name in _CurvatureSums.NAMES}
+        return CurvatureMeans(**means, n=s.n)
 
     def shapes(self, rotation: Array, contrast: Contrast) -> ShapeMeans:
         """`ShapeMeans` of the components `rotation`."""
@@ -240,6 +268,55 @@ class _PairSums(_Sums):
     def merge(self, later: _PairSums) -> None:
         self.n += later.n
         for name in ("bend", "noise", "shared", "own"):
+            getattr(self, name).__iadd__(getattr(later, name))
+
+
+class _CurvatureSums(_Sums):
+    VECTORS = ("own", "fourth")
+    MATRICES = (
+        "bend",
+        "bend_square",
+        "bends",
+        "products",
+        "bend_own",
+        "bend_other",
+        "bend_fourth",
+        "bend_same",
+        "own_square",
+    )
+    NAMES = VECTORS + MATRICES  # as in CurvatureMeans
+
+    def __init__(self, contrast: Contrast, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
+        super().__init__(whitener, unmixing, choice)
+        self.contrast = contrast
+        r = unmixing.shape[1]
+        for name in self.NAMES:
+            setattr(self, name, np.zeros(r if name in self.VECTORS else (r, r)))
+
+    def add_components(self, y: Values) -> None:
+        slope = np.empty_like(y)
+        self.contrast.slope(y, slope)
+        bend, square = self.contrast.bend(y, slope), y * y
+        own, curved, fourth = slope * y, bend * square, square * square
+        found = (
+            own.sum(axis=0, dtype=np.float64),
+            fourth.sum(axis=0, dtype=np.float64),
+            bend.T @ square,
+            (bend * bend).T @ fourth,
+            curved.T @ curved,
+            own.T @ own,
+            (bend * own).T @ square,
+            bend.T @ (square * own),
+            bend.T @ fourth,
+            square.T @ curved,
+            own.T @ square,
+        )
+        for name, part in zip(self.NAMES, found, strict=True):
+            getattr(self, name).__iadd__(part)
+
+    def merge(self, later: _CurvatureSums) -> None:
+        self.n += later.n
+        for name in self.NAMES:
             getattr(self, name).__iadd__(getattr(later, name))
 
 

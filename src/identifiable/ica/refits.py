@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 from identifiable._checks import PairingError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.groups import WhiteBasis
-from identifiable.ica.fitting import Settings, fit
-from identifiable.ica.passes import RowChoice, uniforms
+from identifiable.ica.contrasts import contrast
+from identifiable.ica.fitting import Fit, Settings, fit
+from identifiable.ica.passes import Passes, RowChoice, uniforms
+from identifiable.ica.solver import CURVATURE_ROWS, curvature_errors, pair_curvature
 from identifiable.ica.stability import Refit
 from identifiable.intake import gather_moments
-from identifiable.moments import Moments
+from identifiable.moments import Array, Moments
 from identifiable.representation import Representation
+
+REFIT_STARTS = (
+    2  # one from far rows, one from random directions; a refit need not be the best, only an honest second try
+)
 
 
 def refit(
@@ -34,13 +40,36 @@ def refit(
         if not all(_has_variance(moments) for _, moments, _ in parts):
             continue  # both, so that refits stay in pairs
         for which, (rows, moments, choice) in enumerate(parts):
-            alone = replace(settings, seed=seed + which, restarts="auto", stability=0)
+            starts = min(REFIT_STARTS, settings.starts(moments.n, rank))
+            alone = replace(settings, seed=seed + which, restarts=starts, stability=0)
             if settings.rank != "auto":
                 alone = replace(alone, rank=min(rank, WhiteBasis.of(moments).rank))
             stage = f"refit {len(refits) + 1} of {settings.stability}"
             again = fit(rows, moments, alone, choice=choice, first=which, stage=stage, **how)
-            refits.append(Refit(again.to_components, again.contrast, again.passes.spent, again.converged))
+            other_rows, other_moments, other_choice = parts[1 - which]
+            unseen = Passes(other_rows, again.whitener, other_choice or RowChoice(seed), **how)
+            means = unseen.curvatures(
+                _of_unit_variance(again, other_moments), contrast(settings.contrast), CURVATURE_ROWS / max(unseen.n, 1)
+            )
+            signs = again.directions.signs
+            refits.append(
+                Refit(
+                    to_components=again.to_components,
+                    curvature=pair_curvature(means.bend, means.own, signs),
+                    curvature_se=curvature_errors(means, signs),
+                    passes=(again.passes.spent + unseen.spent) * moments.n / blocks.n,
+                    converged=again.converged,
+                )
+            )
     return refits
+
+
+def _of_unit_variance(fitted: Fit, moments: Moments) -> Array:
+    """The rotation of a fit with its components scaled to unit variance on rows with these moments."""
+    unmixing = fitted.to_components.matrix
+    variance = np.einsum("ij,ij->j", unmixing, moments.scatter @ unmixing) / moments.n
+    scaled: Array = fitted.rotation / np.sqrt(np.maximum(variance, 1e-12))[:, None]
+    return scaled
 
 
 def group_numbers(labels: Any, representation: Representation) -> NDArray[np.intp]:
@@ -62,7 +91,7 @@ def _halves(
 ) -> list[tuple[Blocks, Moments, RowChoice | None]]:
     """Two halves, each with its rows, their moments, and which of the rows are meant."""
     if groups is None:
-        half = (uniforms(seed, 0, blocks.n) >= 0.5).astype(np.int64)
+        half = (uniforms(seed, 0, blocks.n) >= 0.5).astype(np.int8)
         parts = gather_moments([blocks], part=half, n_parts=2, **how)
         return [(blocks, parts[0], RowChoice(seed, 0.0, 0.5)), (blocks, parts[1], RowChoice(seed, 0.5, 1.0))]
     order = np.argsort(uniforms(seed, 0, int(groups.max()) + 1), kind="stable")

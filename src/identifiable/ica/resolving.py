@@ -12,9 +12,10 @@ from identifiable.blocks import Progress, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica import diagnostics
 from identifiable.ica.contrasts import Values
+from identifiable.ica.data_alerts import data_alerts
 from identifiable.ica.fitting import Fit, Settings, fit
 from identifiable.ica.refits import group_numbers, refit
-from identifiable.ica.stability import Stability
+from identifiable.ica.stability import Refit, Stability
 from identifiable.ica.stability import stability as measure_stability
 from identifiable.intake import as_representation, blocks_of, default_provenance, gather_moments, inputs_of
 from identifiable.moments import Array, Moments
@@ -92,8 +93,8 @@ def resolve(
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
         found = _resolved(representation, settings, groups, workers, cluster, progress)
-    fitted, judged, stable, alerts, sample = found
-    unresolved, unresolved_pairs = fitted.directions.unresolved()
+    fitted, judged, stable, refits, alerts, sample = found
+    unresolved, unresolved_pairs = fitted.directions.unresolved(diagnostics.looks_gaussian(fitted.shape))
     inputs = inputs_of([representation], workers=workers, progress=progress)
     result = Resolution(
         inputs=inputs,
@@ -107,7 +108,7 @@ def resolve(
         provenance=provenance or default_provenance(seed, "identifiable.resolve(...)"),
         rank=len(fitted.rotation),
         converged=fitted.converged,
-        passes=fitted.passes.spent,
+        passes=fitted.passes.spent + sum(r.passes for r in refits),
         contrast=fitted.contrast,
         components=_components(fitted, judged, stable, sample),
         whitening=fitted.whitener.record,
@@ -128,7 +129,7 @@ def _resolved(
     workers: int | None,
     cluster: Any,
     progress: Progress | None,
-) -> tuple[Fit, list[diagnostics.Judged], Stability | None, list[Alert], Values]:
+) -> tuple[Fit, list[diagnostics.Judged], Stability | None, list[Refit], list[Alert], Values]:
     blocks = blocks_of(representation)
     how = {"workers": workers, "cluster": cluster, "progress": progress}
     moments = gather_moments([blocks], **how)[0]
@@ -137,8 +138,9 @@ def _resolved(
     refits = refit(blocks, settings, fitted.whitener.rank, groups, **how)
     stable = measure_stability(fitted.to_components, refits, covariance) if refits else None
     judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
-    alerts = _alerts(representation.name, fitted, judged, moments, refitted=stable is not None)
-    return fitted, judged, stable, alerts, fitted.passes.sample(PICTURE_ROWS)
+    alerts = _alerts(representation.name, fitted, judged, moments, refits)
+    alerts += data_alerts(representation.name, blocks, fitted, grouped=groups is not None)
+    return fitted, judged, stable, refits, alerts, fitted.passes.sample(PICTURE_ROWS)
 
 
 def _components(
@@ -187,7 +189,7 @@ def _densities(sample: Values, rotation: Array) -> list[tuple[float, ...]]:
 
 
 def _alerts(
-    name: str, fitted: Fit, judged: list[diagnostics.Judged], moments: Moments, *, refitted: bool
+    name: str, fitted: Fit, judged: list[diagnostics.Judged], moments: Moments, refits: list[Refit]
 ) -> list[Alert]:
     record, shape, n, d = fitted.whitener.record, fitted.shape, moments.n, len(fitted.rotation)
     found: list[tuple[bool, str, str]] = []
@@ -201,8 +203,8 @@ def _alerts(
                 f"{name}: {record.dropped} of {len(moments.mean)} dimensions{asked} ({why}rank {d}).",
             )
         )
-    gaussian = int((diagnostics.gaussian_p(shape) * d >= diagnostics.GAUSSIAN_LEVEL).sum())
-    pairs = fitted.directions.unresolved()[1]
+    gaussian = int(diagnostics.looks_gaussian(shape).sum())
+    pairs = fitted.directions.unresolved(diagnostics.looks_gaussian(shape))[1]
     heavy = int((shape.largest**2 > OUTLIER_SHARE * n).sum())
     reached = [s.contrast for s in fitted.starts]
     found += [
@@ -233,7 +235,12 @@ def _alerts(
             "kurtosis, and the whitening, hang on few rows.",
         ),
         (
-            not refitted,
+            not all(r.converged for r in refits),
+            "refits_not_converged",
+            f"{name}: {sum(not r.converged for r in refits)} of {len(refits)} refits stopped before their tolerance.",
+        ),
+        (
+            not refits,
             "stability_not_measured",
             f"{name}: no refits were made (stability 0, or too few rows), so no component can be called reproducible.",
         ),
@@ -249,7 +256,7 @@ def _alerts(
             "every pass.",
         ),
         (
-            refitted and not any(j.identifiable for j in judged),
+            bool(refits) and not any(j.identifiable for j in judged),
             "nothing_reproducible",
             f"{name}: no component is reproducible; compare up to rigid maps instead.",
         ),

@@ -18,21 +18,24 @@ import numpy as np
 
 from identifiable.groups import haar_rotation
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
-from identifiable.ica.passes import PairMeans, Passes
+from identifiable.ica.passes import CurvatureMeans, PairMeans, Passes
 from identifiable.moments import Array
 from identifiable.results import Step
 
 SETTLED = 0.01  # 1 - cosine of the last turn below which a component is set aside: 0.14 radians
+THOROUGH = 1e-5  # the same where a search is cheap: on few rows, setting aside late ends in better optima
 ROWS_PER_SQUARE = (
     8  # rows a search among r components uses at most, over r^2; with fewer, weak components are not found
 )
 MIN_ROWS = 20_000
 SEARCH_ROWS = 200_000
 STALLED = 40  # search steps without a component settling after which polishing takes over
-MAX_SEARCH = 200
+MAX_SEARCH = 300
 MAX_POLISH = 150
 REFRESH = 10  # steps after which the curvature is measured again; sooner when a step overshot
 MEMORY = 10  # steps L-BFGS remembers
+STAGNANT = 8  # steps without progress after which the precision of the products is taken to be the limit
+AT_LIMIT = 1e-6  # share of the contrast that may then be left to gain, and still count as converged
 MIN_CURVATURE = 0.05  # a pair flatter than this is turned no faster
 MAX_TURN = 0.5  # radians, in one step of one pair
 OVERSHOT = 0.9  # slope after a step, over the slope before, beyond which the step is shortened
@@ -55,12 +58,20 @@ class Solution:
     steps: list[Step] = field(default_factory=list)
 
 
-def solve(passes: Passes, contrast: Contrast, *, rng: np.random.Generator, tol: float, far: bool = True) -> Solution:
+def solve(
+    passes: Passes,
+    contrast: Contrast,
+    *,
+    rng: np.random.Generator,
+    tol: float,
+    far: bool = True,
+    thorough: bool = False,
+) -> Solution:
     """Search, polish, audit, from one start: at rows far out, or (not `far`) at random directions."""
     sample = passes.sample(max(MIN_ROWS, 8 * passes.whitener.rank))
     steps: list[Step] = []
     start = far_rows(sample, rng) if far else haar_rotation(passes.whitener.rank, rng)
-    rotation = search(passes, start, contrast, steps)
+    rotation = search(passes, start, contrast, steps, THOROUGH if thorough else SETTLED)
     scale = sample_contrast(sample, rotation, contrast)
     rotation, converged = polish(passes, rotation, contrast, scale, tol, steps)
     rescued = 0
@@ -92,7 +103,9 @@ def far_rows(sample: Values, rng: np.random.Generator) -> Array:
     return basis.T
 
 
-def search(passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step]) -> Array:
+def search(
+    passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step], settled_below: float = SETTLED
+) -> Array:
     """Fixed-point steps; what has settled is set aside, until all has or nothing more does."""
     settled: list[Array] = []
     active = rotation
@@ -103,7 +116,7 @@ def search(passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step
         turn = orthogonal(means.cross - np.diag(means.bend))
         active = turn @ active
         change = 1 - np.abs(np.diag(turn))
-        still = change < SETTLED
+        still = change < settled_below
         steps.append(Step(passes.spent, "search", len(active), float(np.arccos(1 - change.mean()))))
         settled.append(active[still])
         active = active[~still]
@@ -125,10 +138,16 @@ def polish(
     memory: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
     here = _Point.at(passes, rotation, contrast, pairs)
     age = 0  # steps since the curvature was measured
+    best, since = here, 0  # and steps since the predicted gain was last made smaller
     for _ in range(MAX_POLISH):
         steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
+        if here.gain < 0.9 * best.gain:
+            best, since = here, 0
         if here.gain < tol * scale:
             return here.rotation, True
+        if since >= STAGNANT and best.gain < AT_LIMIT * scale:
+            return best.rotation, True
+        since += 1
         step = -_lbfgs(here.gradient, here.curvature, memory)
         step *= min(1.0, MAX_TURN / max(float(np.abs(step).max()), MAX_TURN))
         there = _Point.at(passes, cayley(step) @ here.rotation, contrast, pairs)
@@ -147,7 +166,7 @@ def polish(
         if age >= REFRESH:
             pairs = passes.pairs(here.rotation, contrast, share)
             here, age = here.curved(pairs), 0
-    return here.rotation, here.gain < tol * scale
+    return here.rotation, here.gain < AT_LIMIT * scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +216,26 @@ def pair_curvature(bend: Array, own: Array, signs: Array) -> Array:
     half = signs[:, None] * (bend - own[:, None])
     curvature: Array = half + half.T
     return curvature
+
+
+def curvature_errors(means: CurvatureMeans, signs: Array) -> Array:
+    """Standard errors of `pair_curvature`, from the variance over rows of s_i (q_ij - p_i) + s_j (q_ji - p_j).
+
+    The components having unit variance on these rows, what their squares explain of it does not vary.
+    """
+    both = np.outer(signs, signs)
+    own = np.diag(means.products)
+    # (s_i q_ij + s_j q_ji)^2, (s_i p_i + s_j p_j)^2 and twice their product
+    bends = means.bend_square + means.bend_square.T + 2 * both * means.bends
+    owns = own[:, None] + own + 2 * both * means.products
+    mixed = means.bend_own + means.bend_own.T + both * (means.bend_other + means.bend_other.T)
+    mean = pair_curvature(means.bend, means.own, signs)
+    with_square = signs[:, None] * (means.bend_fourth - means.own_square)
+    with_square += signs * (means.bend_same - np.diag(means.own_square)) - mean
+    explained = with_square**2 / np.maximum(means.fourth - 1, 1e-12)
+    variance = bends + owns - 2 * mixed - mean**2 - explained - explained.T
+    errors: Array = np.sqrt(np.maximum(variance, 0.1 * np.abs(mean) ** 2) / means.n)
+    return errors
 
 
 def _lbfgs(gradient: Array, curvature: Array, memory: deque[tuple[Array, Array]]) -> Array:
@@ -280,8 +319,15 @@ def sample_contrast(sample: Values, rotation: Array, contrast: Contrast) -> floa
 
 
 def orthogonal(matrix: Array) -> Array:
-    """The orthogonal matrix nearest to `matrix`."""
-    left, _, right = np.linalg.svd(matrix)
+    """The nearest matrix with orthonormal rows."""
+    try:
+        left, _, right = np.linalg.svd(matrix, full_matrices=False)
+    except (
+        np.linalg.LinAlgError
+    ):  # divide and conquer gives up on some matrices with equal singular values; QR does not
+        from scipy.linalg import svd
+
+        left, _, right = svd(matrix, full_matrices=False, lapack_driver="gesvd")
     nearest: Array = left @ right
     return nearest
 

@@ -19,38 +19,67 @@ from identifiable.moments import Array
 
 @dataclass(frozen=True, eq=False)
 class Refit:
-    """One refit in its own canonical form."""
+    """One refit in its own canonical form; `curvature` of its pairs and its errors are of the rows of the other half."""
 
     to_components: AffineMap
-    contrast: float
+    curvature: Array
+    curvature_se: Array
     passes: float
     converged: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """Of every component: mean and least |correlation| between its partners in disjoint refits, and whether signs agree."""
+    """Of every component: how alike it and its partners in two disjoint refits are, on average and at worst.
+
+    For each pair of refits the smallest of three |correlations| counts: fit and either refit, and the two refits.
+    `margin` is the smallest curvature with another component on rows the refits had not seen, in standard errors;
+    `flattest` the component it is with.
+    """
 
     mean: Array
     least: Array
     sign_kept: NDArray[np.bool_]
+    margin: Array
+    flattest: NDArray[np.intp]
     refits: int
 
 
 def stability(fitted: AffineMap, refits: list[Refit], covariance: Array) -> Stability:
-    """How alike the partners of every component are in refits on disjoint halves: refits 0 and 1, 2 and 3, ..."""
+    """The stability index over refits on disjoint halves: refits 0 and 1, 2 and 3, ..."""
+    d = fitted.matrix.shape[1]
     partners = []
     signed = []
     for refit in refits:
         r = correlations(fitted, refit.to_components, covariance)
         partner = match_correlations(r)[0]
         partners.append(partner)
-        signed.append(np.where(partner >= 0, r[np.arange(len(r)), partner], 0.0))
+        signed.append(np.where(partner >= 0, r[np.arange(d), partner], 0.0))
     sizes = []
     for a, b in zip(range(0, len(refits), 2), range(1, len(refits), 2), strict=True):
         between = np.abs(correlations(refits[a].to_components, refits[b].to_components, covariance))
         both = (partners[a] >= 0) & (partners[b] >= 0)
-        sizes.append(np.where(both, between[partners[a], partners[b]], 0.0))
+        halves = np.where(both, between[partners[a], partners[b]], 0.0)
+        sizes.append(np.minimum(halves, np.minimum(np.abs(signed[a]), np.abs(signed[b]))))
     found, signs = np.array(sizes), np.array(signed)
-    kept = ((signs > 0) | (np.abs(signs) < 0.5)).all(axis=0)  # a partner as poor as that has no sign to keep
-    return Stability(found.mean(axis=0), found.min(axis=0), kept, len(refits))
+    kept: NDArray[np.bool_] = np.asarray(np.all(signs > 0, axis=0))
+    margin, flattest = _margins(partners, refits, d)
+    return Stability(found.mean(axis=0), found.min(axis=0), kept, margin, flattest, len(refits))
+
+
+def _margins(partners: list[NDArray[np.intp]], refits: list[Refit], d: int) -> tuple[Array, NDArray[np.intp]]:
+    """Smallest curvature of every component on unseen rows, in standard errors; and with which other.
+
+    At an optimum chosen on the same rows curvature is positive by selection, even where the distribution has none to
+    offer (a sphere, a multivariate t); on other rows it is not. Two refits see all rows between them, further ones the
+    same rows again, so averaging over all of them is counted as two.
+    """
+    total, variance = np.zeros((d, d)), np.zeros((d, d))
+    for partner, refit in zip(partners, refits, strict=True):
+        has = np.flatnonzero(partner >= 0)
+        here, there = np.ix_(has, has), np.ix_(partner[has], partner[has])
+        total[here] += refit.curvature[there]
+        variance[here] += refit.curvature_se[there] ** 2
+    z = total / np.sqrt(len(refits) * np.maximum(variance, 1e-24) / 2)
+    np.fill_diagonal(z, np.inf)
+    return z.min(axis=1), z.argmin(axis=1)
