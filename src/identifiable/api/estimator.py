@@ -99,7 +99,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         order: str = "negentropy",
         restarts: Any = "auto",
         stability: int = 0,
-        tol: float = 1e-6,
+        tol: float = Settings.tol,
         precision: str = "single",
         random_state: Any = None,
         workers: int | None = None,
