@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -149,10 +150,12 @@ def chunk_rows(width: int) -> int:
 
 
 def strips(n: int, width: int) -> list[tuple[int, int]]:
-    """The contiguous row ranges a fold is cut into, by shape alone."""
+    """The contiguous row ranges a fold is cut into, by shape alone: whole chunks, as many in each as in any other or one more."""
     chunk = chunk_rows(width)
-    size = -(-n // (STRIPS * chunk)) * chunk
-    return [(a, min(a + size, n)) for a in range(0, n, size)]
+    chunks = -(-n // chunk)
+    parts = min(STRIPS, chunks)
+    edges = [min(i * chunks // parts * chunk, n) for i in range(parts + 1)]
+    return list(pairwise(edges))
 
 
 def available_workers() -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, Progress, fold
-from identifiable.ica.contrasts import Contrast, Values
+from identifiable.ica.contrasts import Contrast, LogCosh, Values
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Array
 
@@ -176,13 +176,14 @@ class Passes:
     def sample(self, rows: int) -> NDArray[Any]:
         """About `rows` whitened rows, drawn at random from those chosen."""
         unmixing = self.whitener.unmixing(np.eye(self.whitener.rank))
-        kept: _Kept = self._run(partial(_Kept, self.whitener, unmixing, self.choice.part(rows / max(self.n, 1))))
+        choice = self.choice.part(rows / max(self.n, 1))
+        kept: _Kept = self._run(partial(_Kept, LogCosh(), self.whitener, unmixing, choice, spare=[]))
         return kept.rows()
 
     def _fold(self, statistic: Callable[..., Any], rotation: Array, share: float, cost: float) -> Any:
         choice = self.choice.part(share)
         self.spent += min(share, 1.0) * cost
-        return self._run(partial(statistic, self.whitener, self.whitener.unmixing(rotation), choice))
+        return self._run(partial(statistic, self.whitener, self.whitener.unmixing(rotation), choice, spare=[]))
 
     def _run(self, start: Callable[[], Any]) -> Any:
         return fold(
@@ -195,50 +196,74 @@ class Passes:
         )
 
 
-class _Sums:
-    """The part all passes share: choose rows, whiten them, form the components piece by piece."""
+class _Buffers:
+    """Room for one piece: its rows, its components, their slopes, and one product of the last two."""
 
-    def __init__(self, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
-        self.whitener, self.unmixing, self.choice = whitener, unmixing, choice
+    def __init__(self, whitener: Whitener, components: int):
+        self.rows = np.empty((PIECE, whitener.width), whitener.dtype)
+        self.components, self.slope = (np.empty((PIECE, components), whitener.dtype) for _ in range(2))
+        self.product = np.empty((components, components), whitener.dtype)
+
+
+class _Sums:
+    """The part all passes share: choose rows, whiten them, form the components piece by piece.
+
+    `spare` holds buffers no longer in use, shared by the statistics of one pass: touching fresh memory for every strip
+    costs a twentieth of the pass.
+    """
+
+    def __init__(
+        self,
+        contrast: Contrast,
+        whitener: Whitener,
+        unmixing: NDArray[Any],
+        choice: RowChoice,
+        spare: list[_Buffers] | None = None,
+    ):
+        self.contrast, self.whitener, self.unmixing, self.choice = contrast, whitener, unmixing, choice
         self.n = 0
-        # Buffers of one piece: fresh memory for each would cost page faults.
-        self._rows = np.empty((PIECE, whitener.width), whitener.dtype)
-        self._components = np.empty((PIECE, unmixing.shape[1]), whitener.dtype)
+        self._spare: list[_Buffers] = [] if spare is None else spare
+        self._buffers: _Buffers | None = None
 
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
+        buffers = self._buffers
+        if buffers is None:
+            buffers = self._spare.pop() if self._spare else _Buffers(self.whitener, self.unmixing.shape[1])
+            self._buffers = buffers
         x = rows[0]
         positions = self.choice.positions(first, len(x))
         for a in range(0, len(x) if positions is None else len(positions), PIECE):
             piece = x[a : a + PIECE] if positions is None else x[positions[a : a + PIECE]]
             self.n += len(piece)
-            rows_here = self.whitener.rows(piece, self._rows)
-            self.add_components(np.matmul(rows_here, self.unmixing, out=self._components[: len(piece)]))
+            whitened = self.whitener.rows(piece, buffers.rows)
+            y = np.matmul(whitened, self.unmixing, out=buffers.components[: len(piece)])
+            self.add_components(y, buffers)
 
-    def add_components(self, y: Values) -> None:
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
         raise NotImplementedError
 
+    def slopes(self, y: Values, buffers: _Buffers) -> Values:
+        """The contrast's slope at every component, in its buffer."""
+        slope = buffers.slope[: len(y)]
+        self.contrast.slope(y, slope)
+        return slope
+
     def finish(self) -> None:
-        """Let go of the buffers: what is left travels from the workers of a cluster."""
-        self._rows = self._components = self._rows[:0]
+        """Hand the buffers on: what is left travels from the workers of a cluster."""
+        if self._buffers is not None:
+            self._spare.append(self._buffers)
+        self._buffers, self._spare = None, []
 
 
 class _StepSums(_Sums):
-    def __init__(self, contrast: Contrast, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
-        super().__init__(whitener, unmixing, choice)
-        self.contrast = contrast
-        r = unmixing.shape[1]
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        r = self.unmixing.shape[1]
         self.cross, self.bend = np.zeros((r, r)), np.zeros(r)
-        self._product = np.empty((r, r), unmixing.dtype)
-        self._slope = np.empty((PIECE, r), unmixing.dtype)
 
-    def finish(self) -> None:
-        super().finish()
-        self._product = self._slope = self._slope[:0]
-
-    def add_components(self, y: Values) -> None:
-        slope = self._slope[: len(y)]
-        self.contrast.slope(y, slope)
-        self.cross += np.matmul(slope.T, y, out=self._product)
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
+        slope = self.slopes(y, buffers)
+        self.cross += np.matmul(slope.T, y, out=buffers.product)
         self.bend += self.contrast.bend_sums(y, slope)
 
     def merge(self, later: _StepSums) -> None:
@@ -248,16 +273,14 @@ class _StepSums(_Sums):
 
 
 class _PairSums(_Sums):
-    def __init__(self, contrast: Contrast, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
-        super().__init__(whitener, unmixing, choice)
-        self.contrast = contrast
-        r = unmixing.shape[1]
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        r = self.unmixing.shape[1]
         self.bend, self.noise, self.shared = np.zeros((r, r)), np.zeros((r, r)), np.zeros((r, r))
         self.own = np.zeros(r)
 
-    def add_components(self, y: Values) -> None:
-        slope = np.empty_like(y)
-        self.contrast.slope(y, slope)
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
+        slope = self.slopes(y, buffers)
         square = y * y
         self.bend += self.contrast.bend(y, slope).T @ square
         self.noise += (slope * slope).T @ square
@@ -286,16 +309,14 @@ class _CurvatureSums(_Sums):
     )
     NAMES = VECTORS + MATRICES  # as in CurvatureMeans
 
-    def __init__(self, contrast: Contrast, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
-        super().__init__(whitener, unmixing, choice)
-        self.contrast = contrast
-        r = unmixing.shape[1]
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        r = self.unmixing.shape[1]
         for name in self.NAMES:
             setattr(self, name, np.zeros(r if name in self.VECTORS else (r, r)))
 
-    def add_components(self, y: Values) -> None:
-        slope = np.empty_like(y)
-        self.contrast.slope(y, slope)
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
+        slope = self.slopes(y, buffers)
         bend, square = self.contrast.bend(y, slope), y * y
         own, curved, fourth = slope * y, bend * square, square * square
         found = (
@@ -321,20 +342,18 @@ class _CurvatureSums(_Sums):
 
 
 class _ShapeSums(_Sums):
-    def __init__(self, contrast: Contrast, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
-        super().__init__(whitener, unmixing, choice)
-        self.contrast = contrast
-        r = unmixing.shape[1]
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        r = self.unmixing.shape[1]
         self.powers = np.zeros((POWERS + 1, r))
         self.value, self.value_squared = np.zeros(r), np.zeros(r)
         self.value_first, self.value_square = np.zeros(r), np.zeros(r)
         self.slope, self.own = np.zeros(r), np.zeros(r)
         self.largest = np.zeros(r)
 
-    def add_components(self, y: Values) -> None:
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
         total = partial(np.einsum, "ij,ij->j")
-        value, slope = self.contrast.value(y), np.empty_like(y)
-        self.contrast.slope(y, slope)
+        value, slope = self.contrast.value(y), self.slopes(y, buffers)
         y2 = y * y
         y3, y4 = y2 * y, y2 * y2
         sums = (total(y, y), total(y2, y), total(y2, y2), total(y3, y2), total(y3, y3), total(y4, y3), total(y4, y4))
@@ -359,11 +378,11 @@ class _ShapeSums(_Sums):
 class _Kept(_Sums):
     """The chosen rows themselves, whitened."""
 
-    def __init__(self, whitener: Whitener, unmixing: NDArray[Any], choice: RowChoice):
-        super().__init__(whitener, unmixing, choice)
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
         self.parts: list[NDArray[Any]] = []
 
-    def add_components(self, y: Values) -> None:
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
         self.parts.append(y.copy())
 
     def merge(self, later: _Kept) -> None:
