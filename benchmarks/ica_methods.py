@@ -120,8 +120,9 @@ def torch_fastica(X: Rows, *, seed: int = 0, max_iter: int = MAX_ITERATIONS, tol
     z = z @ K.float()
 
     def symmetric(w: Any) -> Any:
-        s, u = torch.linalg.eigh(w @ w.T)
-        return (u / s.sqrt()) @ u.T @ w
+        # In float64: in float32 the smallest eigenvalues round below zero and the whole run becomes NaN.
+        s, u = torch.linalg.eigh(w.double() @ w.double().T)
+        return ((u / s.sqrt()) @ u.T @ w.double()).float()
 
     W = symmetric(torch.randn(z.shape[1], z.shape[1], generator=torch.Generator().manual_seed(seed)))
     change, k = math.inf, 0

@@ -260,12 +260,12 @@ def test_shared_above_says_from_which_correlation_on_and_is_recorded(folder, cap
 
 @pytest.fixture
 def copies(folder):
-    """300 Gaussian rows, in which nothing can be found again, ten times each with a little noise; seed 0."""
-    rng = np.random.default_rng(0)
-    X = np.repeat(rng.standard_normal((300, 6)), 10, axis=0) + 0.01 * rng.standard_normal((3000, 6))
+    """100 Gaussian rows, in which nothing can be found again, forty times each with a little noise; seed 1."""
+    rng = np.random.default_rng(1)
+    X = np.repeat(rng.standard_normal((100, 6)), 40, axis=0) + 0.01 * rng.standard_normal((4000, 6))
     np.save("copies.npy", X)
     np.save("turned.npy", X @ np.linalg.qr(rng.standard_normal((6, 6)))[0])
-    plates = [f"p{i // 10}" for i in range(3000)]
+    plates = [f"p{i // 40}" for i in range(4000)]
     Path("labels.csv").write_text("\n".join(["id,plate", *(f"s{i},{p}" for i, p in enumerate(plates))]) + "\n")
     return plates
 
