@@ -110,7 +110,7 @@ def reference(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def candidate(case: Case, seed: int, folder: Path, fingerprint: str) -> dict[str, Any]:
-    """Ours from one start, against what is known and against scikit-learn's components."""
+    """Ours with one seed (as many starts as `restarts="auto"` makes), against what is known and against scikit-learn's components."""
     world = case.world()
     start = time.process_time()
     fit = ours(world.X, seed=seed, workers=1)

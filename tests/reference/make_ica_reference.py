@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from picard import picard
 from sklearn.decomposition import FastICA
 
 Matrix = NDArray[np.float64]
@@ -63,6 +62,8 @@ def by_sklearn(X: Matrix) -> Matrix:
 
 
 def by_picard(X: Matrix) -> Matrix:
+    from picard import picard  # not a dependency: only who makes the numbers again needs it
+
     runs = []
     for seed in range(10):
         whitening, rotation, _ = picard(X.T, ortho=True, extended=True, tol=1e-10, max_iter=2000, random_state=seed)
