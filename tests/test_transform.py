@@ -90,9 +90,10 @@ def test_resolve_of_two_says_what_they_share(X, tmp_path):
     found = resolve(tmp_path / "one.npy", tmp_path / "two.npy", stability=0, restarts=1)
     assert isinstance(found.result, JointResolution)
     assert [model.result.inputs[0].name for model in found.models] == ["one", "two"]
-    assert len(found.result.shared) < D
+    assert found.result.shared_counts[0][1] < D
     alone = resolve(X[:2000], X[:2000] @ MIX, stability=0, restarts=1)
-    assert len(alone.result.shared) == D
+    assert alone.result.shared_counts[0][1] == D
+    assert not alone.result.shared, "without refits nothing is reproducible, and so nothing shared"
 
 
 def test_resolve_joins_rows_by_id_and_warns_of_one_list_for_all(X, tmp_path):
@@ -106,10 +107,10 @@ def test_resolve_joins_rows_by_id_and_warns_of_one_list_for_all(X, tmp_path):
     lists = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
     options = {"stability": 0, "restarts": 1}
     joined = resolve(*paths, ids=lists, **options)
-    assert len(joined.result.shared) == D
+    assert joined.result.shared_counts[0][1] == D
     assert "one_ids_file" not in [alert.code for alert in joined.result.alerts]
     misjoined = resolve(*paths, ids=lists[0], **options)
-    assert len(misjoined.result.shared) == 0
+    assert misjoined.result.shared_counts[0][1] == 0
     assert misjoined.result.alerts[0].code == "one_ids_file"
     assert "one_ids_file" not in [a.code for a in resolve(paths[0], ids=lists[0], **options).result.alerts]
 
