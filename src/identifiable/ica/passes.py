@@ -6,6 +6,7 @@ contrast; each product is in the whitener's precision, sums across pieces are fl
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -205,7 +206,7 @@ class _Buffers:
         self.product = np.empty((components, components), whitener.dtype)
 
 
-class _Sums:
+class _Sums(ABC):
     """The part all passes share: choose rows, whiten them, form the components piece by piece.
 
     `spare` holds buffers no longer in use, shared by the statistics of one pass: touching fresh memory for every strip
@@ -239,8 +240,9 @@ class _Sums:
             y = np.matmul(whitened, self.unmixing, out=buffers.components[: len(piece)])
             self.add_components(y, buffers)
 
+    @abstractmethod
     def add_components(self, y: Values, buffers: _Buffers) -> None:
-        raise NotImplementedError
+        """Take in the components of one piece."""
 
     def slopes(self, y: Values, buffers: _Buffers) -> Values:
         """The contrast's slope at every component, in its buffer."""
