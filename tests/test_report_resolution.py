@@ -300,9 +300,9 @@ def test_the_rule_is_said_with_its_limits_and_left_out_where_they_are_not_record
 
 
 def test_what_makes_a_component_shared_is_said_and_whose_are_counted() -> None:
-    end = "each match with run1 has p below 0.01. Counted are the components of run1, the first model."
+    end = "p below 0.01, reproducible in every model. Counted are the components of run1, the first model."
     for render in (words_of, lambda r: " ".join(report.text_table(r).split())):
-        whole = f"Shared means: every two of its partners correlate at |r| 0.8 or more, and {end}"
+        whole = f"Shared means: every two of its partners correlate at |r| 0.8 or more, {end}"
         assert whole in render(make_joint_resolution())
         assert f"Shared means: {end}" in render(make_joint_resolution(settings={"shared_above": None}))
 

@@ -30,6 +30,9 @@ def reproducible_rule(settings: Settings) -> str:
     parts = []
     if mean is not None and worst is not None:
         parts.append(f"refits on halves find it at mean |r| ≥ {short(mean)}, worst ≥ {short(worst)}")
+    margin = limit(settings, "unseen_margin")
+    if margin is not None:
+        parts.append(f"on rows not fitted to, curvature with every other ≥ {short(margin)} standard errors")
     if angle is not None:
         parts.append(f"angle error ≤ {short(angle)} rad")
     if level is not None:
@@ -44,9 +47,9 @@ def reproducible_rule(settings: Settings) -> str:
 def shared_rule(settings: Settings, first: str) -> str:
     """What makes a component shared, and whose components are counted."""
     above = shared_limit(settings)
-    link = f"every two of its partners correlate at {above}, and " if above else ""
+    link = f"every two of its partners correlate at {above}, " if above else ""
     level = _figure(settings.get("shared_p")) or SHARED_P
-    means = f"Shared means: {link}each match with {first} has p below {short(level)}."
+    means = f"Shared means: {link}p below {short(level)}, reproducible in every model."
     return f"{means} Counted are the components of {first}, the first model."
 
 
