@@ -15,7 +15,7 @@ from scipy.linalg import expm
 
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import haar_rotation
-from identifiable.ica import Fit, Settings, fit
+from identifiable.ica import Fit, Settings, fit, solver
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.passes import Passes
 from identifiable.ica.solver import (
@@ -381,3 +381,46 @@ def test_the_best_of_several_starts_is_kept_and_all_are_told():
     assert found.contrast == pytest.approx(max(reached), rel=1e-9)
     assert max(reached) - min(reached) > 1e-4  # Gaussian rows: starts end apart
     assert fitted(X, restarts=1).starts[0].contrast == reached[0]
+
+
+def test_few_tangled_components_are_turned_apart_and_the_rest_is_not_upset(monkeypatch):
+    """Three of twenty mixed among themselves: little is paid, and the other seventeen are not turned away."""
+    rng = np.random.default_rng(4)
+    X = drawn("lulu" * 5, 20_000, rng)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    scale = sample_contrast(passes.sample(20_000), truth, LOGCOSH)
+    optimum, _ = polish(passes, truth, LOGCOSH, scale, 1e-12, [])
+    mixed = optimum.copy()
+    mixed[:3] = haar_rotation(3, rng) @ optimum[:3]
+    steps: list[Step] = []
+    found, converged = polish(passes, mixed, LOGCOSH, scale, 1e-12, steps)
+    assert converged
+    assert np.abs(found[3:] @ optimum[3:].T).max(axis=1).min() > 1 - 1e-8
+    apart = [s for s in steps if s.active < 20]
+    assert apart, "nothing was turned apart"
+    assert {s.active for s in apart} <= {2, 3}
+    monkeypatch.setattr(solver, "NEARLY_ALL", 2.0)  # never
+    together: list[Step] = []
+    polish(passes, mixed, LOGCOSH, scale, 1e-12, together)
+    assert all(s.active == 20 for s in together)
+    assert sum(s.active == 20 for s in steps) <= len(together) // 2
+
+
+def test_nothing_is_tangled_where_all_have_something_to_gain():
+    rng = np.random.default_rng(4)
+    X = drawn("lulu" * 5, 20_000, rng)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    steps: list[Step] = []
+    polish(passes, haar_rotation(20, rng), LOGCOSH, 1.0, 1e-6, steps)
+    assert [s.active for s in steps[:3]] == [20, 20, 20]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_bends_are_those_of_the_pairs(share):
+    rng = np.random.default_rng(0)
+    X = drawn("lulge", 3000, rng)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    some = haar_rotation(5, rng)[:3]
+    for G in CONTRASTS.values():
+        np.testing.assert_allclose(passes.bends(some, G, share), passes.pairs(some, G, share).bend, rtol=1e-12)

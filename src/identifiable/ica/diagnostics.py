@@ -25,6 +25,7 @@ WORST_STABILITY = 0.85
 LEAST_MARGIN = 2.5  # standard errors by which the curvature on unseen rows must be positive
 MOST_RESIDUAL = 0.05  # radians
 MOST_IN_ONE_ROW = 0.2  # of a component's variance
+PAIR_ROWS = 40_000  # on which the curvature of pairs and its errors are measured
 LISTED_PAIRS = 4  # unresolved pairs kept in a result, per component; the worst ones
 FLAT = 1e-6  # curvature from which down a pair turns freely
 TIE = 3.0  # standard errors

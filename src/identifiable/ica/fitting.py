@@ -14,9 +14,9 @@ from identifiable.blocks import Blocks, Progress
 from identifiable.groups import AffineMap
 from identifiable.ica.canonical import ORDERS, Canonical, Shape, canonical
 from identifiable.ica.contrasts import CONTRASTS, contrast
-from identifiable.ica.diagnostics import Directions
+from identifiable.ica.diagnostics import PAIR_ROWS, Directions
 from identifiable.ica.passes import Passes, RowChoice, ShapeMeans
-from identifiable.ica.solver import CURVATURE_ROWS, Solution, solve
+from identifiable.ica.solver import Solution, solve
 from identifiable.ica.whitening import Precision, Whitener
 from identifiable.moments import Array, Moments
 from identifiable.results import Start
@@ -152,7 +152,7 @@ def _in_canonical_form(
     score = contrast(settings.contrast)
     shape = Shape.of(means, settings.contrast)
     step = passes.step(solution.rotation, score)
-    pairs = passes.pairs(solution.rotation, score, CURVATURE_ROWS / passes.n)
+    pairs = passes.pairs(solution.rotation, score, PAIR_ROWS / passes.n)
     directions = Directions.of(pairs, step.cross, step.bend, step.n)
     form = canonical(shape, solution.rotation @ passes.whitener.back, directions.angle_se, settings.order)
     order: NDArray[np.intp] = form.order

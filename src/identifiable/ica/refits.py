@@ -12,9 +12,10 @@ from identifiable._checks import PairingError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.groups import WhiteBasis
 from identifiable.ica.contrasts import contrast
+from identifiable.ica.diagnostics import PAIR_ROWS
 from identifiable.ica.fitting import Fit, Settings, fit
 from identifiable.ica.passes import Passes, RowChoice, uniforms
-from identifiable.ica.solver import CURVATURE_ROWS, curvature_errors, pair_curvature
+from identifiable.ica.solver import curvature_errors, pair_curvature
 from identifiable.ica.stability import Refit
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
@@ -49,7 +50,7 @@ def refit(
             other_rows, other_moments, other_choice = parts[1 - which]
             unseen = Passes(other_rows, again.whitener, other_choice or RowChoice(seed), **how)
             means = unseen.curvatures(
-                _of_unit_variance(again, other_moments), contrast(settings.contrast), CURVATURE_ROWS / max(unseen.n, 1)
+                _of_unit_variance(again, other_moments), contrast(settings.contrast), PAIR_ROWS / max(unseen.n, 1)
             )
             signs = again.directions.signs
             refits.append(

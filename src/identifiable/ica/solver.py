@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from identifiable.groups import haar_rotation
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
-from identifiable.ica.passes import CurvatureMeans, PairMeans, Passes
+from identifiable.ica.passes import CurvatureMeans, Passes
 from identifiable.moments import Array
 from identifiable.results import Step
 
@@ -32,14 +34,18 @@ SEARCH_ROWS = 200_000
 STALLED = 40  # search steps without a component settling after which polishing takes over
 MAX_SEARCH = 300
 MAX_POLISH = 150
+OUTSTANDING = 10  # times the median gain a component holds, to be turned apart from the rest
+NEARLY_ALL = 0.8  # of the gain must be among such components
+LOOSE = 0.1  # of what the others have to gain may be left when they join again
 REFRESH = 10  # steps after which the curvature is measured again; sooner when a step overshot
 MEMORY = 10  # steps L-BFGS remembers
 STAGNANT = 2  # steps without progress after which the precision of the products is taken to be the limit
 AT_LIMIT = 1e-6  # share of the contrast that may then be left to gain, and still count as converged
+SURE = 0.3  # left of the gain by the last step, below which the next is trusted to do as well
 MIN_CURVATURE = 0.05  # a pair flatter than this is turned no faster
 MAX_TURN = 0.5  # radians, in one step of one pair
 OVERSHOT = 0.9  # slope after a step, over the slope before, beyond which the step is shortened
-CURVATURE_ROWS = 40_000
+CURVATURE_ROWS = 20_000
 AUDIT_ROWS = 10_000
 AUDIT_CLIP = 4.0  # standard deviations; an outlier must not decide a kurtosis
 AUDIT_PAIRS = 4  # pairs confirmed at most, per component
@@ -132,79 +138,113 @@ def polish(
     """Quasi-Newton until the contrast could gain less than `tol` times `scale`; with whether it got there.
 
     A step is judged by the slope along it before and after, which the passes give anyway: no pass is spent on values.
+    A few components that still hold nearly all there is to gain are first turned among themselves: that costs next to
+    nothing, and in one step for all of them their detours would upset those that are nearly there. In trials at
+    222,000 x 384 it halved the passes.
     """
     share = max(CURVATURE_ROWS, 2 * passes.whitener.rank) / max(passes.n, 1)
-    pairs = passes.pairs(rotation, contrast, share)
+    enough = tol * scale
     memory: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
-    here = _Point.at(passes, rotation, contrast, pairs)
+    here = _Point.at(passes, rotation, contrast, passes.bends(rotation, contrast, share))
     age = 0  # steps since the curvature was measured
     best, since = here, 0  # and steps since the predicted gain was last made smaller
+    rate = 1.0  # what the last step left of the gain
     for _ in range(MAX_POLISH):
         steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
         if here.gain < 0.9 * best.gain:
             best, since = here, 0
-        if here.gain < tol * scale:
+        if here.gain < enough:
             return here.rotation, True
         if since >= STAGNANT and best.gain < AT_LIMIT * scale:
             return best.rotation, True
         since += 1
-        step = -_lbfgs(here.gradient, here.curvature, memory)
-        step *= min(1.0, MAX_TURN / max(float(np.abs(step).max()), MAX_TURN))
-        there = _Point.at(passes, cayley(step) @ here.rotation, contrast, pairs)
+        tangled = here.tangled
+        if len(tangled):
+            loose = here.rotation.copy()
+            left = max(LOOSE * (here.gain - here.gain_among(tangled)) / scale, tol / 2)
+            loose[tangled], _ = polish(passes, loose[tangled], contrast, scale, left, steps)
+            here = _Point.at(passes, loose, contrast, passes.bends(loose, contrast, share))
+            memory.clear()
+            age, rate = 0, 1.0
+            continue
+        step = -_lbfgs(here.gradient, here.curvature, memory).clip(-MAX_TURN, MAX_TURN)
+        if rate < SURE and rate * here.gain < enough / 2:
+            return cayley(step) @ here.rotation, True  # one more pass would only confirm it
+        there = _Point.at(passes, cayley(step) @ here.rotation, contrast, here.bend)
         before, after = float((here.gradient * step).sum()), float((there.gradient * step).sum())
         age += 1
         if after > OVERSHOT * abs(before) and np.array_equal(here.signs, there.signs):
             step *= before / (before - after)  # where a straight line through both slopes crosses zero
-            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, pairs)
+            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, here.bend)
             age = REFRESH if age > 1 else age
         change = there.gradient - here.gradient
         if not np.array_equal(here.signs, there.signs):
             memory.clear()  # another function now
         elif float((change * step).sum()) > 0:
             memory.append((step, change))
+        rate = there.gain / here.gain
         here = there
         if age >= REFRESH:
-            pairs = passes.pairs(here.rotation, contrast, share)
-            here, age = here.curved(pairs), 0
+            here, age = here.curved(passes.bends(here.rotation, contrast, share)), 0
     return here.rotation, here.gain < AT_LIMIT * scale
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A rotation with the signed contrast's gradient and curvature over pairs there, as full matrices."""
+    """A rotation with the signed contrast's gradient and curvature over pairs there, as full matrices.
+
+    `bend` is E G''(y_i) y_j^2, measured here or a few steps ago.
+    """
 
     rotation: Array
     own: Array
     signs: Array
     gradient: Array
-    curvature: Array
+    bend: Array
 
     @classmethod
-    def at(cls, passes: Passes, rotation: Array, contrast: Contrast, pairs: PairMeans) -> _Point:
+    def at(cls, passes: Passes, rotation: Array, contrast: Contrast, bend: Array) -> _Point:
         means = passes.step(rotation, contrast)
         own = np.diag(means.cross)
         signs = np.where(means.bend >= own, 1.0, -1.0)
         signed = signs[:, None] * means.cross
-        return cls(rotation, own, signs, signed - signed.T, _usable(pairs, own, signs))
+        return cls(rotation, own, signs, signed - signed.T, bend)
 
-    def curved(self, pairs: PairMeans) -> _Point:
+    def curved(self, bend: Array) -> _Point:
         """The same point with its curvature measured again."""
-        return replace(self, curvature=_usable(pairs, self.own, self.signs))
+        return replace(self, bend=bend)
+
+    @cached_property
+    def curvature(self) -> Array:
+        """Curvature a step may be divided by: downhill everywhere, and never by almost nothing."""
+        return np.maximum(np.abs(pair_curvature(self.bend, self.own, self.signs)), MIN_CURVATURE)
+
+    @cached_property
+    def gains(self) -> Array:
+        """What a Newton step of each pair would add to the contrast, half of it counted for either component."""
+        return self.gradient**2 / self.curvature / 4
 
     @property
     def gain(self) -> float:
         """What a Newton step would add to the contrast."""
-        return float((self.gradient**2 / self.curvature).sum()) / 4
+        return float(self.gains.sum())
+
+    def gain_among(self, some: NDArray[np.intp]) -> float:
+        """What it would add by turning these components among themselves."""
+        return float(self.gains[np.ix_(some, some)].sum())
+
+    @property
+    def tangled(self) -> NDArray[np.intp]:
+        """The few components, if there are such, whose turns among themselves hold nearly all there is to gain."""
+        each = self.gains.sum(axis=1)
+        some = np.flatnonzero(each > OUTSTANDING * np.median(each))
+        few = 2 <= len(some) <= len(each) / 2
+        return some if few and self.gain_among(some) > NEARLY_ALL * self.gain else some[:0]
 
     @property
     def turn(self) -> float:
         """Radians a Newton step would turn a component, on average."""
         return float(np.sqrt(((self.gradient / self.curvature) ** 2).sum(axis=1)).mean())
-
-
-def _usable(pairs: PairMeans, own: Array, signs: Array) -> Array:
-    """Curvature a step may be divided by: downhill everywhere, and never by almost nothing."""
-    return np.maximum(np.abs(pair_curvature(pairs.bend, own, signs)), MIN_CURVATURE)
 
 
 def pair_curvature(bend: Array, own: Array, signs: Array) -> Array:
