@@ -9,9 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError, UsageError
-from identifiable.ica import Resolved, match_components, permutation_matrix, resolve
+from identifiable.blocks import Blocks
+from identifiable.ica import Resolved, Settings, fit, match_components, permutation_matrix, resolve
 from identifiable.ica.canonical import Canonical, Shape, canonical
 from identifiable.ica.diagnostics import Judged, places, ties
+from identifiable.moments import Moments
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 2]
@@ -326,3 +328,22 @@ A = np.arange(12.0).reshape(4, 3) % 5
 def test_what_cannot_be_matched_is_refused_in_words(first, second, draws, error, match):
     with pytest.raises(error, match=match):
         match_components(first, second, draws=draws)
+
+
+def test_the_error_of_the_variance_a_component_carries_is_that_seen_over_samples():
+    """Most of it is the direction's: a slight turn towards a component of large variance moves a small one much."""
+    rng = np.random.default_rng(5)
+    A = np.linalg.qr(rng.standard_normal((4, 4)))[0] @ np.diag([1, 3, 10, 30.0]) @ rng.standard_normal((4, 4))
+    n, seen, said, size_alone = 3000, [], [], []
+    for draw in range(60):
+        rng = np.random.default_rng(draw)
+        S = np.column_stack([rng.laplace(0, 0.5**0.5, (n, 3)), rng.uniform(-(3**0.5), 3**0.5, n)])
+        found = fit(Blocks(S @ A), Moments.of(S @ A), Settings(order="variance", stability=0))
+        at = np.abs(np.corrcoef(S.T, found.to_components(S @ A).T)[:4, 4:]).argmax(axis=1)
+        variance = (found.from_components.matrix**2).sum(axis=1)
+        seen.append(variance[at])
+        said.append(found.form.key_se[at])
+        size_alone.append((variance * np.sqrt((found.shape.kurtosis + 2) / n))[at])
+    ratio = np.mean(said, axis=0) / np.std(seen, axis=0)
+    assert np.all((ratio > 0.7) & (ratio < 1.4)), ratio
+    assert np.min(np.mean(size_alone, axis=0) / np.std(seen, axis=0)) < 0.7

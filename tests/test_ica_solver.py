@@ -26,12 +26,13 @@ from identifiable.ica.solver import (
     pair_curvature,
     polish,
     sample_contrast,
-    search,
+    search_apart,
     turned,
 )
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
 from identifiable.results import Step
+from identifiable.worlds import sources
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 2]
@@ -347,7 +348,7 @@ def test_search_and_polish_stay_where_the_answer_is():
         passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision=precision))
         start = orthogonal(passes.whitener.back.T)
         steps: list[Step] = []
-        assert np.abs(search(passes, start, LOGCOSH, steps) @ start.T).max(axis=0).min() > 1 - 1e-6
+        assert np.abs(search_apart(passes, start, LOGCOSH, steps) @ start.T).max(axis=0).min() > 1 - 1e-6
         assert all(np.isfinite(s.turn) for s in steps)
 
 
@@ -424,3 +425,15 @@ def test_bends_are_those_of_the_pairs(share):
     some = haar_rotation(5, rng)[:3]
     for G in CONTRASTS.values():
         np.testing.assert_allclose(passes.bends(some, G, share), passes.pairs(some, G, share).bend, rtol=1e-12)
+
+
+def test_starts_that_agree_are_three_and_starts_that_do_not_are_more():
+    """Half as many rows as the squared dimension: many optima, and a third start would not be the last word."""
+    easy = sources(5000, 5, rng=np.random.default_rng(0), kinds=("super", "super", "sub", "sub", "skewed")).X
+    assert len(fitted(easy, restarts="auto").starts) == 3
+    hard = sources(400, 30, rng=np.random.default_rng(1)).X
+    found, two = fitted(hard, restarts="auto"), fitted(hard, restarts=2)
+    assert len(found.starts) > 6
+    assert [s.contrast for s in found.starts[:2]] == [s.contrast for s in two.starts]
+    assert found.contrast > two.contrast * 1.001
+    assert fitted(np.tile(easy, (40, 20)), restarts="auto", rank=5).starts[0].passes < 30

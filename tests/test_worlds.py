@@ -219,3 +219,15 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         sources(10, 3, rng=np.random.default_rng(0), out=(whole, good))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="must have one dtype, got float32 and float64"):
         sources(10, 3, rng=np.random.default_rng(0), out=(good, good.astype(np.float64)))
+
+
+def test_kinds_may_be_given_as_shares():
+    shares = {"super": 0.5, "gaussian": 0.25, "skewed": 0.25}
+    world = sources(200, 8, rng=np.random.default_rng(0), kinds=shares)
+    assert sorted(world.kinds) == ["gaussian"] * 2 + ["skewed"] * 2 + ["super"] * 4
+    again = sources(200, 8, rng=np.random.default_rng(0), kinds={"super": 0.65, "sub": 0.15, "near_gaussian": 0.2})
+    plain = sources(200, 8, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(again.X, plain.X)
+    for wrong in ({"super": 0.5}, {"super": 1.5, "sub": -0.5}, {"heavy": 1.0}, {}):
+        with pytest.raises(UsageError, match="sources: "):
+            sources(10, 2, rng=np.random.default_rng(0), kinds=wrong)

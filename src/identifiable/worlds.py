@@ -7,7 +7,7 @@ world does not depend on the number of threads, and a shorter world is the begin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -150,7 +150,7 @@ def sources(
     d: int,
     *,
     rng: np.random.Generator,
-    kinds: Kind | Sequence[Kind] | None = None,
+    kinds: Kind | Sequence[Kind] | Mapping[Kind, float] | None = None,
     nonlinearity: float = 0.0,
     decades: float = 4.0,
     offset: float = 1.0,
@@ -163,8 +163,8 @@ def sources(
     Parameters
     ----------
     kinds
-        One kind for all sources or one for each. Without it 65 % are super-Gaussian (generalised Gaussian, Student's
-        t, scale mixtures), 15 % sub-Gaussian and 20 % nearly Gaussian, in random order.
+        One kind for all sources, one for each, or the share of each kind, in random order. Without it 65 % are
+        super-Gaussian (generalised Gaussian, Student's t, scale mixtures), 15 % sub-Gaussian and 20 % nearly Gaussian.
     decades
         of variance between the first and the last principal component of `X`; the singular values of the mixing fall
         from 1 to ``10 ** (-decades / 2)`` in equal ratios.
@@ -240,12 +240,17 @@ def _block(laws: Sequence[Law], rng: np.random.Generator, dtype: np.dtype[Any]) 
     return block
 
 
-def _kinds(kinds: Kind | Sequence[Kind] | None, d: int, rng: np.random.Generator) -> list[Kind]:
-    if kinds is None:
-        names = list(MIX)
-        ends = np.rint(np.cumsum([MIX[name] for name in names]) * d).astype(int)
+def _kinds(kinds: Kind | Sequence[Kind] | Mapping[Kind, float] | None, d: int, rng: np.random.Generator) -> list[Kind]:
+    if kinds is None or isinstance(kinds, Mapping):
+        shares = MIX if kinds is None else kinds
+        if min(shares.values(), default=-1.0) < 0 or not math.isclose(sum(shares.values()), 1, abs_tol=1e-9):
+            raise UsageError(
+                f"sources: expected shares of kinds that are at least 0 and add up to 1, got {dict(shares)}."
+            )
+        names = list(shares)
+        ends = np.rint(np.cumsum([shares[name] for name in names]) * d).astype(int)
         each = [name for name, m in zip(names, np.diff(ends, prepend=0), strict=True) for _ in range(m)]
-        return [each[i] for i in rng.permutation(d)]
+        kinds = [each[i] for i in rng.permutation(d)]
     chosen: list[Kind] = [kinds] * d if isinstance(kinds, str) else list(kinds)
     if unknown := [kind for kind in chosen if kind not in KINDS]:
         raise UsageError(f"sources: unknown kind {unknown[0]!r}; choose from {', '.join(KINDS)}.")

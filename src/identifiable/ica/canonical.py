@@ -97,7 +97,7 @@ def canonical(shape: Shape, loadings: Array, angle_se: Array, by: str) -> Canoni
     variance = (loadings**2).sum(axis=1)
     keys, errors = {
         "negentropy": (shape.negentropy, shape.negentropy_se),
-        "variance": (variance, variance * np.sqrt((shape.kurtosis + 2).clip(0) / shape.n)),
+        "variance": (variance, _variance_errors(shape, loadings, angle_se)),
         "kurtosis": (np.abs(shape.kurtosis), shape.kurtosis_se),
     }[by]
     order = np.argsort(-keys, kind="stable")
@@ -119,6 +119,22 @@ def canonical(shape: Shape, loadings: Array, angle_se: Array, by: str) -> Canoni
         keys[order],
         errors[order],
     )
+
+
+def _variance_errors(shape: Shape, loadings: Array, angle_se: Array) -> Array:
+    """Standard errors of the variance a component carries: of its size, and of its direction.
+
+    A turn by t towards another component adds 2 t times the product of their loadings, and t^2 times the other's
+    variance; `angle_se` is shared out evenly among the others. Ours.
+    """
+    products = loadings @ loadings.T
+    variance = np.diag(products)
+    each = angle_se**2 / max(len(loadings) - 1, 1)  # squared, towards one other component
+    others = (products**2).sum(axis=1) - variance**2
+    leaked = each * (variance.sum() - variance)
+    size = variance**2 * (shape.kurtosis + 2).clip(0) / shape.n
+    errors: Array = np.sqrt(size + 4 * each * others + leaked**2)
+    return errors
 
 
 def _clear_top(directions: Array, angle_se: Array) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -16,18 +17,20 @@ from identifiable.ica.canonical import ORDERS, Canonical, Shape, canonical
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.diagnostics import PAIR_ROWS, Directions
 from identifiable.ica.passes import Passes, RowChoice, ShapeMeans
-from identifiable.ica.solver import Solution, solve
+from identifiable.ica.solver import Search, Solution, solve
 from identifiable.ica.whitening import Precision, Whitener
 from identifiable.moments import Array, Moments
 from identifiable.results import Start
 
 PRECISIONS = ("single", "double")
-# "auto" restarts: as many starts as a few seconds of products allow, until several end at the same best contrast.
-RESTART_PRODUCTS = 2e11
-TYPICAL_PASSES = 40
-MOST_STARTS = 6
+# "auto" restarts: where a start takes a second or two, three of them; and where they disagree, more, until three end at
+# the best contrast or half a minute is spent.
 AGREEING = 3
 SAME_CONTRAST = 1e-6  # relative
+RESTART_OPERATIONS = 2e11
+TYPICAL_PASSES = 40
+DISPUTE_OPERATIONS = 1.2e12
+MOST_STARTS = 24
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,18 @@ class Settings:
             raise UsageError(f"tol {self.tol!r}: expected a number between 0 and 1.")
 
     def starts(self, n: int, rank: int) -> int:
-        """How many starts a fit of this size makes at most."""
+        """How many starts a fit of this size makes if they agree."""
         return affordable_starts(n, rank) if self.restarts == "auto" else self.restarts
 
 
 def affordable_starts(n: int, rank: int) -> int:
     """Starts that cost little for a table of this size."""
-    return int(np.clip(RESTART_PRODUCTS // (4.0 * n * rank**2 * TYPICAL_PASSES), 1, MOST_STARTS))
+    return int(np.clip(RESTART_OPERATIONS // (_operations(n, rank) * TYPICAL_PASSES), 1, AGREEING))
+
+
+def _operations(n: int, rank: int) -> float:
+    """What a step costs, in operations of a matrix product: two over the rows, and the decomposition of a square matrix."""
+    return 4.0 * n * rank**2 + 100.0 * rank**3
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,26 +128,34 @@ def fit(
 ) -> Fit:
     """Resolve the rows of `blocks` (those of `choice`), whose moments are known.
 
-    Starts are numbered from `first`; even ones begin at rows far out, odd ones at random directions: where all far
-    rows are alike (counts, outliers), the former would all be one start.
+    Starts are numbered from `first`. Even ones begin at rows far out, odd ones at random directions: where all far rows
+    are alike (counts, outliers), the former would all be one start. Where starts cost little, odd ones hold all
+    components together, and once two starts disagree, all do.
     """
     whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
     passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), workers, cluster, progress, stage)
     score = contrast(settings.contrast)
     best: tuple[float, Solution, ShapeMeans] | None = None
     starts = []
-    thorough = affordable_starts(moments.n, whitener.rank) > 1
-    for k in range(first, first + settings.starts(moments.n, whitener.rank)):
+    cheap = affordable_starts(moments.n, whitener.rank) > 1
+    disputed = False
+    for k in count(first):
         before = passes.spent
+        search: Search = ("together" if k % 2 or disputed else "thorough") if cheap else "quick"
         rng = np.random.default_rng([settings.seed, k])
-        solution = solve(passes, score, rng=rng, tol=settings.tol, far=k % 2 == 0, thorough=thorough)
+        solution = solve(passes, score, rng=rng, tol=settings.tol, far=k % 2 == 0, search=search)
         means = passes.shapes(solution.rotation, score)
         reached = float(np.abs(Shape.of(means, settings.contrast).departure).sum())
         starts.append(Start(k, reached, passes.spent - before, solution.converged, solution.rescued))
         if best is None or reached > best[0]:
             best = (reached, solution, means)
         agree = sum(s.contrast >= (1 - SAME_CONTRAST) * best[0] for s in starts)
-        if settings.restarts == "auto" and agree >= AGREEING:
+        disputed = agree < len(starts)
+        wanted = settings.starts(moments.n, whitener.rank)
+        if settings.restarts == "auto" and cheap and disputed:
+            spent = passes.spent * _operations(moments.n, whitener.rank)
+            wanted = MOST_STARTS if agree < AGREEING and spent < DISPUTE_OPERATIONS else 0
+        if len(starts) >= wanted:
             break
     assert best is not None
     _, solution, means = best

@@ -24,6 +24,7 @@ from identifiable.representation import Representation
 REFIT_STARTS = (
     2  # one from far rows, one from random directions; a refit need not be the best, only an honest second try
 )
+LABELLED = 2**18  # rows given their half at a time
 
 
 def refit(
@@ -92,7 +93,9 @@ def _halves(
 ) -> list[tuple[Blocks, Moments, RowChoice | None]]:
     """Two halves, each with its rows, their moments, and which of the rows are meant."""
     if groups is None:
-        half = (uniforms(seed, 0, blocks.n) >= 0.5).astype(np.int8)
+        half = np.empty(blocks.n, np.int8)
+        for a in range(0, blocks.n, LABELLED):  # a byte for every row, and not the tens of their random numbers
+            half[a : a + LABELLED] = uniforms(seed, a, min(LABELLED, blocks.n - a)) >= 0.5
         parts = gather_moments([blocks], part=half, n_parts=2, **how)
         return [(blocks, parts[0], RowChoice(seed, 0.0, 0.5)), (blocks, parts[1], RowChoice(seed, 0.5, 1.0))]
     order = np.argsort(uniforms(seed, 0, int(groups.max()) + 1), kind="stable")

@@ -195,7 +195,11 @@ def _alerts(
     found: list[tuple[bool, str, str]] = []
     if record.dropped:
         why = f"{record.constant} constant columns, " if record.constant else ""
-        asked = " as asked" if record.rule == "given" else " carry no variance and are dropped"
+        asked = (
+            " are dropped as asked"
+            if record.rule == "given"
+            else f" are constant or vary by less than {record.tolerance:g} of the largest, which rounding hides, and are dropped"
+        )
         found.append(
             (
                 True,

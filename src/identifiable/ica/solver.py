@@ -2,9 +2,11 @@
 
 search   FastICA's fixed point, all components at once, from starts that are rows far out (heavy tails point at their
          sources). Components that stop turning are set aside, and the rest is searched for in what is left of the
-         space: a pass then costs less, and stragglers are no longer disturbed. Ours.
+         space: a pass then costs less, and stragglers are no longer disturbed. Ours. Where passes are cheap, some starts
+         keep all of them together instead.
 polish   quasi-Newton on the orthogonal group (Picard-O, Ablin et al. 2018): signs adapt to sub- and super-Gaussian
-         components, the exact curvature of every pair is the preconditioner, L-BFGS, Cayley steps.
+         components, the exact curvature of every pair is the preconditioner, L-BFGS, Cayley steps. Ours: few
+         components far from their place are turned among themselves first.
 audit    every pair is tried at 45 degrees, where fixed points that are no optimum sit; what gains is turned and
          polished again.
 """
@@ -14,18 +16,21 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.groups import haar_rotation
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
-from identifiable.ica.passes import CurvatureMeans, Passes
+from identifiable.ica.passes import PIECE, CurvatureMeans, Passes
 from identifiable.moments import Array
 from identifiable.results import Step
 
 SETTLED = 0.01  # 1 - cosine of the last turn below which a component is set aside: 0.14 radians
 THOROUGH = 1e-5  # the same where a search is cheap: on few rows, setting aside late ends in better optima
+TOGETHER = 1e-4  # and where nothing is set aside; scikit-learn's default
+MAX_TOGETHER = 150
 ROWS_PER_SQUARE = (
     8  # rows a search among r components uses at most, over r^2; with fewer, weak components are not found
 )
@@ -54,6 +59,9 @@ AUDIT_GAIN = 0.002  # contrast a pair must gain at 45 degrees, beyond two standa
 MAX_AUDITS = 4
 
 
+Search = Literal["quick", "thorough", "together"]
+
+
 @dataclass(eq=False)
 class Solution:
     """Where one start ended: `rotation` (components, rank) in whitened coordinates."""
@@ -71,13 +79,16 @@ def solve(
     rng: np.random.Generator,
     tol: float,
     far: bool = True,
-    thorough: bool = False,
+    search: Search = "quick",
 ) -> Solution:
     """Search, polish, audit, from one start: at rows far out, or (not `far`) at random directions."""
     sample = passes.sample(max(MIN_ROWS, 8 * passes.whitener.rank))
     steps: list[Step] = []
     start = far_rows(sample, rng) if far else haar_rotation(passes.whitener.rank, rng)
-    rotation = search(passes, start, contrast, steps, THOROUGH if thorough else SETTLED)
+    if search == "together":
+        rotation = search_together(passes, start, contrast, steps)
+    else:
+        rotation = search_apart(passes, start, contrast, steps, THOROUGH if search == "thorough" else SETTLED)
     scale = sample_contrast(sample, rotation, contrast)
     rotation, converged = polish(passes, rotation, contrast, scale, tol, steps)
     rescued = 0
@@ -109,7 +120,7 @@ def far_rows(sample: Values, rng: np.random.Generator) -> Array:
     return basis.T
 
 
-def search(
+def search_apart(
     passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step], settled_below: float = SETTLED
 ) -> Array:
     """Fixed-point steps; what has settled is set aside, until all has or nothing more does."""
@@ -130,6 +141,23 @@ def search(
         if len(active) <= 1 or idle >= STALLED:
             break
     return orthogonal(np.vstack([*settled, active]))
+
+
+def search_together(passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step]) -> Array:
+    """Fixed-point steps of all components until none turns.
+
+    Where rows are few, about half the squared dimension, there are many optima; this ends in better ones more often than
+    setting components aside, at several times the passes.
+    """
+    for _ in range(MAX_TOGETHER):
+        means = passes.step(rotation, contrast)
+        turn = orthogonal(means.cross - np.diag(means.bend))
+        rotation = turn @ rotation
+        change = 1 - np.abs(np.diag(turn))
+        steps.append(Step(passes.spent, "search", len(rotation), float(np.arccos(1 - change.mean()))))
+        if change.max() < TOGETHER:
+            break
+    return rotation
 
 
 def polish(
@@ -153,8 +181,8 @@ def polish(
         steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
         if here.gain < 0.9 * best.gain:
             best, since = here, 0
-        if here.gain < enough:
-            return here.rotation, True
+        if here.gain < enough or (rate < SURE and rate * here.gain < enough / 2):
+            return cayley(here.step(memory)) @ here.rotation, True  # one more pass would only confirm it
         if since >= STAGNANT and best.gain < AT_LIMIT * scale:
             return best.rotation, True
         since += 1
@@ -167,9 +195,7 @@ def polish(
             memory.clear()
             age, rate = 0, 1.0
             continue
-        step = -_lbfgs(here.gradient, here.curvature, memory).clip(-MAX_TURN, MAX_TURN)
-        if rate < SURE and rate * here.gain < enough / 2:
-            return cayley(step) @ here.rotation, True  # one more pass would only confirm it
+        step = here.step(memory)
         there = _Point.at(passes, cayley(step) @ here.rotation, contrast, here.bend)
         before, after = float((here.gradient * step).sum()), float((there.gradient * step).sum())
         age += 1
@@ -218,6 +244,10 @@ class _Point:
     def curvature(self) -> Array:
         """Curvature a step may be divided by: downhill everywhere, and never by almost nothing."""
         return np.maximum(np.abs(pair_curvature(self.bend, self.own, self.signs)), MIN_CURVATURE)
+
+    def step(self, memory: deque[tuple[Array, Array]]) -> Array:
+        """The quasi-Newton step from here, no pair turning far at once."""
+        return -_lbfgs(self.gradient, self.curvature, memory).clip(-MAX_TURN, MAX_TURN)
 
     @cached_property
     def gains(self) -> Array:
@@ -354,8 +384,11 @@ def turned(rotation: Array, pairs: list[tuple[int, int]]) -> Array:
 
 def sample_contrast(sample: Values, rotation: Array, contrast: Contrast) -> float:
     """Sum over components of |E G(u) - E G(Gaussian)|, on a sample of whitened rows."""
-    values = contrast.value(sample @ rotation.T.astype(sample.dtype)).mean(axis=0, dtype=np.float64)
-    return float(np.abs(values - gaussian_values(contrast.name).mean).sum())
+    unmixing = rotation.T.astype(sample.dtype)
+    total = np.zeros(len(rotation))
+    for a in range(0, len(sample), PIECE):  # in pieces: all at once would be the largest arrays of a whole fit
+        total += contrast.value(sample[a : a + PIECE] @ unmixing).sum(axis=0, dtype=np.float64)
+    return float(np.abs(total / max(len(sample), 1) - gaussian_values(contrast.name).mean).sum())
 
 
 def orthogonal(matrix: Array) -> Array:

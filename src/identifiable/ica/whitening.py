@@ -108,6 +108,12 @@ class Whitener:
         matrix = self.matrix @ rotation.T if self.fused else rotation.T
         return np.ascontiguousarray(matrix, dtype=self.dtype)
 
+    def variances(self, unmixing: NDArray[Any]) -> Array:
+        """Of the components `unmixing` gives: 1 but for the rounding of that matrix."""
+        exact = np.asarray(unmixing, np.float64)
+        directions = self.back @ exact if self.fused else exact
+        return np.asarray(np.einsum("ij,ij->j", directions, directions))
+
 
 CENTER_NOISE = 1e-4  # most that rounding the mean to float32 may move a component, in its standard deviations
 FUSED_NOISE = 1e-3  # most rounding, in standard deviations of a component, that folding the whitening may cost
