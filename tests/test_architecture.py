@@ -31,7 +31,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("api",),
     ("io", "nn", "report"),
     ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),
-    ("ica", "bilipschitz", "bounds", "similarity", "diameter"),
+    ("ica", "jacobians", "bounds", "similarity", "diameter"),
     ("groups", "intake"),
     ("blocks", "moments", "representation", "results"),
     ("_extras",),

@@ -50,7 +50,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     order
         What components are sorted by: "negentropy", "variance" or "kurtosis".
     restarts
-        Starts of the solver, the best of which is kept; "auto" makes as many as cost little.
+        Starts of the solver, the best of which is kept; "auto" makes as many as cost little, up to three if they agree and
+        24 (or half a minute) if not.
     stability
         Refits on halves of the rows, an even number; 0 for none, and then `identifiable_` is False everywhere.
     tol

@@ -64,7 +64,7 @@ def add_to(commands: Any) -> None:
         type=_auto_or_number,
         default=d.restarts,
         metavar="auto|R",
-        help="starts of the solver, the best is kept (default: as many as cost little)",
+        help="starts of the solver, the best is kept (default: as many as cost little, more where they disagree)",
     )
     add(
         "--stability",

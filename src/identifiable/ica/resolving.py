@@ -72,7 +72,8 @@ def resolve(
     rank
         Principal directions to keep; "auto" keeps all that carry variance.
     restarts
-        Starts of the solver, the best of which is kept; "auto" makes as many as cost little.
+        Starts of the solver, the best of which is kept; "auto" makes as many as cost little, up to three if they agree and
+        24 (or half a minute) if not.
     stability
         Refits on halves of the rows, two at a time on disjoint halves; 0 for none, then no component is called reproducible.
     tol

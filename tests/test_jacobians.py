@@ -1,0 +1,243 @@
+"""jacobians: spectra of decoders whose spectra are known, and estimates that know what they leave open."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from identifiable import jacobians as room
+from identifiable._checks import DataError, UsageError
+from identifiable.jacobians import Product, random_directions, spectra, supremum
+from identifiable.groups import haar_rotation
+
+Matrix = NDArray[np.float64]
+SEEDS = [0, 1, 2]
+
+
+def linear(A: NDArray[Any]) -> Product:
+    """The decoder z -> A z, A (outputs, latents)."""
+    return lambda z, v: np.asarray(v @ A.T)
+
+
+def with_spectrum(values: Matrix, m: int, rng: np.random.Generator) -> Matrix:
+    d = len(values)
+    return np.asarray(haar_rotation(m, rng)[:, :d] * values @ haar_rotation(d, rng))
+
+
+def mlp(rng: np.random.Generator, d: int, m: int) -> tuple[Product, Product, Product]:
+    """tanh network: its Jacobian's products both ways, and the Jacobian itself."""
+    A, B = rng.standard_normal((2 * d, d)), rng.standard_normal((m, 2 * d))
+
+    def slope(z: Matrix) -> Matrix:
+        return np.asarray(1 - np.tanh(z @ A.T) ** 2)
+
+    return (
+        lambda z, v: ((v @ A.T) * slope(z)) @ B.T,
+        lambda z, u: ((u @ B) * slope(z)) @ A,
+        lambda z, _: np.einsum("mk,nk,kd->nmd", B, slope(z), A),
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("values", [[1.0], [3.0, 1.0], [1e3, 1.0, 1e-3], [2.0, 2.0, 2.0, 0.5]])
+def test_linear_decoders_have_the_spectrum_they_were_given(values: list[float], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    A = with_spectrum(np.array(values), 9, rng)
+    found = spectra(linear(A), rng.standard_normal((5, len(values))))
+    np.testing.assert_allclose(found.largest, max(values), rtol=1e-8)
+    np.testing.assert_allclose(found.smallest, min(values), rtol=1e-8)
+    np.testing.assert_allclose(found.constant, max(max(values), 1 / min(values)), rtol=1e-8)
+    np.testing.assert_allclose(found.condition, max(values) / min(values), rtol=1e-8)
+    np.testing.assert_allclose(found.log_volume, np.log(values).sum(), atol=1e-8)
+    assert found.method == "exact"
+    assert found.best_constant == pytest.approx(math.sqrt(max(values) / min(values)))
+    best = found.rescaled(found.best_scale)
+    assert best.constant.max() == pytest.approx(found.best_constant)
+    for scale in (0.9, 1.1):
+        assert found.rescaled(found.best_scale * scale).constant.max() > best.constant.max()
+    np.testing.assert_allclose(
+        best.log_volume, np.log(values).sum() + len(values) * math.log(found.best_scale), atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_networks_have_the_spectrum_of_their_jacobian_whatever_the_memory(seed: int, dtype: Any) -> None:
+    rng = np.random.default_rng(seed)
+    jvp, _, jacobian = mlp(rng, 6, 20)
+    Z = rng.standard_normal((40, 6)).astype(dtype)
+    truth = np.linalg.svd(jacobian(Z.astype(float), Z), compute_uv=False)
+    for memory in (1, 20_000, 2**26):
+        found = spectra(jvp, Z, memory=memory)
+        np.testing.assert_allclose(found.largest, truth[:, 0], rtol=1e-4)
+        np.testing.assert_allclose(found.smallest, truth[:, -1], rtol=1e-4)
+        np.testing.assert_allclose(found.log_volume, np.log(truth).sum(axis=1), atol=1e-3)
+
+
+def test_a_swiss_roll_and_a_sphere_keep_lengths() -> None:
+    """Isometries: the roll by arc length, the sphere in the tangent directions of an orthonormal frame."""
+    rng = np.random.default_rng(0)
+
+    def roll(z: Matrix, v: Matrix) -> Matrix:  # r = theta, arc length s: d theta / d s = 1 / sqrt(1 + theta^2)
+        theta = z[:, :1]
+        speed = 1 / np.sqrt(1 + theta**2)
+        d_theta = v[:, :1] * speed
+        x = np.cos(theta) - theta * np.sin(theta)
+        y = np.sin(theta) + theta * np.cos(theta)
+        return np.hstack([x * d_theta, y * d_theta, v[:, 1:]])
+
+    found = spectra(roll, rng.uniform(1, 10, (50, 2)))
+    np.testing.assert_allclose(found.constant, 1, atol=1e-6)
+
+    def sphere(z: Matrix, v: Matrix) -> Matrix:  # latitude, and longitude measured in arc length
+        latitude, longitude = z.T
+        east = np.column_stack([-np.sin(longitude), np.cos(longitude), np.zeros(len(z))])
+        north = np.column_stack(
+            [-np.sin(latitude) * np.cos(longitude), -np.sin(latitude) * np.sin(longitude), np.cos(latitude)]
+        )
+        return v[:, :1] * north + v[:, 1:] * east
+
+    found = spectra(sphere, rng.uniform(-1, 1, (50, 2)))
+    np.testing.assert_allclose(found.constant, 1, atol=1e-6)
+    stretched = spectra(lambda z, v: roll(z, v) * [1, 1, 1.5], rng.uniform(1, 10, (50, 2)))
+    assert stretched.constant.min() > 1.4
+
+
+@pytest.mark.parametrize("bend", [0.1, 0.5, 0.9])
+def test_residual_maps_lie_in_their_proven_interval(bend: float) -> None:
+    """z + b Q tanh(z): all singular values are within b of 1, and near the origin they reach it when Q = -1."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 5))
+    for Q in (haar_rotation(5, rng), -np.eye(5)):
+        found = spectra(lambda z, v, Q=Q: v + bend * (v * (1 - np.tanh(z) ** 2)) @ Q, Z)
+        assert found.largest.max() <= 1 + bend + 1e-12
+        assert found.smallest.min() >= 1 - bend - 1e-12
+    at_origin = spectra(lambda z, v: v - bend * v * (1 - np.tanh(z) ** 2), np.zeros((1, 5)))
+    assert at_origin.constant[0] == pytest.approx(1 / (1 - bend))
+
+
+def test_a_lost_direction_is_an_infinite_constant_and_no_crash() -> None:
+    rng = np.random.default_rng(0)
+    A = with_spectrum(np.array([1.0, 0.5, 0.0]), 7, rng)
+    for dtype in (np.float64, np.float32):
+        found = spectra(linear(A.astype(dtype)), rng.standard_normal((3, 3)).astype(dtype))
+        assert np.all(found.deficient)
+        assert np.all(found.constant == np.inf)
+        assert np.all(found.condition == np.inf)
+        assert np.all(found.log_volume == -np.inf)
+        assert found.best_constant == math.inf
+        assert math.isnan(found.best_scale)
+    wide = spectra(linear(rng.standard_normal((2, 3))), rng.standard_normal((3, 3)))
+    assert np.all(wide.deficient), "fewer outputs than latents lose a direction"
+    assert not spectra(linear(with_spectrum(np.array([1.0, 1e-5]), 7, rng)), np.zeros((1, 2))).deficient.any()
+
+
+def test_a_point_without_a_derivative_is_left_out_and_the_others_stay() -> None:
+    def root(z: Matrix, v: Matrix) -> Matrix:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(v / (2 * np.sqrt(z)))
+
+    Z = np.array([[1.0, 4.0], [0.0, 1.0], [1.0, 1.0]])
+    found = spectra(root, Z)
+    assert found.defined.tolist() == [True, False, True]
+    assert np.isnan(found.constant[1])
+    assert np.isnan(found.log_volume[1])
+    assert found.constant[[0, 2]] == pytest.approx([4, 2])
+    assert not found.deficient.any()
+    assert found.best_constant == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lanczos_finds_the_extremes_and_says_how_well(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    jvp, vjp, jacobian = mlp(rng, 40, 120)
+    Z = rng.standard_normal((6, 40))
+    truth = np.linalg.svd(jacobian(Z, Z), compute_uv=False)
+    monkeypatch.setattr(room, "EXACT_UP_TO", 10)
+    found = spectra(jvp, Z, vjp=vjp)
+    assert found.method == "lanczos"
+    np.testing.assert_allclose(found.largest, truth[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(found.smallest, truth[:, -1], rtol=1e-4)
+    monkeypatch.setattr(room, "LANCZOS_STEPS", 12)  # too few for the lower end: it must say so
+    short = spectra(jvp, Z, vjp=vjp)
+    assert np.all(short.smallest_error > 1e-3 * short.smallest)
+    assert np.all(short.largest <= truth[:, 0] * (1 + 1e-9))
+    assert np.all(short.smallest >= truth[:, -1] * (1 - 1e-9))
+    for values, error in ((short.largest, short.largest_error), (short.smallest, short.smallest_error)):
+        nearest = np.abs(truth - values[:, None]).min(axis=1)
+        assert np.all(nearest <= error + 1e-9), "a true singular value lies within the error"
+    exact = spectra(jvp, Z)
+    assert exact.method == "exact", "without a vjp nothing is approximated in silence"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_directions_find_a_part_of_the_constant(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jvp, _, _ = mlp(rng, 8, 30)
+    Z = rng.standard_normal((50, 8))
+    exact = spectra(jvp, Z).constant
+    ten = random_directions(jvp, Z, rng=np.random.default_rng(seed))
+    more = random_directions(jvp, Z, directions=200, rng=np.random.default_rng(seed))
+    assert np.all(ten <= exact * (1 + 1e-9))
+    assert np.all(ten <= more * (1 + 1e-9))
+    assert np.mean(ten / exact) < 0.95
+    isometry = random_directions(lambda z, v: v, Z, rng=rng)
+    np.testing.assert_allclose(isometry, 1)
+
+
+@pytest.mark.parametrize("top", [1.5, 4.0])
+def test_the_supremum_is_covered_nine_times_in_ten(top: float) -> None:
+    covered, above = 0, 0
+    for draw in range(60):
+        rng = np.random.default_rng(draw)
+        found = supremum(np.exp(np.log(top) * rng.beta(2, 2, 2000)), rng=rng)
+        assert found is not None
+        covered += found.low * (1 - 1e-12) <= top <= found.high * (1 + 1e-12)
+        above += found.seen >= top
+        assert found.seen <= found.estimate
+        assert found.shape < 0.2
+    assert covered >= 0.85 * 60
+    assert above == 0, "the largest value seen never is the supremum"
+
+
+def test_a_tail_without_end_has_no_supremum_and_equal_constants_have_theirs() -> None:
+    rng = np.random.default_rng(0)
+    heavy = supremum(np.exp(rng.pareto(1.5, 5000)), rng=rng)
+    assert heavy is not None
+    assert heavy.high == math.inf
+    assert heavy.shape > 0.3
+    same = supremum(np.full(500, 2.0), rng=rng)
+    assert same is not None
+    assert (same.low, same.estimate, same.high) == pytest.approx((2, 2, 2))
+    lost = supremum(np.array([1.0] * 300 + [math.inf]), rng=rng)
+    assert lost is not None
+    assert lost.estimate == math.inf
+    assert supremum(np.ones(50), rng=rng) is None
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        (np.zeros(3), "points: expected rows"),
+        (np.zeros((3, 2), int), "points: expected rows"),
+        (np.zeros((0, 2)), "points: expected rows"),
+        (np.array([[0.0, 1], [np.nan, 1]]), "points: row 1 is not finite"),
+    ],
+)
+def test_points_that_are_none_are_refused(points: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        spectra(lambda z, v: v, points)
+
+
+def test_products_of_the_wrong_shape_and_options_out_of_range_are_refused() -> None:
+    Z = np.zeros((3, 2))
+    with pytest.raises(DataError, match="jvp: expected 1 rows"):
+        spectra(lambda z, v: v.T, Z)
+    with pytest.raises(UsageError, match="directions"):
+        random_directions(lambda z, v: v, Z, directions=0, rng=np.random.default_rng(0))
+    with pytest.raises(UsageError, match="scale"):
+        spectra(lambda z, v: v, Z).rescaled(0.0)
