@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from identifiable import jacobians as room
 from identifiable._checks import DataError, UsageError
-from identifiable.jacobians import Product, random_directions, spectra, supremum
 from identifiable.groups import haar_rotation
+from identifiable.jacobians import Product, random_directions, spectra, supremum
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 2]
