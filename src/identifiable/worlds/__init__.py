@@ -1,0 +1,14 @@
+"""Data and decoders with a known answer: what tests and benchmarks measure an estimate against."""
+
+from identifiable.worlds.decoders import MovingSquare as MovingSquare
+from identifiable.worlds.decoders import Waves as Waves
+from identifiable.worlds.mixtures import BLOCK as BLOCK
+from identifiable.worlds.mixtures import KINDS as KINDS
+from identifiable.worlds.mixtures import MIX as MIX
+from identifiable.worlds.mixtures import Kind as Kind
+from identifiable.worlds.mixtures import Law as Law
+from identifiable.worlds.mixtures import SourceWorld as SourceWorld
+from identifiable.worlds.mixtures import Values as Values
+from identifiable.worlds.mixtures import random_law as random_law
+from identifiable.worlds.mixtures import recovery as recovery
+from identifiable.worlds.mixtures import sources as sources
