@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from identifiable import jacobians as room
 from identifiable._checks import DataError, UsageError
 from identifiable.groups import haar_rotation
-from identifiable.jacobians import Product, random_directions, spectra, supremum
+from identifiable.jacobians import Product, Products, random_directions, spectra, supremum
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 2]
@@ -158,12 +158,12 @@ def test_lanczos_finds_the_extremes_and_says_how_well(seed: int, monkeypatch: py
     Z = rng.standard_normal((6, 40))
     truth = np.linalg.svd(jacobian(Z, Z), compute_uv=False)
     monkeypatch.setattr(room, "EXACT_UP_TO", 10)
-    found = spectra(jvp, Z, vjp=vjp)
+    found = spectra(Products(jvp, vjp), Z)
     assert found.method == "lanczos"
     np.testing.assert_allclose(found.largest, truth[:, 0], rtol=1e-5)
     np.testing.assert_allclose(found.smallest, truth[:, -1], rtol=1e-4)
     monkeypatch.setattr(room, "LANCZOS_STEPS", 12)  # too few for the lower end: it must say so
-    short = spectra(jvp, Z, vjp=vjp)
+    short = spectra(Products(jvp, vjp), Z)
     assert np.all(short.smallest_error > 1e-3 * short.smallest)
     assert np.all(short.largest <= truth[:, 0] * (1 + 1e-9))
     assert np.all(short.smallest >= truth[:, -1] * (1 - 1e-9))

@@ -2,7 +2,7 @@ r"""Jacobian spectra of a decoder: how much it stretches and shrinks, point by p
 
 A decoder g is locally (1 + L)-bi-Lipschitz at z with 1 + L = max(sigma_max, 1 / sigma_min) of its Jacobian J(z)
 (Definition A.5 of S, derived in A.4). The Jacobian is only ever multiplied: ``jvp(z, v)`` gives J(z_i) v_i for every
-row, from any framework (`identifiable.nn.jvp` for torch), and no more than `MEMORY` of it is held at once.
+row, from any framework (`identifiable.nn.products` for torch), and no more than `MEMORY` of it is held at once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,31 @@ from identifiable.moments import Array
 Values = NDArray[np.floating[Any]]
 Product = Callable[[Values, Values], Values]
 """``jvp(z, v)``, rows J(z_i) v_i; or ``vjp(z, u)``, rows J(z_i)^T u_i. Outputs may have any shape after the first axis."""
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """What is known of a decoder's Jacobian: its products with directions, and with outputs where there is a `vjp`.
+
+    `all_directions` gives J(z)^T of a chunk of points whole, (points, latents, outputs), for a framework that has a
+    faster way than one product for every latent.
+    """
+
+    jvp: Product
+    vjp: Product | None = None
+    all_directions: Callable[[Values], Values] | None = None
+
+    def outputs(self, z: Values) -> int:
+        """How many numbers the decoder gives at a point."""
+        return int(_flat(self.jvp(z[:1], _unit(1, z.shape[1], 0, z.dtype)), 1).shape[1])
+
+    def jacobian(self, z: Values) -> Values:
+        """J^T at every point, (points, latents, outputs)."""
+        n, d = z.shape
+        if self.all_directions is not None:
+            return _flat(self.all_directions(z), n).reshape(n, d, -1)
+        return np.stack([_flat(self.jvp(z, _unit(n, d, k, z.dtype)), n) for k in range(d)], axis=1)
+
 
 MEMORY = 2**26  # bytes of Jacobian held at once
 EXACT_UP_TO = 512  # latents; beyond, extreme singular values by Lanczos where a vjp is given
@@ -111,13 +136,14 @@ class Spectra:
         return float(self.smallest[self.defined].min()), float(self.largest[self.defined].max())
 
 
-def spectra(jvp: Product, points: Values, *, vjp: Product | None = None, memory: int = MEMORY) -> Spectra:
+def spectra(products: Products | Product, points: Values, *, memory: int = MEMORY) -> Spectra:
     r"""Singular values of J(z) at every point: exact from J^T J, or the extremes by Lanczos where there are many latents.
 
     Ours. Up to `EXACT_UP_TO` latents, J^T J is put together from one product for every latent, in float64, and
     decomposed; where it is ill-conditioned, J itself is. With more
-    latents and a `vjp`, Lanczos with full reorthogonalisation on J^T J until the residual of both ends is below
-    `LANCZOS_TOLERANCE`; what is left of it is reported as an error. Without a `vjp` it stays exact, at d products.
+    latents, where `products` has a vjp, Lanczos with full reorthogonalisation on J^T J until the residual of both ends is below
+    `LANCZOS_TOLERANCE`; what is left of it is reported as an error. Without a vjp it stays exact, at d products. A
+    function ``jvp(z, v)`` alone will do.
 
     >>> def double(z, v):
     ...     return 2 * v
@@ -126,18 +152,20 @@ def spectra(jvp: Product, points: Values, *, vjp: Product | None = None, memory:
     """
     Z = _points(points)
     d = Z.shape[1]
-    if d <= EXACT_UP_TO or vjp is None:
-        parts = [_exact(J, rounding) for J, rounding in _jacobians(jvp, Z, memory)]
-        method: Literal["exact", "lanczos"] = "exact"
+    known = products if isinstance(products, Products) else Products(products)
+    method: Literal["exact", "lanczos"]
+    if d <= EXACT_UP_TO or known.vjp is None:
+        held = 8 * d * max(known.outputs(Z), 1)
+        parts, method = [_exact(known.jacobian(part)) for part in _chunks(Z, memory // held)], "exact"
     else:
-        parts = [_lanczos(jvp, vjp, part) for part in _chunks(Z, memory // (8 * d * LANCZOS_STEPS))]
-        method = "lanczos"
+        held = 8 * d * LANCZOS_STEPS
+        parts, method = [_lanczos(known.jvp, known.vjp, part) for part in _chunks(Z, memory // held)], "lanczos"
     smallest, largest, volume, low_error, high_error = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Spectra(smallest, largest, volume, low_error, high_error, d, method)
 
 
 def random_directions(
-    jvp: Product, points: Values, *, directions: int = RANDOM_DIRECTIONS, rng: np.random.Generator
+    products: Products | Product, points: Values, *, directions: int = RANDOM_DIRECTIONS, rng: np.random.Generator
 ) -> Array:
     r"""The paper's estimate at every point: max over random unit v of max(|J v|, 1 / |J v|).
 
@@ -150,6 +178,7 @@ def random_directions(
     Z = _points(points)
     if directions < 1:
         raise UsageError(f"directions: expected at least 1, got {directions}.")
+    jvp = products.jvp if isinstance(products, Products) else products
     found = np.zeros(len(Z))
     for _ in range(directions):
         v = rng.standard_normal(Z.shape)
@@ -163,20 +192,10 @@ def random_directions(
 # -- exact
 
 
-def _jacobians(jvp: Product, Z: Values, memory: int) -> Iterator[tuple[Array, float]]:
-    """J^T of chunks of points (points, latents, outputs) in float64, with the rounding unit of the products."""
-    d = Z.shape[1]
-    first = _flat(jvp(Z[:1], _unit(1, d, 0, Z.dtype)), 1)
-    rounding = float(np.finfo(first.dtype).eps)
-    for part in _chunks(Z, memory // (8 * d * max(first.shape[1], 1))):
-        J = np.empty((len(part), d, first.shape[1]))
-        for k in range(d):
-            J[:, k] = _flat(jvp(part, _unit(len(part), d, k, Z.dtype)), len(part))
-        yield J, rounding
-
-
-def _exact(J: Array, rounding: float) -> tuple[Array, ...]:
-    n, d = J.shape[:2]
+def _exact(jacobian: Values) -> tuple[Array, ...]:
+    n, d = jacobian.shape[:2]
+    rounding = float(np.finfo(jacobian.dtype).eps)
+    J = jacobian.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         gram = J @ J.transpose(0, 2, 1)
     ok = np.isfinite(gram).all(axis=(1, 2))
