@@ -174,13 +174,13 @@ def speed_at(size: Size, mix: str, options: argparse.Namespace, before: Record, 
             record["data"] = world.about()
         others[label] = record
     from_file = run("ours, from the file", "ours", "path")
-    refitted = run("ours, with refits", "ours", "float32", stability=REFITS)
+    refitted = run("ours, with refits", "ours", "float32", stability=REFITS) if options.refits else None
     ratios = {label: against(record, runs, from_file) for label, record in others.items() if "skipped" not in record}
     return {
         "data": world.about(),
         "ours": runs,
         "ours_from_file": from_file,
-        "ours_with_refits": refitted,
+        "ours_with_refits": refitted or before.get("ours_with_refits"),
         "opponents": others,
         "ratios": ratios,
         "targets": speed_targets(size, ratios),
@@ -565,6 +565,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     p = part("speed", sized)
     p.add_argument("--sources", choices=sorted(MIXES), action="append", help="which worlds (default: all)")
     p.add_argument("--rerun-sklearn", action="store_true", help="run scikit-learn at the largest size again (minutes)")
+    p.add_argument(
+        "--refits", action="store_true", help=f"also time ours with {REFITS} refits, as `resolve` makes them"
+    )
     p.add_argument("--picard-iterations", type=int, default=100)
     p = part("limit", sized)
     p.add_argument("--repeat", type=int, default=10)

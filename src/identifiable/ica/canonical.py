@@ -127,13 +127,15 @@ def _variance_errors(shape: Shape, loadings: Array, angle_se: Array) -> Array:
     A turn by t towards another component adds 2 t times the product of their loadings, and t^2 times the other's
     variance; `angle_se` is shared out evenly among the others. Ours.
     """
-    products = loadings @ loadings.T
+    largest = float(np.abs(loadings).max())  # squares of variances may overflow in the units of the data
+    unit = loadings / (largest or 1.0)
+    products = unit @ unit.T
     variance = np.diag(products)
     each = angle_se**2 / max(len(loadings) - 1, 1)  # squared, towards one other component
     others = (products**2).sum(axis=1) - variance**2
     leaked = each * (variance.sum() - variance)
     size = variance**2 * (shape.kurtosis + 2).clip(0) / shape.n
-    errors: Array = np.sqrt(size + 4 * each * others + leaked**2)
+    errors: Array = largest**2 * np.sqrt(size + 4 * each * others.clip(0) + leaked**2)
     return errors
 
 
