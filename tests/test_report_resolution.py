@@ -837,3 +837,16 @@ def test_every_line_fits_a_terminal() -> None:
 def test_text_blocks_say_nothing_twice() -> None:
     told = [b.text for b in blocks_of(page_of(make_resolution())) if isinstance(b, Text)]
     assert len(told) == len(set(told))
+
+
+def test_a_few_components_turned_alone_do_not_show_as_the_whole() -> None:
+    """Their long turns in between would look as if the polish had gone astray."""
+    result = make_resolution()
+    whole = [s for s in result.steps if s.phase == "polish"]
+    alone = replace(whole[1], passes=whole[1].passes + 0.01, active=2, turn=0.9)
+    with_them = replace(result, steps=(*result.steps, alone))
+    turns, at_work = (figure_of(with_them, title) for title in ("Convergence", "Components at work"))
+    assert turns is not None
+    assert at_work is not None
+    assert max(y for c in turns.curves if c.label == "polish" for _, y in c.points) < 0.9
+    assert 2.0 in [y for c in at_work.curves if c.label == "polish" for _, y in c.points]

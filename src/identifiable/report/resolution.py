@@ -303,7 +303,9 @@ def _path(steps: Sequence[Step]) -> list[Block]:
     """How far the components moved with every step, and how many of them."""
     places = thinned(len(steps), CURVE_POINTS) if steps else []
     shown = [steps[k] for k in places if known(steps[k].passes)]
-    turns = _by_phase([(s, s.turn) for s in shown if known(s.turn) and s.turn > 0])
+    most = max((s.active for s in steps if s.phase == "polish"), default=0)  # a few turned alone say nothing of the whole
+    telling = [s for s in shown if s.phase == "search" or s.active == most]
+    turns = _by_phase([(s, s.turn) for s in telling if known(s.turn) and s.turn > 0])
     if not turns:
         return []
     return [
@@ -318,7 +320,8 @@ def _path(steps: Sequence[Step]) -> list[Block]:
         ),
         Curves(
             "Components at work",
-            "Those that have settled are left out of the search, so that its passes become cheaper.",
+            "Those that have settled are left out of the search, and in the polish a few that are far from their place are "
+            "turned alone: such passes cost less.",
             "passes over all rows",
             "active components",
             _by_phase([(s, float(s.active)) for s in shown]),

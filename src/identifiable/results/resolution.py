@@ -90,7 +90,7 @@ class Start:
 class Step:
     """One step of the solver: full-data passes spent so far, what it was doing, and how far it was.
 
-    `active` components were still being searched for; `turn` is the mean angle (radians) by which they moved.
+    `active` components were being searched for or turned; `turn` is the mean angle (radians) by which they moved.
     """
 
     passes: float
