@@ -417,16 +417,6 @@ def test_nothing_is_tangled_where_all_have_something_to_gain():
     assert [s.active for s in steps[:3]] == [20, 20, 20]
 
 
-@pytest.mark.parametrize("share", [1.0, 0.3])
-def test_bends_are_those_of_the_pairs(share):
-    rng = np.random.default_rng(0)
-    X = drawn("lulge", 3000, rng)
-    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
-    some = haar_rotation(5, rng)[:3]
-    for G in CONTRASTS.values():
-        np.testing.assert_allclose(passes.bends(some, G, share), passes.pairs(some, G, share).bend, rtol=1e-12)
-
-
 def test_starts_that_agree_are_three_and_starts_that_do_not_are_more():
     """Half as many rows as the squared dimension: many optima, and a third start would not be the last word."""
     easy = sources(5000, 5, rng=np.random.default_rng(0), kinds=("super", "super", "sub", "sub", "skewed")).X

@@ -145,13 +145,6 @@ class Passes:
         sums = self._fold(partial(_StepSums, contrast), rotation, share, cost=r * (1 + r) / 2)
         return StepMeans(sums.cross / sums.n, sums.bend / sums.n, sums.n)
 
-    def bends(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> Array:
-        """E G''(y_i) y_j^2 of every two components of `rotation`, on a share of the rows."""
-        r = len(rotation) / self.whitener.rank
-        sums = self._fold(partial(_BendSums, contrast), rotation, share, cost=r * (1 + r) / 2)
-        means: Array = sums.bend / sums.n
-        return means
-
     def pairs(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> PairMeans:
         """`PairMeans` of the components `rotation` on a share of the rows."""
         sums = self._fold(partial(_PairSums, contrast), rotation, share, cost=2.0)
@@ -281,21 +274,6 @@ class _StepSums(_Sums):
     def merge(self, later: _StepSums) -> None:
         self.n += later.n
         self.cross += later.cross
-        self.bend += later.bend
-
-
-class _BendSums(_Sums):
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
-        r = self.unmixing.shape[1]
-        self.bend = np.zeros((r, r))
-
-    def add_components(self, y: Values, buffers: _Buffers) -> None:
-        bend = self.contrast.bend(y, self.slopes(y, buffers))
-        self.bend += np.matmul(bend.T, y * y, out=buffers.product)
-
-    def merge(self, later: _BendSums) -> None:
-        self.n += later.n
         self.bend += later.bend
 
 
