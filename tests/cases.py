@@ -15,6 +15,7 @@ from identifiable.results import (
     ComponentMatch,
     Consensus,
     ConsensusDistance,
+    Distortion,
     Efficiency,
     ErrorMatrix,
     Errors,
@@ -23,6 +24,7 @@ from identifiable.results import (
     Null,
     PairResult,
     Provenance,
+    RandomDirections,
     Resolution,
     Rung,
     Scale,
@@ -31,10 +33,13 @@ from identifiable.results import (
     Spectrum,
     Start,
     Step,
+    Summary,
+    SupremumEstimate,
     Tie,
     UnresolvedPair,
     Verdict,
     Whitening,
+    WorstCase,
     WorstRow,
 )
 
@@ -343,4 +348,74 @@ def make_joint_resolution(
         matches=tuple(map(match, range(d))),
         shared_counts=tuple(tuple(d if i == j else d // 2 for j in range(n_models)) for i in range(n_models)),
         n=4988,
+    )
+
+
+def make_distortion(
+    n: int = 400,
+    *,
+    decoder: str = "model:decoder",
+    lost: Collection[int] = (),
+    undefined: Collection[int] = (),
+    lanczos: bool = False,
+    directions: int = 10,
+    supremum: bool = True,
+    alerts: Sequence[Alert] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> Distortion:
+    """A decoder whose largest constant is 1.6 and, after the best scale, 1.414; it loses a direction at the points `lost`.
+
+    At `undefined` points it has no derivative.
+    """
+
+    def spread(low: float, high: float) -> list[float]:
+        return [low + (high - low) * i / max(n - 1, 1) for i in range(n)]
+
+    smallest = [0.0 if i in lost else v for i, v in enumerate(spread(0.625, 0.9))]
+    largest = spread(1.25, 1.0)
+    for i in undefined:
+        smallest[i] = largest[i] = math.nan
+    known = [i for i in range(n) if i not in undefined]
+    finite = [i for i in known if i not in lost]
+    constant = [max(b, 1 / a) if a else math.inf for a, b in zip(smallest, largest, strict=True)]
+    condition = [b / a if a else math.inf for a, b in zip(smallest, largest, strict=True)]
+    constant = [math.nan if i in undefined else v for i, v in enumerate(constant)]
+
+    def summarised(values: Sequence[float]) -> Summary:
+        ordered = sorted(values[i] for i in known)
+        at = [ordered[round(q * (len(ordered) - 1))] for q in (0.05, 0.5, 0.95)]
+        return Summary(sum(ordered) / len(ordered), ordered[0], *at, ordered[-1])
+
+    figures = {"sigma_min": smallest, "sigma_max": largest, "constant": constant, "condition": condition}
+    worst = "both decoders are injective; the support is "
+    bounds = tuple(
+        WorstCase(f"Theorem 1, {kind}{after}", k, 3.25 * share, share, worst + ("convex" if after else "a ball"))
+        for after, k in (("", 1.6), (", rescaled", 1.414))
+        for kind, share in (("universal constant", 3.56), ("by the shape of the points", 0.41))
+    )
+    return Distortion(
+        inputs=(Input("latents", n, 3, "float64", f"{9:064x}"),),
+        settings={"decoder": decoder, "precision": "float64", "directions": directions, **(settings or {})},
+        alerts=tuple(alerts),
+        provenance=Provenance(MADE_BY.version, MADE_BY.libraries, MADE_BY.seed, MADE_BY.command, MADE_BY.time),
+        decoder=decoder,
+        n=n,
+        latents=3,
+        outputs=12288,
+        method="lanczos" if lanczos else "exact",
+        undefined=len(undefined),
+        deficient=len(lost),
+        best_scale=1.131 if finite and not lost else math.nan,
+        best_constant=math.nan if not finite else math.inf if lost else 1.414,
+        diameter=3.25,
+        summary={key: summarised(values) for key, values in figures.items()} if known else {},
+        supremum=SupremumEstimate(1.71, (1.62, 2.03), -0.41, 40) if supremum and finite and not lost else None,
+        random_directions=RandomDirections(1.1, 1.01, 1.02, 1.13, 1.31, 1.37, directions, 0.62 if finite else None)
+        if directions and known
+        else None,
+        bounds=bounds if finite and not lost else (),
+        **{key: tuple(values) for key, values in figures.items()},
+        log_volume=tuple(math.nan if i in undefined or lanczos else -math.inf if i in lost else 0.1 for i in range(n)),
+        sigma_min_error=tuple(0.0123 for _ in range(n)) if lanczos else (),
+        sigma_max_error=tuple(0.00456 for _ in range(n)) if lanczos else (),
     )

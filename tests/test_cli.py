@@ -414,7 +414,7 @@ def test_no_command_prints_help_and_exits_2(capsys):
     assert "COMMAND" in out
 
 
-@pytest.mark.parametrize("command", ["compare", "report", "demo"])
+@pytest.mark.parametrize("command", ["compare", "bilipschitz", "report", "demo"])
 def test_help_of_every_command_shows_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from identifiable._checks import IdentifiableError as IdentifiableError
     from identifiable._checks import PairingError as PairingError
     from identifiable._checks import UsageError as UsageError
+    from identifiable.api import bilipschitz as bilipschitz
     from identifiable.api import compare as compare
     from identifiable.api import load as load
     from identifiable.api import load_basis as load_basis
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from identifiable.representation import Representation as Representation
     from identifiable.representation import pair as pair
     from identifiable.results import Comparison as Comparison
+    from identifiable.results import Distortion as Distortion
     from identifiable.results import JointResolution as JointResolution
     from identifiable.results import Resolution as Resolution
 
@@ -41,6 +43,7 @@ _ROOM_OF = {
     "Blocks": "blocks",
     "Comparison": "results",
     "DataError": "_checks",
+    "Distortion": "results",
     "GROUPS": "groups",
     "ICA": "api.estimator",
     "IdentifiableError": "_checks",
@@ -51,6 +54,7 @@ _ROOM_OF = {
     "Resolution": "results",
     "Resolved": "ica",
     "UsageError": "_checks",
+    "bilipschitz": "api",
     "compare": "api",
     "fold": "blocks",
     "load": "api",
@@ -70,6 +74,7 @@ __all__ = [
     "Blocks",
     "Comparison",
     "DataError",
+    "Distortion",
     "IdentifiableError",
     "JointResolution",
     "Moments",
@@ -78,6 +83,7 @@ __all__ = [
     "Resolution",
     "Resolved",
     "UsageError",
+    "bilipschitz",
     "compare",
     "fold",
     "load",

@@ -6,9 +6,20 @@ The scikit-learn estimator is in `identifiable.api.estimator`, so that only who 
 from __future__ import annotations
 
 from identifiable.api.comparing import compare, structural
+from identifiable.api.decoding import bilipschitz
 from identifiable.api.opening import connected, load
 from identifiable.api.resolving import resolve
 from identifiable.api.transforming import transform
 from identifiable.io import load_basis, save_basis
 
-__all__ = ["compare", "connected", "load", "load_basis", "resolve", "save_basis", "structural", "transform"]
+__all__ = [
+    "bilipschitz",
+    "compare",
+    "connected",
+    "load",
+    "load_basis",
+    "resolve",
+    "save_basis",
+    "structural",
+    "transform",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ import torch  # noqa: E402
 from torch.func import jvp as forward_product  # noqa: E402
 from torch.func import vjp as backward_product  # noqa: E402
 from torch.func import vmap  # noqa: E402
+
+DATA_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 Values = NDArray[np.floating[Any]]
 Decoder = Callable[[torch.Tensor], torch.Tensor]
@@ -72,15 +75,38 @@ def products(decoder: torch.nn.Module | Decoder, *, shape: tuple[int, ...] | Non
 
 
 def load_program(path: Path) -> Decoder:
-    """A decoder exported with `torch.export.save` (`.pt2`): a graph of torch operations and its weights, no code."""
+    """A decoder exported with `torch.export.save` (`.pt2`): a graph of torch operations and its weights.
+
+    Pickles inside are read as data only. torch still evaluates expressions of the graph, so a program should come from
+    someone you trust.
+    """
     try:
-        program = torch.export.load(path)
+        with _no_pickled_code():
+            program = torch.export.load(path)
     except Exception as error:
         raise DataError(
             f"{path}: not a program exported with torch.export.save ({type(error).__name__}: {error})."
         ) from error
     module: Decoder = program.module()
     return module
+
+
+@contextmanager
+def _no_pickled_code() -> Iterator[None]:
+    """Let torch read pickles as data only.
+
+    `torch.export.load` (2.13) unpickles example inputs, and custom weights, without restriction where the safe way fails, so
+    a crafted file could run anything; this closes that way.
+    """
+    before = os.environ.get(DATA_ONLY)
+    os.environ[DATA_ONLY] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[DATA_ONLY]
+        else:
+            os.environ[DATA_ONLY] = before
 
 
 def _has_modes(module: torch.nn.Module) -> bool:

@@ -7,13 +7,15 @@ from typing import Any
 
 from identifiable._checks import UsageError
 from identifiable.report.content import comparison_page
+from identifiable.report.distortion import distortion_page
+from identifiable.report.distortion_text import distortion_table
 from identifiable.report.joint import joint_page
 from identifiable.report.page import Page
 from identifiable.report.record import Drawn
 from identifiable.report.resolution import resolution_page
 from identifiable.report.resolution_text import joint_table, resolution_table
 from identifiable.report.text import comparison_table
-from identifiable.results import Comparison, JointResolution, Resolution
+from identifiable.results import Comparison, Distortion, JointResolution, Resolution
 
 Drawing = tuple[Callable[[Any], Page], Callable[[Any], str]]
 
@@ -21,6 +23,7 @@ PAGES: dict[type, Drawing] = {
     Comparison: (comparison_page, comparison_table),
     Resolution: (resolution_page, resolution_table),
     JointResolution: (joint_page, joint_table),
+    Distortion: (distortion_page, distortion_table),
 }
 
 
@@ -41,6 +44,6 @@ def _drawing(result: Any) -> Drawing:
     if found is None:
         raise UsageError(
             f"expected a Comparison to draw, got {type(result).__name__}; a Resolution or a JointResolution can be drawn "
-            "too: pass what compare() or resolve() returned."
+            "too, and a Distortion: pass what compare(), bilipschitz() or resolve() returned."
         )
     return found

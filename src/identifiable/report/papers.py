@@ -69,6 +69,23 @@ BIBTEX = {
   booktitle = {IEEE Workshop on Neural Networks for Signal Processing},
   year = {2003}
 }""",
+    "hosking": """@article{hosking1987parameter,
+  title = {Parameter and quantile estimation for the generalized {Pareto} distribution},
+  author = {Hosking, Jonathan R. M. and Wallis, James R.},
+  journal = {Technometrics},
+  volume = {29},
+  number = {3},
+  pages = {339--349},
+  year = {1987}
+}""",
+    "alestalo": """@article{alestalo2001isometric,
+  title = {Isometric approximation},
+  author = {Alestalo, Pekka and Trotsenko, Dmitry A. and V{\\"a}is{\\"a}l{\\"a}, Jussi},
+  journal = {Israel Journal of Mathematics},
+  volume = {125},
+  pages = {61--82},
+  year = {2001}
+}""",
     "gower": """@article{gower1975generalized,
   title = {Generalized {Procrustes} analysis},
   author = {Gower, John C.},

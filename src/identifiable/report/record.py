@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from identifiable.report.page import Block, Code, Column, Heading, Notice, Section, Table, Text
 from identifiable.report.wording import MISSING, count, one_line, setting
-from identifiable.results import Alert, Comparison, JointResolution, Resolution, to_json
+from identifiable.results import Alert, Comparison, Distortion, JointResolution, Resolution, to_json
 
-Drawn = Comparison | Resolution | JointResolution
-R = TypeVar("R", Comparison, Resolution, JointResolution)
+Drawn = Comparison | Resolution | JointResolution | Distortion
+R = TypeVar("R", Comparison, Resolution, JointResolution, Distortion)
 
 
 def saved_form(result: R) -> R:

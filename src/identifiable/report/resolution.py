@@ -303,7 +303,9 @@ def _path(steps: Sequence[Step]) -> list[Block]:
     """How far the components moved with every step, and how many of them."""
     places = thinned(len(steps), CURVE_POINTS) if steps else []
     shown = [steps[k] for k in places if known(steps[k].passes)]
-    most = max((s.active for s in steps if s.phase == "polish"), default=0)  # a few turned alone say nothing of the whole
+    most = max(
+        (s.active for s in steps if s.phase == "polish"), default=0
+    )  # a few turned alone say nothing of the whole
     telling = [s for s in shown if s.phase == "search" or s.active == most]
     turns = _by_phase([(s, s.turn) for s in telling if known(s.turn) and s.turn > 0])
     if not turns:

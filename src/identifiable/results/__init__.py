@@ -23,6 +23,7 @@ from identifiable.results.comparison import (
     Verdict,
     WorstRow,
 )
+from identifiable.results.distortion import Distortion, RandomDirections, Summary, SupremumEstimate, WorstCase
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, without_time
 from identifiable.results.resolution import (
     Component,
@@ -45,6 +46,7 @@ __all__ = [
     "ComponentMatch",
     "Consensus",
     "ConsensusDistance",
+    "Distortion",
     "Efficiency",
     "ErrorMatrix",
     "Errors",
@@ -54,6 +56,7 @@ __all__ = [
     "Null",
     "PairResult",
     "Provenance",
+    "RandomDirections",
     "Resolution",
     "Rung",
     "Scale",
@@ -63,10 +66,13 @@ __all__ = [
     "Spectrum",
     "Start",
     "Step",
+    "Summary",
+    "SupremumEstimate",
     "Tie",
     "UnresolvedPair",
     "Verdict",
     "Whitening",
+    "WorstCase",
     "WorstRow",
     "from_json",
     "to_json",
@@ -81,5 +87,6 @@ SCHEMAS.update(
         "identifiable/compare/1": Comparison,
         "identifiable/resolve/1": Resolution,
         "identifiable/resolve-joint/1": JointResolution,
+        "identifiable/bilipschitz/1": Distortion,
     }
 )

@@ -1,0 +1,302 @@
+"""Decoder geometry: a decoder and points in, `Distortion` out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from identifiable import bounds
+from identifiable._checks import DataError, UsageError
+from identifiable.api.decoders import Decoder, decoder_of
+from identifiable.api.opening import open_sources
+from identifiable.blocks import Progress
+from identifiable.diameter import Diameter, diameter
+from identifiable.intake import NonFinite, as_representation, blocks_of, default_provenance, inputs_of
+from identifiable.jacobians import (
+    EXACT_UP_TO,
+    LANCZOS_STEPS,
+    MEMORY,
+    RANDOM_DIRECTIONS,
+    Product,
+    Products,
+    Spectra,
+    Values,
+    random_directions,
+    spectra,
+    supremum,
+)
+from identifiable.moments import Array
+from identifiable.representation import Representation
+from identifiable.results import (
+    Alert,
+    Distortion,
+    Provenance,
+    RandomDirections,
+    Summary,
+    SupremumEstimate,
+    WorstCase,
+)
+
+ACTIVATIONS = 8  # numbers a decoder holds inside for each one it gives: a guess that keeps chunks small
+UNSURE = 0.01  # relative error of a singular value from which on an alert says so
+SETTLED = ("float32", "float64")  # dtypes in which points are passed on as they are
+
+UNIVERSAL = "Theorem 1, universal constant"
+BY_SHAPE = "Theorem 1, by the shape of the points"
+
+
+def bilipschitz(
+    decoder: Any,
+    points: Any,
+    *,
+    shape: tuple[int, ...] | None = None,
+    directions: int = RANDOM_DIRECTIONS,
+    seed: int = 0,
+    ids: str | None = None,
+    name: str | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+) -> Distortion:
+    r"""How much a decoder stretches and shrinks at each point, and what that bounds.
+
+    Implements Definition A.5 of Nelson et al. (2026) with exact singular values in place of the random directions of
+    A.7.1, which stand beside them: 1 + L = max(sigma_max, 1 / sigma_min) of the Jacobian. Ours: the condition number, the
+    best scale, the extrapolated supremum. Theorem 1 follows as a bound on how far two representations can be apart, at worst.
+
+    Parameters
+    ----------
+    decoder
+        A torch module in eval mode; the path of an exported program (``.pt2``); a `jacobians.Products`; an object with a
+        method ``jvp(z, v)``, and perhaps ``vjp(z, u)``; or a function, told by how many arguments it needs: one, and it is
+        g(z) and gets torch tensors; two, and it is jvp(z, v) and gets arrays, rows J(z_i) v_i out. No other function is taken.
+    points
+        Latents at which to look, (n, latents): an array, a `Representation`, `Blocks` or a path. For what is said of the
+        supremum, draws of the law the decoder is meant for.
+    shape
+        Of one point, for a torch decoder that does not take rows: ``(8, 4, 4)``.
+    directions
+        Of the paper's estimate, at every point; 0 leaves it out.
+    ids
+        For a path: the column or key that holds sample ids and is no latent.
+    name
+        Of the decoder, for tables and pages.
+    memory
+        Bytes of Jacobian to hold at once. It moves figures by rounding only.
+
+    >>> def double(z, v):
+    ...     return 2 * v
+    >>> found = bilipschitz(double, np.random.default_rng(0).standard_normal((300, 2)))
+    >>> found.largest, found.best_scale, found.best_constant
+    (2.0, 0.5, 1.0)
+    """
+    _check(directions, seed, memory)
+    table = as_representation(open_sources([points], ids, None)[0])
+    known = decoder_of(decoder, shape=shape, latents=table.d, name=name)
+    Z = _rows(table)
+    n, d = Z.shape
+    space = memory or MEMORY
+    probe = known.told(lambda rows: None)
+    outputs = probe.outputs(Z)
+    precision = np.asarray(probe.jvp(Z[:1], np.zeros_like(Z[:1]))).dtype
+
+    every = d if d <= EXACT_UP_TO or known.products.vjp is None else min(LANCZOS_STEPS, d)
+    found = spectra(known.told(_rows_done(progress, "decoder Jacobians", n, every)), Z, memory=space)
+    at_random, at_the_end = np.random.default_rng(seed).spawn(2)
+    estimate = None
+    if directions:
+        told = known.told(_rows_done(progress, "random directions", n, directions))
+        lengths = _lengths(told, max(space // (8 * ACTIVATIONS * max(outputs, 1)), 1))
+        estimate = random_directions(lengths, Z, directions=directions, rng=at_random)
+    span = diameter(Z) if n > 1 else None
+
+    defined = found.defined
+    condition = np.where(found.deficient, math.inf, found.condition)
+    pointwise = {
+        "sigma_min": found.smallest,
+        "sigma_max": found.largest,
+        "constant": found.constant,
+        "condition": condition,
+    }
+    return Distortion(
+        inputs=inputs_of([table]),
+        settings={
+            "decoder": known.name,
+            "decoder_sha256": known.sha256,
+            "precision": precision.name,
+            "shape": list(shape) if shape else None,
+            "directions": directions,
+            "seed": seed,
+        },
+        alerts=_alerts(found, condition, precision),
+        provenance=_provenance(provenance or default_provenance(seed, "identifiable.bilipschitz(...)"), known),
+        decoder=known.name,
+        n=n,
+        latents=d,
+        outputs=outputs,
+        method=found.method,
+        undefined=int((~defined).sum()),
+        deficient=int(found.deficient.sum()),
+        best_scale=found.best_scale,
+        best_constant=found.best_constant,
+        diameter=span.value if span else 0.0,
+        summary={key: Summary(**_summary(v[defined])) for key, v in pointwise.items()} if defined.any() else {},
+        supremum=_supremum(found.constant[defined], at_the_end),
+        random_directions=_beside(estimate, found, directions),
+        bounds=_bounds(found, Z, span),
+        sigma_min=tuple(found.smallest.tolist()),
+        sigma_max=tuple(found.largest.tolist()),
+        constant=tuple(found.constant.tolist()),
+        condition=tuple(condition.tolist()),
+        log_volume=tuple(found.log_volume.tolist()),
+        sigma_min_error=tuple(found.smallest_error.tolist()) if found.method == "lanczos" else (),
+        sigma_max_error=tuple(found.largest_error.tolist()) if found.method == "lanczos" else (),
+    )
+
+
+def _check(directions: int, seed: int, memory: int | None) -> None:
+    for what, value, least in (("directions", directions, 0), ("seed", seed, 0), ("memory", memory, 1)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise UsageError(f"{what}: expected a whole number of at least {least}, got {value}.")
+
+
+def _rows(table: Representation) -> Values:
+    """All points, in double precision unless they are stored in single."""
+    values = blocks_of(table)[: table.n]
+    bad = NonFinite()
+    bad.add(0, [values])
+    if bad.count:
+        shown = ", ".join(map(str, bad.rows[:5]))
+        raise DataError(
+            f"{table.name}: expected finite latents, got {bad.count} NaN or infinite values in {len(bad.rows)} rows "
+            f"(first rows, from 0: {shown}); remove those points."
+        )
+    return np.ascontiguousarray(values, values.dtype.name if values.dtype.name in SETTLED else np.float64)
+
+
+def _rows_done(progress: Progress | None, stage: str, n: int, each: int) -> Callable[[int], None]:
+    """A count of products, told as the rows that are done when every row takes `each` of them."""
+    made = 0
+
+    def add(rows: int) -> None:
+        nonlocal made
+        made += rows
+        if progress is not None:
+            progress(stage, min(made // each, n), n)
+
+    return add
+
+
+def _lengths(known: Products, rows: int) -> Product:
+    """|J v| in place of J v, `rows` at a time: all that an estimate from random directions needs, in a column."""
+
+    def jvp(z: Values, v: Values) -> Values:
+        parts = [known.jvp(z[a : a + rows], v[a : a + rows]) for a in range(0, len(z), rows)]
+        return np.concatenate(
+            [np.linalg.norm(np.asarray(p, np.float64).reshape(len(p), -1), axis=1, keepdims=True) for p in parts]
+        )
+
+    return jvp
+
+
+def _summary(values: Array) -> Mapping[str, float]:
+    """Quantiles are values of points: between two of them an infinite one would give NaN."""
+    low, median, high = np.quantile(values, (0.05, 0.5, 0.95), method="nearest").tolist()
+    figures = {"mean": values.mean(), "min": values.min(), "max": values.max()}
+    return {**{key: float(v) for key, v in figures.items()}, "q05": low, "median": median, "q95": high}
+
+
+def _beside(estimate: Array | None, found: Spectra, directions: int) -> RandomDirections | None:
+    if estimate is None or not found.defined.any():
+        return None
+    finite = np.isfinite(found.constant)
+    share = float(np.median(estimate[finite] / found.constant[finite])) if finite.any() else None
+    return RandomDirections(**_summary(estimate[found.defined]), directions=directions, share=share)
+
+
+def _supremum(constants: Array, rng: np.random.Generator) -> SupremumEstimate | None:
+    found = supremum(constants, rng=rng) if len(constants) else None
+    if found is None:
+        return None
+    shape = found.shape if math.isfinite(found.shape) else None
+    return SupremumEstimate(found.estimate, (found.low, found.high), shape, found.n_tail)
+
+
+def _bounds(found: Spectra, Z: Values, span: Diameter | None) -> tuple[WorstCase, ...]:
+    """Theorem 1 for two decoders with the largest constant seen, as they are and after the best scale; none if it is infinite."""
+    if span is None or span.value == 0 or not found.defined.any() or found.deficient.any():
+        return ()
+    d = Z.shape[1]
+    widths = bounds.heights(Z, span.rows)
+    seen = f"the largest constant at {int(found.defined.sum())} points is that of the whole support"
+    result = []
+    for constant, scaled in ((float(found.constant[found.defined].max()), ""), (found.best_constant, ", rescaled")):
+        common = (
+            "reconstructions are identifiable; both decoders are injective and smooth; "
+            f"{'multiplied by the best scale, ' if scaled else ''}each is locally bi-Lipschitz with this constant; {seen}"
+        )
+        if d <= bounds.LARGEST_D:
+            epsilon = bounds.theorem_1(constant, d, span.value)
+            assumes = f"{common}; the support is convex, with the diameter of the points"
+            result.append(WorstCase(UNIVERSAL + scaled, constant, epsilon, epsilon / span.value, assumes))
+        epsilon = bounds.theorem_1_by_shape(constant, widths, span.value)
+        assumes = f"{common}; the support is the convex hull of the points"
+        result.append(WorstCase(BY_SHAPE + scaled, constant, epsilon, epsilon / span.value, assumes))
+    return tuple(result)
+
+
+def _alerts(found: Spectra, condition: Array, precision: np.dtype[Any]) -> tuple[Alert, ...]:
+    n, defined = len(found.largest), found.defined
+    alerts = []
+    if not defined.all():
+        alerts.append(
+            Alert(
+                "no_derivative",
+                f"At {int((~defined).sum())} of {n} points the decoder has no finite derivative (the first is row "
+                f"{int(np.argmin(defined))}, from 0); they are left out of every summary.",
+            )
+        )
+    if found.deficient.any():
+        alerts.append(
+            Alert(
+                "rank_deficient",
+                f"At {int(found.deficient.sum())} of {n} points (the first is row {int(np.argmax(found.deficient))}, from 0) "
+                "the decoder loses a direction: latents that differ give the same output to first order, the constant is "
+                "infinite, and no bound follows.",
+            )
+        )
+    sure = defined & ~found.deficient
+    worst = float(condition[sure].max()) * float(np.finfo(precision).eps) if sure.any() else 0.0
+    if worst > UNSURE:
+        alerts.append(
+            Alert(
+                "rounding",
+                f"Products in {precision.name} leave about {100 * worst:.0f} % of the smallest sigma_min uncertain; "
+                "convert the decoder to float64.",
+            )
+        )
+    with np.errstate(invalid="ignore"):
+        unsettled = sure & (
+            (found.smallest_error > UNSURE * found.smallest) | (found.largest_error > UNSURE * found.largest)
+        )
+    if unsettled.any():
+        alerts.append(
+            Alert(
+                "not_settled",
+                f"At {int(unsettled.sum())} of {n} points Lanczos ended with an error of more than 1 % of a singular value; "
+                "read their constants with the errors beside them.",
+            )
+        )
+    return tuple(alerts)
+
+
+def _provenance(provenance: Provenance, known: Decoder) -> Provenance:
+    if not known.torch:
+        return provenance
+    from importlib.metadata import version
+
+    return replace(provenance, libraries={**provenance.libraries, "torch": version("torch")})
