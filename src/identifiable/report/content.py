@@ -56,7 +56,7 @@ from identifiable.report.reading import (
     verdict_name,
     verdict_words,
 )
-from identifiable.report.record import alerts_section, byline, reproduction, saved_form
+from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.wording import (
     LETTERS,
     MISSING,
@@ -107,8 +107,7 @@ def comparison_page(result: Comparison) -> Page:
         methods.how_to_read(saved),
         reproduction(saved, methods.paragraphs(saved), methods.bibtex(saved)),
     ]
-    shown = tuple(s for s in sections if s.blocks)
-    return Page(_title(saved), _subtitle(saved), guide(is_paper(saved)), byline(saved), shown)
+    return page_with(saved, sections, title=_title(saved), subtitle=_subtitle(saved), guide=guide(is_paper(saved)))
 
 
 def _title(result: Comparison) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from identifiable.report.distortion_methods import LOOSE, bibtex, how_to_read, paragraphs
 from identifiable.report.figures import thinned
 from identifiable.report.page import Block, Card, Column, Curve, Curves, Page, Section, Table, Terms, Text, Tone
-from identifiable.report.record import alerts_section, byline, reproduction, saved_form
+from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.wording import (
     MISSING,
     count,
@@ -51,12 +51,12 @@ def distortion_page(result: Distortion) -> Page:
         how_to_read(),
         reproduction(saved, paragraphs(saved), bibtex()),
     ]
-    return Page(
-        f"{display_name(saved.decoder)}: how it stretches and shrinks",
-        "How near is this decoder to one that keeps lengths, and how near to identifiable does that make its latents?",
-        GUIDE,
-        byline(saved),
-        tuple(s for s in sections if s.blocks),
+    return page_with(
+        saved,
+        sections,
+        title=f"{display_name(saved.decoder)}: how it stretches and shrinks",
+        subtitle="How near is this decoder to one that keeps lengths, and how near to identifiable does that make its latents?",
+        guide=GUIDE,
     )
 
 

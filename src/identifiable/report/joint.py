@@ -21,7 +21,7 @@ from identifiable.report.page import (
     Table,
     Text,
 )
-from identifiable.report.record import alerts_section, byline, notices, reproduction, saved_form
+from identifiable.report.record import alerts_section, notices, page_with, reproduction, saved_form
 from identifiable.report.resolution import converged, headline, mostly, resolution_card, rule_note
 from identifiable.report.resolution_methods import bibtex, how_to_read_joint, joint_paragraphs
 from identifiable.report.rules import Settings, p_cell, shared_limit, shared_rule
@@ -62,12 +62,12 @@ def joint_page(result: JointResolution) -> Page:
         how_to_read_joint(),
         reproduction(saved, joint_paragraphs(saved), bibtex(saved)),
     ]
-    return Page(
-        f"{count(len(saved.models))} models resolved together",
-        "Which independent components do all of these representations share?",
-        GUIDE,
-        byline(saved),
-        tuple(s for s in sections if s.blocks),
+    return page_with(
+        saved,
+        sections,
+        title=f"{count(len(saved.models))} models resolved together",
+        subtitle="Which independent components do all of these representations share?",
+        guide=GUIDE,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from identifiable.report.page import Block, Code, Column, Heading, Notice, Section, Table, Text
+from identifiable.report.page import Block, Code, Column, Heading, Notice, Page, Section, Table, Text
 from identifiable.report.wording import MISSING, count, one_line, setting
 from identifiable.results import Alert, Comparison, Distortion, JointResolution, Resolution, to_json
 
@@ -30,6 +30,11 @@ def byline(result: Drawn) -> str:
     """Version, seed and time of the run."""
     made = f"identifiable {one_line(result.provenance.version)}, seed {result.provenance.seed}"
     return f"{made}, {one_line(result.provenance.time)}" if result.provenance.time else made
+
+
+def page_with(result: Drawn, sections: Iterable[Section], *, title: str, subtitle: str, guide: str) -> Page:
+    """The page of a result, without the sections that have nothing to say."""
+    return Page(title, subtitle, guide, byline(result), tuple(s for s in sections if s.blocks))
 
 
 def alerts_by_kind(alerts: Sequence[Alert]) -> list[list[Alert]]:

@@ -22,7 +22,7 @@ from identifiable.report.page import (
     Text,
 )
 from identifiable.report.papers import EFFECTIVE_RANK
-from identifiable.report.record import alerts_section, byline, reproduction, saved_form
+from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.resolution_methods import bibtex, how_to_read, paragraphs
 from identifiable.report.rules import limit, reproducible_rule
 from identifiable.report.wording import (
@@ -70,12 +70,12 @@ def resolution_page(result: Resolution) -> Page:
         how_to_read(saved),
         reproduction(saved, paragraphs(saved), bibtex(saved)),
     ]
-    return Page(
-        f"{one_line(saved.inputs[0].name)}: independent components",
-        "Which directions of this representation are determined by the data, and which could as well be others?",
-        GUIDE,
-        byline(saved),
-        tuple(s for s in sections if s.blocks),
+    return page_with(
+        saved,
+        sections,
+        title=f"{one_line(saved.inputs[0].name)}: independent components",
+        subtitle="Which directions of this representation are determined by the data, and which could as well be others?",
+        guide=GUIDE,
     )
 
 
