@@ -1,0 +1,367 @@
+"""One training loop for every model of this project, and many models in it at once.
+
+Models of one architecture are stacked: each parameter gets a leading axis, and one vectorised program (`torch.func.vmap`)
+takes a step of all of them. A single model is a stack of one, so there is one loop. Models share nothing: each has its own
+start, order of rows, gradient norm and end, and reaches the losses it would reach alone, up to rounding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, UsageError
+from identifiable._extras import require
+from identifiable.blocks import Progress
+from identifiable.results import whole_file
+
+require("torch", extra="nn", what="identifiable.nn")
+import torch  # noqa: E402
+from safetensors import SafetensorError, safe_open  # noqa: E402
+from safetensors.torch import save  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.func import functional_call, stack_module_state, vmap  # noqa: E402
+
+TOGETHER = 32  # models in one stack unless told otherwise; larger stacks gain nothing and take more memory
+VALIDATION_ROWS = 1024  # rows of a validation pass at once
+CHECKPOINT_SECONDS = 30.0  # between two checkpoints at least, so that writing them costs little
+
+Values = NDArray[np.floating[Any]]
+Stopped = Literal["patience", "max_epochs", "diverged"]
+Stack = dict[str, torch.Tensor]
+
+
+class Trainable(Protocol):
+    """A module with `loss(rows)`, a mean over rows.
+
+    One whose parameters are bound to a set has static `project_gradients(parameters, gradients)`, called before every
+    step, and `project(parameters)`, called after it; both get stacks and work in place.
+    """
+
+    def loss(self, rows: torch.Tensor) -> torch.Tensor: ...
+
+
+@dataclass(frozen=True)
+class Training:
+    """How models are trained: Adam, gradient norms clipped, early stopping on the validation loss."""
+
+    learning_rate: float = 1e-3
+    batch: int = 256
+    max_epochs: int = 2000
+    patience: int = 50
+    min_delta: float = 1e-6
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "max_epochs", "patience"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"{name} {value!r}: expected a whole number of at least 1.")
+        for name, open_end in (("learning_rate", True), ("clip", True), ("min_delta", False)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not (value > 0 or (value == 0 and not open_end)):
+                raise UsageError(f"{name} {value!r}: expected a number {'above' if open_end else 'of at least'} 0.")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model with the parameters of its best epoch, in eval mode, and how it got there.
+
+    `losses` and `validation` have one value an epoch; `best_epoch` counts from 0. `stopped` is `diverged` where a loss
+    was no longer finite: the model is then the best one before that.
+    """
+
+    model: Any
+    seed: int
+    losses: tuple[float, ...]
+    validation: tuple[float, ...]
+    best_epoch: int
+    stopped: Stopped
+
+    @property
+    def best_loss(self) -> float:
+        """The validation loss of the parameters kept; infinite where the first epoch diverged."""
+        return self.validation[self.best_epoch] if self.validation else math.inf
+
+    @property
+    def epochs(self) -> int:
+        return len(self.validation)
+
+
+def train(
+    models: Sequence[Trainable],
+    rows: Values,
+    validation: Values,
+    settings: Training,
+    *,
+    seeds: Sequence[int],
+    together: int = TOGETHER,
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+    stage: str = "training",
+) -> list[Trained]:
+    """Train models of one architecture on the same rows, up to `together` of them at once.
+
+    `seeds`, one for each model, order the rows, anew every epoch; what differs between the models besides must be in their
+    parameters and buffers. A module whose loss changes its buffers, or draws random numbers, cannot be stacked.
+
+    `checkpoint` is a folder that keeps the state of every stack: what an interrupted call has done is not done again, and
+    what it returns in the end is what it would have returned. A checkpoint of other data, models or settings is refused.
+    """
+    _check(models, rows, validation, seeds, together)
+    data = torch.as_tensor(np.ascontiguousarray(rows, np.float32))
+    held_out = torch.as_tensor(np.ascontiguousarray(validation, np.float32))
+    identity = hashlib.sha256()
+    for part in (data, held_out):
+        identity.update(repr(tuple(part.shape)).encode() + part.numpy().tobytes())
+    if checkpoint is not None:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+    trained: list[Trained] = []
+    for first in range(0, len(models), together):
+        part = slice(first, first + together)
+        run = _Run(models[part], data, held_out, settings, seeds[part])
+        path = checkpoint / f"models-{first:04d}.safetensors" if checkpoint is not None else None
+        fingerprint = run.fingerprint(identity.copy())
+        if path is not None and path.exists():
+            run.load(path, fingerprint)
+        saved = time.monotonic()
+        while run.active:
+            run.epoch()
+            if path is not None and (not run.active or time.monotonic() - saved > CHECKPOINT_SECONDS):
+                run.save(path, fingerprint)
+                saved = time.monotonic()
+            if progress is not None:
+                ended = len(run.models) - len(run.active)
+                told = f"{stage}, models {first + 1} to {first + len(run.models)}, {ended} ended, epoch"
+                progress(told, len(run.losses), settings.max_epochs)
+        trained += run.trained()
+    return trained
+
+
+class _Objective(nn.Module):
+    """The loss as a forward pass, which is what `functional_call` calls."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = self.model.loss(rows)
+        return loss
+
+
+class _Run:
+    """The state of one stack. `active` are the models still in training; the stacks hold those alone, `best` all of them."""
+
+    def __init__(
+        self,
+        models: Sequence[Any],
+        rows: torch.Tensor,
+        validation: torch.Tensor,
+        settings: Training,
+        seeds: Sequence[int],
+    ):
+        self.models, self.rows, self.validation, self.settings, self.seeds = models, rows, validation, settings, seeds
+        parameters, self.buffers = stack_module_state([_Objective(model) for model in models])
+        self.best: Stack = {name: values.detach().clone() for name, values in parameters.items()}
+        self.active = list(range(len(models)))
+        self.best_loss = np.full(len(models), np.inf)
+        self.best_epoch = np.zeros(len(models), dtype=np.int64)
+        self.stopped: list[str] = [""] * len(models)
+        self.losses: list[NDArray[np.float64]] = []  # one row an epoch, NaN for models that have ended
+        self.validations: list[NDArray[np.float64]] = []
+        blank = _Objective(deepcopy(models[0])).to("meta")
+
+        def one(parameters: Stack, buffers: Stack, batch: torch.Tensor) -> torch.Tensor:
+            loss: torch.Tensor = functional_call(blank, (parameters, buffers), (batch,))
+            return loss
+
+        self._own_rows, self._same_rows = vmap(one, in_dims=(0, 0, 0)), vmap(one, in_dims=(0, 0, None))
+        self._project_gradients = getattr(models[0], "project_gradients", None)
+        self._project = getattr(models[0], "project", None)
+        self._set({name: values.detach().clone() for name, values in parameters.items()}, {})
+
+    def _set(self, parameters: Stack, state: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
+        """Make these the parameters in training, with what Adam remembers of them."""
+        self.parameters = {name: values.requires_grad_() for name, values in parameters.items()}
+        self.optimizer = torch.optim.Adam(self.parameters.values(), lr=self.settings.learning_rate, fused=True)
+        for name, remembered in state.items():
+            self.optimizer.state[self.parameters[name]] = dict(remembered)
+
+    def epoch(self) -> None:
+        """One pass over the rows in every model's own order, then the validation loss, and who has ended."""
+        number, n, batch = len(self.losses), len(self.rows), self.settings.batch
+        orders = [np.random.default_rng([self.seeds[m], number]).permutation(n) for m in self.active]
+        order = torch.as_tensor(np.stack(orders))
+        total = torch.zeros(len(self.active), dtype=torch.float64)
+        for a in range(0, n, batch):
+            chosen = order[:, a : a + batch]
+            total += self._step(self.rows[chosen]).double() * chosen.shape[1]
+        loss = self._everyone(total / n)
+        validation = self._everyone(self._validate())
+        self.losses.append(loss)
+        self.validations.append(validation)
+        self._judge(number, loss, validation)
+
+    def _step(self, rows: torch.Tensor) -> torch.Tensor:
+        losses = self._own_rows(self.parameters, self.buffers, rows)
+        self.optimizer.zero_grad()
+        losses.sum().backward()  # models share no parameter, so each gets its own gradient
+        with torch.no_grad():
+            gradients = {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
+            if self._project_gradients is not None:
+                self._project_gradients(self.parameters, gradients)
+            norm = torch.stack([g.flatten(1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
+            factor = (self.settings.clip / (norm + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ does
+            for gradient in gradients.values():
+                gradient *= factor.reshape(-1, *[1] * (gradient.ndim - 1))
+            self.optimizer.step()
+            if self._project is not None:
+                self._project(self.parameters)
+        return losses.detach()
+
+    @torch.no_grad()
+    def _validate(self) -> torch.Tensor:
+        total = torch.zeros(len(self.active), dtype=torch.float64)
+        for a in range(0, len(self.validation), VALIDATION_ROWS):
+            rows = self.validation[a : a + VALIDATION_ROWS]
+            total += self._same_rows(self.parameters, self.buffers, rows).double() * len(rows)
+        return total / len(self.validation)
+
+    def _everyone(self, of_active: torch.Tensor) -> NDArray[np.float64]:
+        values = np.full(len(self.models), np.nan)
+        values[self.active] = of_active.numpy()
+        return values
+
+    def _judge(self, number: int, loss: NDArray[np.float64], validation: NDArray[np.float64]) -> None:
+        keep = []
+        for place, m in enumerate(self.active):
+            if not (math.isfinite(loss[m]) and math.isfinite(validation[m])):
+                self.stopped[m] = "diverged"
+                continue
+            if validation[m] < self.best_loss[m] - self.settings.min_delta:
+                self.best_loss[m], self.best_epoch[m] = validation[m], number
+                for name, values in self.parameters.items():
+                    self.best[name][m] = values.detach()[place]
+            if number - self.best_epoch[m] >= self.settings.patience:
+                self.stopped[m] = "patience"
+            elif number + 1 >= self.settings.max_epochs:
+                self.stopped[m] = "max_epochs"
+            else:
+                keep.append(place)
+        if len(keep) < len(self.active):
+            self._keep(keep)
+
+    def _keep(self, places: list[int]) -> None:
+        """Go on with some of the active models only."""
+        chosen = torch.as_tensor(places, dtype=torch.long)
+        state = {
+            name: {key: value[chosen] if value.ndim else value for key, value in self.optimizer.state[p].items()}
+            for name, p in self.parameters.items()
+        }
+        self.active = [self.active[place] for place in places]
+        self.buffers = {name: values[chosen] for name, values in self.buffers.items()}
+        self._set({name: values.detach()[chosen] for name, values in self.parameters.items()}, state)
+
+    def trained(self) -> list[Trained]:
+        return list(self._trained())
+
+    def _trained(self) -> Iterator[Trained]:
+        for m, model in enumerate(self.models):
+            own = deepcopy(model)
+            own.load_state_dict({name.removeprefix("model."): v[m] for name, v in self.best.items()}, strict=False)
+            lasted = [k for k, row in enumerate(self.validations) if not math.isnan(row[m])]
+            epochs = len(lasted)
+            yield Trained(
+                own.eval(),
+                self.seeds[m],
+                tuple(float(row[m]) for row in self.losses[:epochs]),
+                tuple(float(row[m]) for row in self.validations[:epochs]),
+                int(self.best_epoch[m]),
+                self.stopped[m],  # type: ignore[arg-type]
+            )
+
+    def fingerprint(self, data: Any) -> str:
+        """A hash of all that decides the outcome: data, settings, seeds, models as they start."""
+        data.update(json.dumps([asdict(self.settings), list(self.seeds), repr(self.models[0])]).encode())
+        for name, values in [*self.best.items(), *self.buffers.items()]:
+            data.update(name.encode() + values.detach().contiguous().numpy().tobytes())
+        return str(data.hexdigest())
+
+    def save(self, path: Path, fingerprint: str) -> None:
+        """Write the state whole or not at all."""
+        tensors = {f"best/{name}": values for name, values in self.best.items()}
+        for name, values in self.parameters.items():
+            if self.active:
+                tensors[f"now/{name}"] = values.detach()
+                tensors |= {f"adam/{key}/{name}": value for key, value in self.optimizer.state[values].items()}
+        tensors["losses"] = torch.as_tensor(np.stack(self.losses))
+        tensors["validations"] = torch.as_tensor(np.stack(self.validations))
+        metadata = {
+            "fingerprint": fingerprint,
+            "active": json.dumps(self.active),
+            "stopped": json.dumps(self.stopped),
+            "best_epoch": json.dumps(self.best_epoch.tolist()),
+        }
+        with whole_file(path) as temporary:
+            temporary.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
+
+    def load(self, path: Path, fingerprint: str) -> None:
+        """Go on from a checkpoint."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                # Cloned: memory aligned as that of a run never interrupted, for products that round alike.
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  (no mapping)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise DataError(f"{path}: not a checkpoint of training ({error}); remove it to begin anew.") from None
+        if metadata.get("fingerprint") != fingerprint:
+            raise DataError(
+                f"{path}: a checkpoint of other data, models or settings; remove it, or choose another folder."
+            )
+        try:
+            self._restore(tensors, metadata)
+        except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as error:
+            raise DataError(f"{path}: a damaged checkpoint ({error}); remove it to begin anew.") from None
+
+    def _restore(self, tensors: Stack, metadata: Mapping[str, str]) -> None:
+        self.stopped = json.loads(metadata["stopped"])
+        self.best_epoch = np.array(json.loads(metadata["best_epoch"]), dtype=np.int64)
+        self.losses = list(tensors["losses"].numpy())
+        self.validations = list(tensors["validations"].numpy())
+        self.best = {name: tensors[f"best/{name}"] for name in self.best}
+        everyone = np.arange(len(self.models))
+        self.best_loss = np.stack(self.validations)[self.best_epoch, everyone]
+        self.active = json.loads(metadata["active"])
+        chosen = torch.as_tensor(self.active, dtype=torch.long)
+        self.buffers = {name: values[chosen] for name, values in self.buffers.items()}
+        if not self.active:
+            return
+        names = list(self.parameters)
+        keys = {name.split("/")[1] for name in tensors if name.startswith("adam/")}
+        state = {name: {key: tensors[f"adam/{key}/{name}"] for key in keys} for name in names}
+        self._set({name: tensors[f"now/{name}"] for name in names}, state)
+
+
+def _check(models: Sequence[Any], rows: Values, validation: Values, seeds: Sequence[int], together: int) -> None:
+    if not models or len(seeds) != len(models):
+        raise UsageError(f"expected one seed for each of at least one model, got {len(models)} and {len(seeds)}.")
+    if together < 1:
+        raise UsageError(f"together {together}: expected a whole number of at least 1.")
+    for name, values in (("rows", rows), ("validation rows", validation)):
+        if values.ndim < 2 or not len(values) or values.shape[1:] != rows.shape[1:]:
+            raise DataError(f"{name}: expected at least one row of shape {rows.shape[1:]}, got {values.shape}.")
+        with suppress(TypeError):
+            if not np.isfinite(values).all():
+                raise DataError(f"{name}: expected finite values, got NaN or infinite ones; remove those rows.")

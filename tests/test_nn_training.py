@@ -1,0 +1,200 @@
+"""The training loop: alone or stacked, interrupted or not, a model ends where it would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import identifiable.nn.training as training_module  # noqa: E402
+from identifiable._checks import DataError, UsageError  # noqa: E402
+from identifiable.nn import OrthogonalAutoencoder, Trained, Training, train  # noqa: E402
+
+QUICK = Training(batch=25, max_epochs=8, learning_rate=1e-2)
+LEAKS = (0.2, 0.5, 1.0)
+
+
+def rows(n: int = 120, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((n, 4)) @ rng.standard_normal((4, 12)) * 0.3).astype(np.float32)
+
+
+def models() -> list[OrthogonalAutoencoder]:
+    return [OrthogonalAutoencoder((12, 8, 3), leak, seed=k) for k, leak in enumerate(LEAKS)]
+
+
+def ran(settings: Training = QUICK, **options: object) -> list[Trained]:
+    return train(models(), rows(), rows(60, 1), settings, seeds=[0, 1, 2], **options)  # type: ignore[arg-type]
+
+
+class Tiny(torch.nn.Module):
+    """y = a x with one number a: its loss is known in closed form."""
+
+    def __init__(self, start: float):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.tensor([start]))
+
+    def loss(self, batch: torch.Tensor) -> torch.Tensor:
+        return ((self.a - 1) ** 2).sum() + 0 * batch.sum()
+
+
+def test_stacked_models_reach_the_losses_they_reach_alone() -> None:
+    together, alone = ran(), ran(together=1)
+    for a, b in zip(together, alone, strict=True):
+        np.testing.assert_allclose(a.losses, b.losses, rtol=1e-4)
+        np.testing.assert_allclose(a.validation, b.validation, rtol=1e-4)
+        assert (a.best_epoch, a.stopped, a.epochs) == (b.best_epoch, b.stopped, b.epochs)
+        assert a.validation[-1] < 0.9 * a.validation[0]  # and they learn
+    assert len({t.best_loss for t in together}) == 3
+
+
+def test_one_model_is_what_a_plain_loop_with_torchs_own_parts_gives() -> None:
+    (found,) = train(models()[:1], rows(), rows(60, 1), QUICK, seeds=[7])
+    model, data = models()[0], torch.as_tensor(rows())
+    optimizer = torch.optim.Adam(model.parameters(), lr=QUICK.learning_rate)
+    for epoch in range(QUICK.max_epochs):
+        order = np.random.default_rng([7, epoch]).permutation(len(data))
+        for a in range(0, len(data), QUICK.batch):
+            optimizer.zero_grad()
+            model.loss(data[order[a : a + QUICK.batch]]).backward()
+            with torch.no_grad():
+                model.project_gradients(
+                    dict(model.named_parameters()), {n: p.grad for n, p in model.named_parameters()}
+                )
+            torch.nn.utils.clip_grad_norm_(model.parameters(), QUICK.clip)
+            optimizer.step()
+            with torch.no_grad():
+                model.project(dict(model.named_parameters()))
+        expected = float(model.loss(torch.as_tensor(rows(60, 1))).detach())
+        assert found.validation[epoch] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_gradient_beyond_the_clip_is_cut_for_its_model_alone() -> None:
+    """Adam's first step is the learning rate whatever the gradient; the second remembers the first, so clipping shows."""
+    settings = Training(batch=2, max_epochs=2, learning_rate=0.1, clip=1.0, min_delta=0.0)
+    X = np.zeros((2, 1), np.float32)
+    loose = Training(batch=2, max_epochs=2, learning_rate=0.1, clip=1e9, min_delta=0.0)
+    clipped = train([Tiny(1.2), Tiny(50.0)], X, X, settings, seeds=[0, 1])
+    free = train([Tiny(1.2), Tiny(50.0)], X, X, loose, seeds=[0, 1])
+    assert clipped[0].validation == free[0].validation
+    assert clipped[1].losses[0] == free[1].losses[0]
+    alone = train([Tiny(50.0)], X, X, settings, seeds=[1])
+    assert clipped[1].validation == pytest.approx(alone[0].validation)
+
+
+def test_a_model_stops_when_it_no_longer_improves_and_keeps_its_best() -> None:
+    settings = Training(batch=2, max_epochs=200, patience=3, learning_rate=0.3, min_delta=1e-4)
+    X = np.zeros((2, 1), np.float32)
+    near, far = train([Tiny(1.05), Tiny(9.0)], X, X, settings, seeds=[0, 1])
+    assert near.stopped == far.stopped == "patience"
+    assert near.epochs < far.epochs < 200
+    for t in (near, far):
+        assert t.epochs - 1 - t.best_epoch == 3
+        assert t.best_loss == min(t.validation) or min(t.validation) > t.best_loss - 1e-4
+        assert float((t.model.a.detach() - 1) ** 2) == pytest.approx(t.best_loss, abs=1e-6)
+
+
+def test_a_model_that_diverges_is_flagged_and_the_others_go_on() -> None:
+    fine, broken = models()[:2]
+    with torch.no_grad():
+        broken.encoder.weights[0].weight[0, 0] = float("nan")
+    first, second = train([fine, broken], rows(), rows(60, 1), QUICK, seeds=[0, 1])
+    assert second.stopped == "diverged"
+    assert second.best_loss == float("inf")
+    assert first.stopped == "max_epochs"
+    assert first.validation == pytest.approx(ran()[0].validation, rel=1e-4)
+
+
+def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", 0.0)
+    whole = ran()
+    epochs = []
+
+    def stop_at_five(stage: str, done: int, total: int) -> None:
+        epochs.append(done)
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ran(checkpoint=tmp_path, progress=stop_at_five)
+    resumed = ran(checkpoint=tmp_path, progress=lambda stage, done, total: epochs.append(done))
+    assert epochs == [1, 2, 3, 4, 5, 6, 7, 8]
+    for a, b in zip(whole, resumed, strict=True):
+        assert a.losses == b.losses
+        assert a.validation == b.validation
+        for one, two in zip(a.model.parameters(), b.model.parameters(), strict=True):
+            assert torch.equal(one, two)
+    again = ran(checkpoint=tmp_path, progress=lambda stage, done, total: epochs.append(done))
+    assert len(epochs) == 8  # nothing was trained a second time
+    assert [t.validation for t in again] == [t.validation for t in whole]
+
+
+def test_models_that_ended_before_an_interruption_stay_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", 0.0)
+    settings = Training(batch=2, max_epochs=200, patience=3, learning_rate=0.3, min_delta=1e-4)
+    X = np.zeros((2, 1), np.float32)
+
+    def run(**options: object) -> list[Trained]:
+        return train([Tiny(1.05), Tiny(9.0)], X, X, settings, seeds=[0, 1], **options)  # type: ignore[arg-type]
+
+    whole = run()
+    assert whole[0].epochs < whole[1].epochs - 2
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if done == whole[0].epochs + 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint=tmp_path, progress=stop)
+    resumed = run(checkpoint=tmp_path)
+    assert [t.validation for t in resumed] == [t.validation for t in whole]
+    assert [t.stopped for t in resumed] == [t.stopped for t in whole]
+
+
+@pytest.mark.parametrize("change", ["data", "settings", "seeds", "models"])
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, change: str) -> None:
+    ran(checkpoint=tmp_path)
+    other = [*models()[:2], OrthogonalAutoencoder((12, 8, 3), 0.9, seed=2)] if change == "models" else models()
+    settings = Training(batch=24, max_epochs=8, learning_rate=1e-2) if change == "settings" else QUICK
+    with pytest.raises(DataError, match="other data, models or settings"):
+        train(
+            other,
+            rows(seed=5 if change == "data" else 0),
+            rows(60, 1),
+            settings,
+            seeds=[0, 1, 3] if change == "seeds" else [0, 1, 2],
+            checkpoint=tmp_path,
+        )
+
+
+def test_a_truncated_checkpoint_is_refused(tmp_path: Path) -> None:
+    ran(checkpoint=tmp_path)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="remove it to begin anew"):
+        ran(checkpoint=tmp_path)
+
+
+def test_what_cannot_be_trained_is_refused() -> None:
+    X = rows()
+    with pytest.raises(UsageError, match="one seed for each"):
+        train(models(), X, X, QUICK, seeds=[0])
+    with pytest.raises(UsageError, match="together 0"):
+        ran(together=0)
+    with pytest.raises(DataError, match="validation rows"):
+        train(models(), X, X[:, :5], QUICK, seeds=[0, 1, 2])
+    with pytest.raises(DataError, match="NaN or infinite"):
+        train(models(), np.where(X > 0.5, np.nan, X), X, QUICK, seeds=[0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("batch", 0), ("patience", 0), ("max_epochs", 0), ("learning_rate", 0.0), ("clip", -1.0), ("min_delta", -1.0)],
+)
+def test_settings_out_of_range_are_refused(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=name):
+        Training(**{name: value})  # type: ignore[arg-type]
