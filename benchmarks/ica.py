@@ -425,7 +425,7 @@ def agreement_targets(found: dict[str, Record]) -> list[Record]:
     The issue gives no number for "the same column", so every level is shown and none is chosen.
     """
     called = sum(r["identifiable"] for r in found.values())
-    swapped = sum(r["pairs_out_of_order"]["not_listed"] for r in found.values())
+    swapped = sum(r["pairs_out_of_order"]["not_announced"] for r in found.values())
     return [
         target("called identifiable", called, ">=", 1),
         *(
@@ -433,7 +433,7 @@ def agreement_targets(found: dict[str, Record]) -> list[Record]:
             for level in ica_agreement.LEVELS
         ),
         target("of these, the other sign", called - sum(r["same_sign"] for r in found.values()), "<=", 0),
-        target("pairs in another order that are not listed as ties", swapped, "<=", 0),
+        target("pairs in another order that are not announced by their places", swapped, "<=", 0),
     ]
 
 

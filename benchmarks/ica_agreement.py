@@ -100,7 +100,9 @@ def agreement(cov: Array, first: tuple[Any, AffineMap], second: tuple[Any, Affin
         "median_correlation": float(np.median(size[yes])) if yes.any() else None,
         "same_sign": int(np.sum(r[yes] > 0)),
         "same_place": int(np.sum(partner[yes] == chosen)),
-        "pairs_out_of_order": out_of_order(chosen, partner, result.ties, other.ties),
+        "pairs_out_of_order": out_of_order(
+            chosen, partner, *([c.places for c in each.components] for each in (result, other))
+        ),
         "differ": int(differs.sum()),
         "differ_unflagged": int(np.sum(differs & yes)),
         "differ_unflagged_by_both": int(np.sum(differs & both)),
@@ -118,18 +120,23 @@ def agreement(cov: Array, first: tuple[Any, AffineMap], second: tuple[Any, Affin
     }
 
 
-def out_of_order(chosen: Any, partner: Any, ties: Any, other_ties: Any) -> dict[str, int]:
-    """Pairs of identifiable components whose partners come in the other order: listed as ties, and not."""
-    listed = {frozenset((t.first, t.second)) for t in ties}
-    listed_other = {frozenset((t.first, t.second)) for t in other_ties}
+def out_of_order(chosen: Any, partner: Any, places: Any, other_places: Any) -> dict[str, int]:
+    """Pairs of identifiable components whose partners come in the other order: announced by `places`, and not.
+
+    Announced: the places the two may take overlap, in either resolution.
+    """
     swapped = [
-        frozenset((int(i), int(j))) in listed or frozenset((int(partner[i]), int(partner[j]))) in listed_other
+        _overlap(places[i], places[j]) or _overlap(other_places[partner[i]], other_places[partner[j]])
         for a, i in enumerate(chosen)
         for j in chosen[a + 1 :]
         if partner[i] > partner[j]
     ]
     pairs = len(chosen) * (len(chosen) - 1) // 2
-    return {"pairs": pairs, "listed_as_ties": sum(swapped), "not_listed": len(swapped) - sum(swapped)}
+    return {"pairs": pairs, "announced": sum(swapped), "not_announced": len(swapped) - sum(swapped)}
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return max(one[0], other[0]) <= min(one[1], other[1])
 
 
 def totals(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -140,7 +147,7 @@ def totals(runs: list[dict[str, Any]]) -> dict[str, Any]:
         **{key: sum(r[key] for r in runs) for key in (*keys, "differ_unflagged_by_both", "components")},
         "above": {f"{level:g}": sum(r["above"][f"{level:g}"] for r in runs) for level in LEVELS},
         "pairs_out_of_order": {
-            key: sum(r["pairs_out_of_order"][key] for r in runs) for key in ("pairs", "listed_as_ties", "not_listed")
+            key: sum(r["pairs_out_of_order"][key] for r in runs) for key in ("pairs", "announced", "not_announced")
         },
         "smallest_correlation": min(smallest, default=None),
     }
