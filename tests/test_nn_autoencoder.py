@@ -69,6 +69,22 @@ def test_nearest_orthonormal_is_the_polar_factor(shape: tuple[int, ...]) -> None
     assert float((moved - expected.U @ expected.Vh).abs().max()) > 1e-3
 
 
+def test_nearest_orthonormal_is_so_from_afar_too() -> None:
+    generator = torch.Generator().manual_seed(5)
+    stack = torch.randn((4, 9, 5), generator=generator, dtype=torch.float64)
+    stack[2] = nearest_orthonormal(stack[2]) * 1.01  # one of them is near
+    expected = torch.linalg.svd(stack, full_matrices=False)
+    assert float((nearest_orthonormal(stack) - expected.U @ expected.Vh).abs().max()) < 1e-8
+
+
+@pytest.mark.parametrize("learning_rate", [1e-3, 3e-2])
+def test_large_steps_do_not_leave_the_orthonormal_matrices(learning_rate: float) -> None:
+    settings = Training(batch=20, max_epochs=3, learning_rate=learning_rate)
+    (trained,) = train([OrthogonalAutoencoder((20, 12, 3), 0.3)], rows(), rows(seed=1), settings, seeds=[0])
+    assert trained.stopped == "max_epochs"
+    assert max(departure(weight.detach()) for weight in trained.model.parameters()) < 1e-3
+
+
 def test_gradients_are_projected_onto_what_turns_a_weight() -> None:
     model = OrthogonalAutoencoder(WIDTHS, 0.5, seed=4).double()
     weights = dict(model.named_parameters())

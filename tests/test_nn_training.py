@@ -154,10 +154,25 @@ def test_models_that_ended_before_an_interruption_stay_ended(tmp_path: Path, mon
     assert [t.stopped for t in resumed] == [t.stopped for t in whole]
 
 
-@pytest.mark.parametrize("change", ["data", "settings", "seeds", "models"])
+def test_a_checkpoint_is_known_again_when_a_start_differs_by_rounding(
+    tmp_path: Path,
+) -> None:
+    """As it may where another number of threads made it."""
+    first = ran(checkpoint=tmp_path)
+    rounded = models()
+    with torch.no_grad():
+        for model in rounded:
+            for parameter in model.parameters():
+                parameter *= 1 + 1e-7
+    again = train(rounded, rows(), rows(60, 1), QUICK, seeds=[0, 1, 2], checkpoint=tmp_path)
+    assert [t.validation for t in again] == [t.validation for t in first]
+
+
+@pytest.mark.parametrize("change", ["data", "settings", "seeds", "models", "leak"])
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, change: str) -> None:
     ran(checkpoint=tmp_path)
-    other = [*models()[:2], OrthogonalAutoencoder((12, 8, 3), 0.9, seed=2)] if change == "models" else models()
+    changed = {"models": {"leak": LEAKS[2], "seed": 9}, "leak": {"leak": 0.9, "seed": 2}}.get(change)
+    other = [*models()[:2], OrthogonalAutoencoder((12, 8, 3), **changed)] if changed else models()
     settings = Training(batch=24, max_epochs=8, learning_rate=1e-2) if change == "settings" else QUICK
     with pytest.raises(DataError, match="other data, models or settings"):
         train(

@@ -144,7 +144,7 @@ def bilipschitz(
         best_scale=found.best_scale,
         best_constant=found.best_constant,
         diameter=span.value if span else 0.0,
-        summary={key: Summary(**_summary(v[defined])) for key, v in pointwise.items()} if defined.any() else {},
+        summary={key: Summary(**summarised(v[defined])) for key, v in pointwise.items()} if defined.any() else {},
         supremum=_supremum(found.constant[defined], at_the_end),
         random_directions=_beside(estimate, found, directions),
         bounds=_bounds(found, Z, span),
@@ -203,7 +203,7 @@ def _lengths(known: Products, rows: int) -> Product:
     return jvp
 
 
-def _summary(values: Array) -> Mapping[str, float]:
+def summarised(values: Array) -> Mapping[str, float]:
     """Quantiles are values of points: between two of them an infinite one would give NaN."""
     low, median, high = np.quantile(values, (0.05, 0.5, 0.95), method="nearest").tolist()
     figures = {"mean": values.mean(), "min": values.min(), "max": values.max()}
@@ -215,7 +215,7 @@ def _beside(estimate: Array | None, found: Spectra, directions: int) -> RandomDi
         return None
     finite = np.isfinite(found.constant)
     share = float(np.median(estimate[finite] / found.constant[finite])) if finite.any() else None
-    return RandomDirections(**_summary(estimate[found.defined]), directions=directions, share=share)
+    return RandomDirections(**summarised(estimate[found.defined]), directions=directions, share=share)
 
 
 def _supremum(constants: Array, rng: np.random.Generator) -> SupremumEstimate | None:

@@ -12,14 +12,16 @@ import struct
 import tempfile
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy_format
+from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable.io.containers import (
@@ -110,6 +112,27 @@ class NpzFile:
         if self._layouts[name].stored.hasobject:
             raise DataError(pickled(f"{self._label}:{shown(name)}"))
         return IdentifiedColumn(read_whole(*self._located(name), f"{self._label}:{shown(name)}"), own)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The array of that name, of any shape, whole and with its checksum verified. `name` must be one of `names`."""
+        if name in self._broken:
+            raise self._broken[name]
+        if self._layouts[name].stored.hasobject:
+            raise DataError(pickled(f"{self._label}:{shown(name)}"))
+        file, layout = self._located(name)
+        member, before = self._members[name], self._layouts[name].offset
+        try:
+            raw = np.empty(math.prod(layout.shape) * layout.stored.itemsize, np.uint8)
+        except MemoryError:
+            raise DataError(f"{self._label}:{shown(name)}: {member.file_size:,} bytes do not fit in memory.") from None
+        file.read_into(layout.offset, raw)
+        if zlib.crc32(raw.data, zlib.crc32(file.read(layout.offset - before, before))) != member.CRC:
+            raise self._damaged(f"the checksum of {name!r} differs")
+        try:  # a header may declare lengths, dimensions or dtypes that numpy does not have
+            values = layout.decode(raw).reshape(layout.shape, order="F" if layout.fortran else "C")
+        except (ValueError, OverflowError, TypeError):
+            raise self._damaged(f"{name!r} declares shape {layout.shape} of {layout.stored}"[:200]) from None
+        return np.ascontiguousarray(values)
 
     def _choose(self, part: str | None, ndim: int) -> str:
         if part in self._broken:

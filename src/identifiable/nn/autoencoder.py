@@ -12,8 +12,9 @@ require("torch", extra="nn", what="identifiable.nn")
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-# Of (1 + e)^(-1/2) = 1 - e / 2 + 3 e^2 / 8 - ...: enough to bring ||e|| = 0.1 below 3e-6 in one go.
+# Of (1 + e)^(-1/2) = 1 - e / 2 + 3 e^2 / 8 - ...: enough to bring ||e|| = 0.1 below 5e-6 in one go.
 INVERSE_ROOT = (1.0, -1 / 2, 3 / 8, -5 / 16, 35 / 128)
+FAR = 0.25  # bound on ||e|| beyond which the series is not used
 
 
 class OrthogonalAutoencoder(nn.Module):
@@ -77,7 +78,9 @@ class Layers(nn.Module):
         super().__init__()
         self.weights = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(widths))
         for layer in self.weights:
-            nn.init.orthogonal_(layer.weight, generator=generator)
+            # In float64: its rounding, which depends on the number of threads, does not reach the weights.
+            start = torch.empty(layer.weight.shape, dtype=torch.float64)
+            layer.weight.data.copy_(nn.init.orthogonal_(start, generator=generator))
         self.register_buffer("leak", torch.tensor(float(leak)))  # a buffer, so that stacked models may differ in it
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
@@ -92,20 +95,25 @@ class Layers(nn.Module):
 def nearest_orthonormal(weight: torch.Tensor) -> torch.Tensor:
     """The nearest matrix whose rows (if it is wide) or columns (if it is tall) are orthonormal: the polar factor.
 
-    For a matrix that is nearly so. W (W^T W)^(-1/2) by a series in e = W^T W - 1, matrix products only: what is left of e
-    is about ||e||^5 / 2, so it settles at rounding however often it is applied.
+    W (W^T W)^(-1/2), of a stack of matrices. For those nearly orthonormal, as they are after a step, by a series in
+    e = W^T W - 1, which takes matrix products only and leaves of e about ||e||^5 / 2; for others by eigenvalues.
     """
-    tall = weight if weight.shape[-2] >= weight.shape[-1] else weight.mT
-    e = tall.mT @ tall
-    diagonal = e.diagonal(dim1=-2, dim2=-1)
-    diagonal -= 1
-    _, first, second, third, fourth = INVERSE_ROOT
+    if weight.shape[-2] < weight.shape[-1]:
+        return nearest_orthonormal(weight.mT).mT
+    e = weight.mT @ weight
+    e.diagonal(dim1=-2, dim2=-1).sub_(1)
     square = e @ e
+    _, first, second, third, fourth = INVERSE_ROOT
     tail = third * e + fourth * square
     tail.diagonal(dim1=-2, dim2=-1).add_(second)
-    root = first * e + square @ tail
-    nearest = tall + tall @ root
-    return nearest if tall is weight else nearest.mT
+    change = first * e + square @ tail
+    far = (
+        torch.linalg.matrix_norm(square) > FAR**2
+    )  # Frobenius' norm of e^2 bounds the square of the largest |eigenvalue|
+    if far.any():
+        values, vectors = torch.linalg.eigh(e[far])
+        change[far] = (vectors * ((1 + values).clamp(min=1e-12).rsqrt() - 1)[..., None, :]) @ vectors.mT
+    return weight + weight @ change
 
 
 def _along_orthonormal(weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ LABEL_CHARACTERS = 20  # more would leave no room for the plot on a phone; table
 READINGS = 72  # pixels kept for the numbers at the right of a dot plot
 LEFT = 11.0  # per cent kept free for the labels of a vertical axis
 PLOT_TOP, PLOT_HEIGHT = 26, 240
+MANY_POINTS = 300  # from which on points of a cloud are drawn finer
 MARGIN = 0.03  # of an axis, so that points at its end are seen whole
 
 # Marks are strokes of (almost) no length, drawn as their caps: a view box stretched to the width of the screen
@@ -117,6 +118,7 @@ def draw_curves(figure: Curves) -> Markup:
     points = [p for curve in figure.curves for p in curve.points] + [p for cloud in figure.clouds for p in cloud.points]
     low_x, high_x, across_ticks = _across_axis([x for x, _ in points], figure)
     low_y, high_y, ticks = _log_axis([y for _, y in points]) if figure.log else _linear_axis(points, figure)
+    low_y -= MARGIN * (high_y - low_y) if figure.log and figure.clouds else 0
 
     def across(value: float) -> float:
         level = math.log10(value) if figure.log_across else value
@@ -148,9 +150,11 @@ def draw_curves(figure: Curves) -> Markup:
     )
     for curve in sorted(figure.curves, key=lambda c: c.style != SOLID):  # what it would hide is drawn on top
         parts += _line(curve, _placed(curve.points, across, up))
-    parts.append('<g class="cloud">' if figure.clouds else "")
+    many = sum(len(cloud.points) for cloud in figure.clouds) > MANY_POINTS
+    parts.append(f'<g class="cloud{" fine" if many else ""}">' if figure.clouds else "")
     for cloud in figure.clouds:
-        parts += _points(cloud.kind, "".join(f"M{x} {y}{DOT}" for x, y in _placed(cloud.points, across, up) if y >= 0))
+        path = "".join(f"M{x} {y}{DOT}" for x, y in _placed(cloud.points, across, up) if y >= 0)
+        parts += _points(cloud.kind, path, cloud.style)
     parts.append("</g></svg>" if figure.clouds else "</svg>")
     if figure.threshold is not None and 0 <= up(figure.threshold[1]) <= 1:
         y = height(figure.threshold[1])
@@ -178,15 +182,17 @@ def _line(curve: Curve, placed: Sequence[tuple[float, float]]) -> list[str]:
     if placed:
         path = " ".join(f"{x},{y}" for x, y in placed)
         parts.append(f'<polyline class="curve {_style(curve)}" points="{path}"/>')
-    if curve.style is not None:
+    if curve.style is not None and curve.dotted:
         alone = len(placed) == 1  # a line of one point would not show
         dots = "".join(f"M{x} {y}{DOT}" for x, y in (placed if alone else _dotted(placed, curve.style)) if y >= 0)
         parts.append(f'<path class="dots {_style(curve)}" d="{dots}"/>' if dots else "")
     return parts
 
 
-def _points(kind: MarkKind, path: str) -> list[str]:
+def _points(kind: MarkKind, path: str, style: int | None = None) -> list[str]:
     """All marks of one kind as one path, with a second one on top where they are rings."""
+    if style is not None:
+        return [f'<path class="dots s{style}" d="{path}"/>'] if path else []
     holes = [f"m {kind} hole"] if kind in RINGS else []
     return [f'<path class="{name}" d="{path}"/>' for name in (f"m {kind}", *holes) if path]
 
@@ -206,7 +212,7 @@ def _dotted(points: Sequence[tuple[float, float]], style: int) -> list[tuple[flo
     ]
 
 
-def mark_swatch(kind: LegendKind, in_cloud: bool = False) -> Markup:
+def mark_swatch(kind: LegendKind, in_cloud: bool = False, style: int | None = None) -> Markup:
     """A mark for the legend, as a dot plot or a cloud of points shows it."""
     match kind:
         case "beyond":
@@ -216,16 +222,16 @@ def mark_swatch(kind: LegendKind, in_cloud: bool = False) -> Markup:
         case "limit":
             body = '<path class="limit" d="M9 0V16"/>'
         case _:
-            body = "".join(_points(kind, f"M9 8{STROKES[kind]}"))
+            body = "".join(_points(kind, f"M9 8{STROKES[kind]}", style))
     body = f'<g class="cloud">{body}</g>' if in_cloud else body
     return Markup(f'<svg class="swatch" width="18" height="16" aria-hidden="true">{body}</svg>')
 
 
-def curve_swatch(style: int | None) -> Markup:
+def curve_swatch(style: int | None, dotted: bool = True) -> Markup:
     """A piece of line for the legend."""
     name = "many" if style is None else f"s{style}"
     body = f'<line class="curve {name}" x1="1" x2="41" y1="8" y2="8"/>'
-    if style is not None:
+    if style is not None and dotted:
         body += f'<path class="dots {name}" d="M21 8{DOT}"/>'
     return Markup(f'<svg class="swatch" width="42" height="16" aria-hidden="true">{body}</svg>')
 
@@ -260,14 +266,17 @@ def _dot_axis(figure: Dots) -> tuple[float, list[float]]:
 
 
 def _linear_axis(points: Sequence[tuple[float, float]], figure: Curves) -> tuple[float, float, list[float]]:
-    highest = max(y for _, y in points)
-    limit = figure.threshold[1] if figure.threshold is not None else 0.0
-    upper = 1.05 * max(highest if figure.top is None else figure.top, min(limit, 3 * highest) if highest > 0 else limit)
+    heights = [y - figure.base for _, y in points]
+    highest = max(heights)
+    limit = figure.threshold[1] - figure.base if figure.threshold is not None else 0.0
+    top = highest if figure.top is None else figure.top - figure.base
+    upper = 1.05 * max(top, min(limit, 3 * highest) if highest > 0 else limit)
     upper = upper if upper > 0 else 1.0
-    lower = 1.05 * min(0.0, *(y for _, y in points)) - (MARGIN * upper if figure.clouds else 0.0)
+    lower = 1.05 * min(0.0, *heights) - (MARGIN * upper if figure.clouds else 0.0)
     ticks = nice_ticks(max(upper, -lower))
     below = [-tick for tick in reversed(ticks) if lower <= -tick < 0]
-    return lower, upper, [*below, *(tick for tick in ticks if tick <= upper)]
+    shown = [*below, *(tick for tick in ticks if tick <= upper)]
+    return lower + figure.base, upper + figure.base, [tick + figure.base for tick in shown]
 
 
 def _across_axis(values: Sequence[float], figure: Curves) -> tuple[float, float, list[float]]:

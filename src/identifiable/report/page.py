@@ -150,28 +150,35 @@ class Dots:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line. `style` (0 to 7) picks colour, dashes and dots; None is one of many, drawn thin and muted."""
+    """A line. `style` (0 to 7) picks colour, dashes and dots; None is one of many, drawn thin and muted.
+
+    Among points a line goes without dots of its own (`dotted`).
+    """
 
     label: str
     points: tuple[Interval, ...]
     style: int | None
+    dotted: bool = True
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Points without a line."""
+    """Points without a line. `style` gives them colour and shape of a curve's dots in place of the marks of their kind."""
 
     label: str
     points: tuple[Interval, ...]
     kind: MarkKind
+    style: int | None = None
 
 
 @dataclass(frozen=True)
 class Curves:
     """Lines and points over common axes; `top` cuts the vertical axis off where a few points would flatten the rest.
 
+    A linear vertical axis starts at `base`, or below it where points do.
+
     `threshold` is a labelled horizontal line, `cut` a labelled vertical one. On a logarithmic axis every point must be
-    positive.
+    positive. If `ordered`, styles 0 to 5 are steps of one quantity and so are their colours; 6 is for what is fitted to them.
     """
 
     title: str
@@ -185,6 +192,8 @@ class Curves:
     clouds: tuple[Cloud, ...] = ()
     log_across: bool = False
     cut: tuple[str, float] | None = None
+    ordered: bool = False
+    base: float = 0.0
 
 
 @dataclass(frozen=True)

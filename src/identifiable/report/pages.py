@@ -12,10 +12,12 @@ from identifiable.report.distortion_text import distortion_table
 from identifiable.report.joint import joint_page
 from identifiable.report.page import Page
 from identifiable.report.record import Drawn
+from identifiable.report.reproduction import reproduction_page
+from identifiable.report.reproduction_text import reproduction_table
 from identifiable.report.resolution import resolution_page
 from identifiable.report.resolution_text import joint_table, resolution_table
 from identifiable.report.text import comparison_table
-from identifiable.results import Comparison, Distortion, JointResolution, Resolution
+from identifiable.results import Comparison, Distortion, JointResolution, Reproduction, Resolution
 
 Drawing = tuple[Callable[[Any], Page], Callable[[Any], str]]
 
@@ -24,6 +26,7 @@ PAGES: dict[type, Drawing] = {
     Resolution: (resolution_page, resolution_table),
     JointResolution: (joint_page, joint_table),
     Distortion: (distortion_page, distortion_table),
+    Reproduction: (reproduction_page, reproduction_table),
 }
 
 
@@ -44,6 +47,6 @@ def _drawing(result: Any) -> Drawing:
     if found is None:
         raise UsageError(
             f"expected a Comparison to draw, got {type(result).__name__}; a Resolution or a JointResolution can be drawn "
-            "too, and a Distortion: pass what compare(), bilipschitz() or resolve() returned."
+            "too, and a Distortion or a Reproduction: pass what compare(), bilipschitz(), reproduce() or resolve() returned."
         )
     return found

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from identifiable.report.page import Block, Code, Column, Heading, Notice, Page, Section, Table, Text
 from identifiable.report.wording import MISSING, count, one_line, setting
-from identifiable.results import Alert, Comparison, Distortion, JointResolution, Resolution, to_json
+from identifiable.results import Alert, Comparison, Distortion, JointResolution, Reproduction, Resolution, to_json
 
-Drawn = Comparison | Resolution | JointResolution | Distortion
-R = TypeVar("R", Comparison, Resolution, JointResolution, Distortion)
+Drawn = Comparison | Resolution | JointResolution | Distortion | Reproduction
+R = TypeVar("R", Comparison, Resolution, JointResolution, Distortion, Reproduction)
 
 
 def saved_form(result: R) -> R:
@@ -23,7 +23,15 @@ def saved_form(result: R) -> R:
     """
     if isinstance(result, JointResolution):
         result = replace(result, models=tuple(map(saved_form, result.models)))
-    return replace(result, settings=json.loads(to_json(result.settings)))
+    if isinstance(result, Reproduction):
+        choices = tuple(replace(c, **_saved({"value": c.value, "paper": c.paper})) for c in result.choices)
+        result = replace(result, choices=choices, published=_saved(result.published))
+    return replace(result, settings=_saved(result.settings))
+
+
+def _saved(settings: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads(to_json(settings))
+    return kept
 
 
 def byline(result: Drawn) -> str:

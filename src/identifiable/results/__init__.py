@@ -25,6 +25,15 @@ from identifiable.results.comparison import (
 )
 from identifiable.results.distortion import Distortion, RandomDirections, Summary, SupremumEstimate, WorstCase
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, without_time
+from identifiable.results.reproduction import (
+    Choice,
+    Constants,
+    Distances,
+    Fit,
+    Leak,
+    PairRun,
+    Reproduction,
+)
 from identifiable.results.resolution import (
     Component,
     ComponentMatch,
@@ -41,22 +50,29 @@ from identifiable.results.writing import whole_file, write_text, write_texts
 
 __all__ = [
     "Alert",
+    "Choice",
     "Comparison",
     "Component",
     "ComponentMatch",
     "Consensus",
     "ConsensusDistance",
+    "Constants",
+    "Distances",
     "Distortion",
     "Efficiency",
     "ErrorMatrix",
     "Errors",
+    "Fit",
     "Input",
     "Interval",
     "JointResolution",
+    "Leak",
     "Null",
     "PairResult",
+    "PairRun",
     "Provenance",
     "RandomDirections",
+    "Reproduction",
     "Resolution",
     "Rung",
     "Scale",
@@ -88,5 +104,6 @@ SCHEMAS.update(
         "identifiable/resolve/1": Resolution,
         "identifiable/resolve-joint/1": JointResolution,
         "identifiable/bilipschitz/1": Distortion,
+        "identifiable/reproduce/1": Reproduction,
     }
 )

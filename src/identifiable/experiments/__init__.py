@@ -1,0 +1,73 @@
+"""The papers' experiments: which data, which settings, what is published. The work is done by the rooms below."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from identifiable._checks import UsageError
+from identifiable.blocks import Progress
+from identifiable.results import Provenance, Reproduction
+
+__all__ = ["EXPERIMENTS", "Experiment", "reproduce"]
+
+SCALES = ("smoke", "small", "paper")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment that can be run again; `published` and `settings` are what our copy of the paper says of it."""
+
+    title: str
+    figures: str
+    data: str
+    published: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    scales: tuple[str, ...] = SCALES
+
+
+def _experiments() -> Mapping[str, Experiment]:
+    text = (files("identifiable.experiments") / "paper.toml").read_text(encoding="utf-8")
+    return MappingProxyType({name: Experiment(**entry) for name, entry in tomllib.loads(text).items()})
+
+
+EXPERIMENTS = _experiments()
+
+
+def reproduce(
+    name: str,
+    *,
+    scale: str = "smoke",
+    data: str | None = None,
+    seed: int = 0,
+    checkpoint: str | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+) -> Reproduction:
+    """Run an experiment of the paper again.
+
+    `scale` is `smoke` (a minute, scikit-learn's digits unless there is `data`), `small` or `paper`; `changes` replaces
+    settings by name. `checkpoint` is a folder in which training is kept, so that an interrupted call can be made again.
+    """
+    if name not in EXPERIMENTS:
+        raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}.")
+    if scale not in SCALES:
+        raise UsageError(f"scale {scale!r}: expected one of {', '.join(SCALES)}.")
+    from identifiable.experiments import warm_up
+
+    return warm_up.run(
+        name,
+        EXPERIMENTS[name],
+        warm_up.settings(name, scale, changes),
+        scale=scale,
+        data=data,
+        seed=seed,
+        checkpoint=checkpoint,
+        progress=progress,
+        provenance=provenance,
+    )

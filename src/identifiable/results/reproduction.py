@@ -1,0 +1,168 @@
+"""What `reproduce fig2` and `reproduce figA6` found: pairs of autoencoders trained alike, and whether Theorem 1 shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from identifiable.results.distortion import Summary
+from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+
+Estimator = Literal["exact", "random_directions"]
+Form = Literal["mean", "maximum", "sample"]
+Unit = Literal["latent", "diameter"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting of the experiment: its value, and whether that is the paper's own or ours.
+
+    `paper` is the paper's value, None where it is lost in our copy. If it is known and ours is another, this run departs
+    from the paper, usually to be smaller.
+    """
+
+    name: str
+    value: Any
+    source: Literal["paper", "ours"]
+    paper: Any = None
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far two latent spaces are apart after the best rigid motion: mean and largest |h(f'(x)) - f(x)| over the samples."""
+
+    mean: float
+    maximum: float
+
+
+@dataclass(frozen=True)
+class Constants:
+    """1 + L of a pair: at each sample the larger of its two decoders' constants; then the mean and largest over the samples."""
+
+    mean: float
+    maximum: float
+
+
+@dataclass(frozen=True)
+class PairRun:
+    """Two autoencoders that differ in their seeds alone.
+
+    `reconstruction` is the validation loss of either, `epochs` how long each was trained, `stopped` why it ended there.
+    `removed` says why the pair takes no part in the figures; None if it does. `diameter` is that of the first model's
+    latents. `samples` are some of the (1 + L, distance) of single samples, for the picture.
+    """
+
+    leak: float
+    pair: int
+    digit: int | None
+    reconstruction: tuple[float, float]
+    epochs: tuple[int, int]
+    stopped: tuple[str, str]
+    removed: str | None
+    distance: Distances
+    diameter: float
+    exact: Constants
+    random_directions: Constants
+    samples: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """All pairs of one leak. `bound` is the largest 1 + L the architecture allows: leak^-k with k activations, 2 in the paper.
+
+    `constant` summarises 1 + L of every decoder at every sample, exact; `curve` has its quantiles, (share, 1 + L).
+    `distance` is the mean over the pairs kept, `relative` the same over the diameter, each with its 95 % interval.
+    """
+
+    leak: float
+    bound: float
+    pairs: int
+    kept: int
+    constant: Summary
+    random_directions: Summary
+    curve: tuple[tuple[float, float], ...]
+    reconstruction: float
+    distance: float
+    distance_ci95: Interval
+    relative: float
+    relative_ci95: Interval
+
+
+@dataclass(frozen=True)
+class Fit:
+    """distance = slope * sqrt(2 L + L^2) through the origin, over pairs kept.
+
+    `form` says of what: mean distance against mean L (Figure 2), largest distance against largest L (A.4), or single samples
+    of all pairs, distance against L of the same sample (A.5).
+
+    `r2` is the share of the variance about the mean that the line explains; negative where the mean explains more.
+    `spearman` comes with a 95 % bootstrap interval that resamples pairs. `within_leak` is the correlation with the leak
+    held fixed (ranks within each leak): whether 1 + L tells more than the leak does. None where it is not defined.
+    `unit`: distances as they are, or over the diameter of the latents. `n` counts pairs, also where their samples are fitted.
+    """
+
+    form: Form
+    estimator: Estimator
+    unit: Unit
+    slope: float
+    r2: float | None
+    spearman: float | None
+    spearman_ci95: Interval | None
+    within_leak: float | None
+    n: int
+
+
+@dataclass(frozen=True, repr=False)
+class Reproduction(Shown):
+    """What came out of an experiment of the paper, run again, beside what is published of it.
+
+    `leak_spearman` is the rank correlation of the leak with the distance, over the pairs kept, with a 95 % bootstrap
+    interval: negative where latents come closer as the leak goes to 1. `filter_threshold` is the reconstruction error
+    above which a pair was removed.
+    """
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+    experiment: Literal["fig2", "figA6"]
+    scale: str
+    choices: tuple[Choice, ...]
+    published: Mapping[str, Any]
+    runs: tuple[PairRun, ...]
+    leaks: tuple[Leak, ...]
+    fits: tuple[Fit, ...]
+    filter_threshold: float
+    leak_spearman: float | None
+    leak_spearman_ci95: Interval | None
+    schema: Literal["identifiable/reproduce/1"] = "identifiable/reproduce/1"
+
+    def fit(self, form: Form = "mean", estimator: Estimator = "exact", unit: Unit = "latent") -> Fit:
+        """The fit of this form."""
+        return next(f for f in self.fits if (f.form, f.estimator, f.unit) == (form, estimator, unit))
+
+    @property
+    def removed(self) -> int:
+        """Pairs that take no part in the figures."""
+        return sum(run.removed is not None for run in self.runs)
+
+    @property
+    def headline(self) -> str:
+        """Whether latents come closer as the decoder comes closer to an isometry."""
+        found = self.fit()
+        if found.spearman is None or found.spearman_ci95 is None:
+            return "too few pairs are left to say whether distance follows the decoders' constant"
+        low, high = found.spearman_ci95
+        if low > 0:
+            told = (
+                "latents of retrained models are closer where decoders are nearer to isometries, as Theorem 1 suggests"
+            )
+        elif high < 0:
+            told = "latents of retrained models are farther apart where decoders are nearer to isometries"
+        else:
+            told = "no clear relation between the decoders' constant and the distance of latents"
+        return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {found.n} pairs"
+
+    def __repr__(self) -> str:
+        return f"<Reproduction of {self.experiment} at scale {self.scale}: {self.headline}>"

@@ -1,0 +1,283 @@
+"""`identifiable reproduce` on the command line: what it asks for, prints and writes, and every way to use it wrongly.
+
+Nothing is trained here: the call that would is replaced by one that remembers how it was called.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from identifiable import experiments
+from identifiable._checks import UsageError
+from identifiable.api import load
+from identifiable.cli import main
+from identifiable.results import Reproduction
+from reproduction_cases import make_reproduction
+
+RESULT = make_reproduction(below=0.3)
+CALL = ["reproduce", "fig2"]
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """An empty current directory, and what `reproduce` was called with."""
+    made = []
+
+    def stand_in(name, *, provenance, **options):
+        made.append({"name": name, **options})
+        print("training")  # as a library below might
+        return make_reproduction(name, pairs=3, below=0.3, provenance=provenance)
+
+    monkeypatch.setattr(experiments, "reproduce", stand_in)
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def run(*words, capsys):
+    code = main(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def one_line(err):
+    return len(err.splitlines()) == 1 and err.startswith("identifiable: ")
+
+
+def files():
+    return sorted(p.name for p in Path().iterdir())
+
+
+def test_the_example_of_the_help_makes_the_call_and_writes_its_page(calls, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["reproduce", "--help"])
+    (example,) = re.findall(r"example:\n  identifiable (.*)", capsys.readouterr().out)
+    assert example == "reproduce fig2 --scale smoke --report fig2.html"
+    code, out, err = run(*shlex.split(example), capsys=capsys)
+    assert (code, err) == (0, "training\n")
+    assert out.startswith("Figure 2, run again")
+    assert out.endswith("page: fig2.html\n")
+    assert Path("fig2.html").stat().st_size > 10_000
+    (call,) = calls
+    assert call.pop("progress") is None
+    expected = {"name": "fig2", "scale": "smoke", "data": None, "seed": 0, "checkpoint": None, "changes": {}}
+    assert call == expected
+
+
+def test_every_option_reaches_the_call(calls, capsys):
+    Path("mnist.npz").write_bytes(b"")
+    words = ["--scale", "small", "--data", "mnist.npz", "--seed", "3", "--checkpoint", "kept", "--set", "pairs=4"]
+    assert run("reproduce", "figA6", *words, "--quiet", capsys=capsys)[:2] == (0, "")
+    (call,) = calls
+    given = {"scale": "small", "data": "mnist.npz", "seed": 3, "checkpoint": "kept", "changes": {"pairs": 4}}
+    assert call == {"name": "figA6", "progress": None, **given}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("epochs=50", 50),
+        ("epochs=-1", -1),
+        ("rate=1e-3", 0.001),
+        ("rate=.5", 0.5),
+        ("rate=2.", 2.0),
+        ("leaks=0.1,0.5,1", (0.1, 0.5, 1)),
+        ("leaks = 0.1, 0.5", (0.1, 0.5)),
+        ("leaks=0.5,", (0.5,)),
+        ("kind=relu", "relu"),
+        ("kinds=relu,tanh", ("relu", "tanh")),
+        ("kind=nan", "nan"),  # a word, for the experiment to refuse
+        ("kind=a=b", "a=b"),
+    ],
+)
+def test_settings_are_whole_numbers_numbers_words_and_lists_of_them(calls, capsys, text, value):
+    assert run(*CALL, "--set", text, "--quiet", capsys=capsys)[0] == 0
+    (found,) = calls[0]["changes"].values()
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_settings_may_repeat_and_dashes_in_names_do_not_matter(calls, capsys):
+    assert run(*CALL, "--set", "max-epochs=5", "--set", "pairs=2", "--quiet", capsys=capsys)[0] == 0
+    assert calls[0]["changes"] == {"max_epochs": 5, "pairs": 2}
+
+
+def test_the_recorded_command_gives_the_same_call_again(calls, capsys):
+    words = ["--scale", "small", "--data", "my data.npz", "--seed", "3", "--set", "leaks=0.1,1", "--set", "pairs=2"]
+    assert run(*CALL, *words, "--checkpoint", "kept", "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
+    command = load("r.json").provenance.command
+    assert command == shlex.join(["identifiable", *CALL, *words])
+    assert run(*shlex.split(command)[1:], capsys=capsys)[0] == 0
+    assert calls[1] == {**calls[0], "checkpoint": None}
+    assert run(*CALL, "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
+    assert load("r.json").provenance.command == "identifiable reproduce fig2"
+
+
+def test_json_on_stdout_is_json_and_what_is_printed_while_training_is_not_in_it(calls, capsys):
+    code, out, err = run(*CALL, "--json", "-", capsys=capsys)
+    assert (code, err) == (0, "training\n")
+    assert json.loads(out)["schema"] == "identifiable/reproduce/1"
+
+
+@pytest.mark.parametrize("name", ["fig2", "figA6"])
+def test_report_redraws_the_page_byte_for_byte(calls, capsys, name):
+    assert run("reproduce", name, "--json", "r.json", "--report", "p.html", capsys=capsys)[0] == 0
+    assert isinstance(load("r.json"), Reproduction)
+    assert run("report", "r.json", "-o", "again.html", capsys=capsys)[:2] == (0, "again.html\n")
+    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("spearman < 0.5", 0),
+        ("spearman > 0.5", 1),
+        ("spearman_low < 0.9", 1),
+        ("spearman_low < 0.5", 0),
+        ("spearman_high > 0.9", 1),
+        ("mean.spearman_low < 0.9", 1),
+        ("within_leak < 0.2", 0),
+        ("within_leak < 0.3", 1),
+        ("r2 < 0.5", 0),
+        ("maximum.r2 > 0.5", 1),
+        ("sample.slope > 1", 0),
+        ("removed > 2", 1),
+        ("removed > 3", 0),
+        ("runs < 19", 1),
+        ("runs < 18", 0),
+        ("filter_threshold > 0.03", 1),
+    ],
+)
+def test_fail_if_decides_the_exit_code(calls, capsys, condition, code):
+    found, out, err = run(*CALL, "--quiet", "--fail-if", condition, capsys=capsys)
+    assert (found, out) == (code, "")
+    assert (f"failed: fig2: {condition}" in err) is bool(code)
+
+
+def test_each_condition_is_about_its_own_form(calls, capsys):
+    slopes = {form: RESULT.fit(form).slope for form in ("mean", "maximum", "sample")}
+    assert len(set(slopes.values())) == 3
+    for form in slopes:
+        code, _, err = run(*CALL, "--quiet", "--fail-if", f"{form}.slope > 0", capsys=capsys)
+        shown = float(re.findall(r"slope = ([\d.]+)", err)[0])
+        assert (code, shown) == (1, pytest.approx(make_reproduction(pairs=3).fit(form).slope, rel=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (
+            "spearmen > 3",
+            "no field 'spearmen'; choose from spearman, spearman_low, spearman_high, within_leak, r2, slope",
+        ),
+        ("maximum.spearmen > 3", "maximum.spearmen is not a number; name one of spearman, "),
+        ("maximum > 3", "maximum is not a number; name one of spearman, "),
+        ("spearman.x > 3", "'x' is not a field of a number"),
+        ("spearman >", "expected FIELD OPERATOR NUMBER, for example 'spearman < 0.5'"),
+        ("scale > 3", "scale is not a number"),
+        ("removed == true", "removed is a number, not true or false"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_stops_before_the_work(calls, capsys, condition, message):
+    code, out, err = run(*CALL, "--fail-if", condition, "--json", "r.json", capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True), err
+    assert message in err
+    assert calls == []
+    assert files() == []
+
+
+def test_a_gate_that_cannot_decide_leaves_no_output(calls, capsys, monkeypatch):
+    monkeypatch.setattr(experiments, "reproduce", lambda *_, **__: make_reproduction(pairs=2, known=False))
+    code, out, err = run(*CALL, "--fail-if", "spearman < 0.5", "--json", "r.json", capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert "the gate cannot decide" in err
+    assert files() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["reproduce"], 2, "name an experiment: fig2, figA6; --list tells what they are"),
+        (["reproduce", "fig2", "--list"], 2, "--list shows every experiment and takes no NAME; leave 'fig2' out"),
+        (["reproduce", "fig2", "figA6"], 2, "unrecognized arguments: figA6"),
+        ([*CALL, "--set", "epochs"], 2, "--set 'epochs': expected NAME=VALUE, for example max_epochs=50"),
+        ([*CALL, "--set", "epochs="], 2, "--set 'epochs=': expected NAME=VALUE"),
+        ([*CALL, "--set", "=5"], 2, "--set '=5': expected NAME=VALUE"),
+        ([*CALL, "--set", "leaks=1,,2"], 2, "--set 'leaks=1,,2': expected NAME=VALUE"),
+        ([*CALL, "--set", "pairs=1", "--set", "pairs=2"], 2, "--set 'pairs=2': pairs is set twice"),
+        ([*CALL, "--seed", "x"], 2, "--seed"),
+        ([*CALL, "--report", "page.pdf"], 2, "a page is written as .html"),
+        ([*CALL, "--report", "no/page.html"], 3, "there is no folder no"),
+        ([*CALL, "--data", "mnist.npz", "--json", "mnist.npz"], 3, "it is one of the inputs"),
+        ([*CALL, "--checkpoint", "mnist.npz"], 3, "mnist.npz: expected a folder for checkpoints, found a file"),
+    ],
+)
+def test_wrong_usage_is_one_line_before_the_work(calls, capsys, words, code, message):
+    Path("mnist.npz").write_bytes(b"pictures")
+    found, out, err = run(*words, capsys=capsys)
+    assert (found, out, one_line(err)) == (code, "", True), err
+    assert message in err
+    assert calls == []
+    assert Path("mnist.npz").read_bytes() == b"pictures"
+
+
+def test_what_the_experiment_refuses_is_one_line_and_no_output(calls, capsys, monkeypatch):
+    def refuse(*_, **__):
+        raise UsageError("there is no setting 'epoch'; choose from pairs.")
+
+    monkeypatch.setattr(experiments, "reproduce", refuse)
+    code, out, err = run(*CALL, "--set", "epoch=5", "--json", "r.json", capsys=capsys)
+    assert (code, out, err) == (2, "", "identifiable: there is no setting 'epoch'; choose from pairs.\n")
+    assert files() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reproduce", "fig3"], "there is no experiment 'fig3'; choose from fig2, figA6"),
+        ([*CALL, "--scale", "large"], "scale 'large'"),
+        ([*CALL, "--set", "no_such_setting=1"], "no_such_setting"),
+    ],
+)
+def test_unknown_names_scales_and_settings_are_refused_by_the_real_call(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*words, "--json", "r.json", capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True), err
+    assert message in err
+    assert files() == []
+
+
+def test_the_list_has_every_experiment_with_its_figures_data_and_scales(calls, capsys):
+    code, out, err = run("reproduce", "--list", capsys=capsys)
+    assert (code, err) == (0, "")
+    told = " ".join(out.split())
+    for name, found in experiments.EXPERIMENTS.items():
+        assert f"{name} " in told
+        for words in (found.title, found.figures, found.data, ", ".join(found.scales)):
+            assert words in told
+    assert max(map(len, out.splitlines())) <= 100
+    assert calls == []
+
+
+WITHOUT_TORCH = (
+    "import sys; sys.modules['torch'] = None; from identifiable.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def test_without_torch_the_list_is_shown_and_the_rest_says_what_to_install(tmp_path):
+    def alone(*words):
+        line = [sys.executable, "-c", WITHOUT_TORCH, "reproduce", *words]
+        return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    listed = alone("--list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "figA6" in listed.stdout
+    refused = alone("fig2", "--json", "r.json")
+    assert (refused.returncode, refused.stdout, one_line(refused.stderr)) == (2, "", True), refused.stderr
+    assert "needs torch: pip install 'identifiable[nn]'" in refused.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,484 @@
+"""The page of `reproduce`: every number from the result, ours beside the published ones, and honest about what is lost."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from identifiable import report
+from identifiable.report import wording
+from identifiable.report.figures import draw_curves
+from identifiable.report.page import Block, Card, Cloud, Curve, Curves, Dots, Fold, Notice, Table, Terms, Text
+from identifiable.report.pages import page_of
+from identifiable.report.reproduction import LOST, SAMPLES_DRAWN, correlated, leak_words
+from identifiable.report.reproduction_methods import NO_FIGURES
+from identifiable.results import Alert, Choice, Constants, Leak, Reproduction, from_json, to_json
+from reproduction_cases import LEAKS, make_reproduction
+from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
+
+PLAIN = make_reproduction()
+DIGITS = make_reproduction("figA6", pairs=3, samples=4)
+RESULTS = {
+    "plain": PLAIN,
+    "digits": DIGITS,
+    "unclear": make_reproduction(below=1.2),
+    "no correlation": make_reproduction(pairs=2, known=False),
+    "one leak": make_reproduction(pairs=3, leaks=[0.5]),
+    "linear alone": make_reproduction(pairs=3, leaks=[1.0, 0.7]),
+    "nothing kept": replace(PLAIN, runs=tuple(replace(run, removed="loss") for run in PLAIN.runs)),
+    "no samples": make_reproduction(samples=2, choices=[], published={}, alerts=[Alert("few", "Few.")]),
+}
+RESULTS["no samples"] = replace(
+    RESULTS["no samples"], runs=tuple(replace(run, samples=()) for run in RESULTS["no samples"].runs)
+)
+
+
+def blocks_of(result: Reproduction, *keys: str) -> Iterator[Block]:
+    for section in page_of(result).sections:
+        if not keys or section.key in keys:
+            for block in section.blocks:
+                yield block
+                if isinstance(block, Fold):
+                    yield from block.blocks
+
+
+def text_of(result: Reproduction, *keys: str) -> str:
+    """Everything a section says, in words."""
+    parts: list[str] = []
+    for block in blocks_of(result, *keys):
+        match block:
+            case Text(text=text):
+                parts.append(text)
+            case Table(caption=caption, rows=rows):
+                parts += [caption, *(cell for row in rows for cell in row)]
+            case Terms(items=items):
+                parts += [word for item in items for word in item]
+            case Card(sentence=sentence, facts=facts):
+                parts += [sentence, *(word for fact in facts for word in fact)]
+            case _:
+                pass
+    return " ".join(parts)
+
+
+def tables_of(result: Reproduction, *keys: str) -> list[Table]:
+    return [b for b in blocks_of(result, *keys) if isinstance(b, Table)]
+
+
+def figure_of(result: Reproduction, number: str) -> Curves:
+    (found,) = (b for b in blocks_of(result, "figures") if isinstance(b, Curves) and b.title.startswith(f"{number}:"))
+    return found
+
+
+def spread(constant: float) -> float:
+    """sqrt(2 L + L^2) of 1 + L."""
+    return math.sqrt(2 * (constant - 1) + (constant - 1) ** 2)
+
+
+def card_of(result: Reproduction) -> Card:
+    (card,) = (b for b in blocks_of(result, "verdict") if isinstance(b, Card))
+    return card
+
+
+def without_style(text: str) -> str:
+    return re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+
+
+# -- the same result, the same bytes
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_is_drawn_alike_after_json_and_never_says_nan(render: Any, name: str) -> None:
+    text = render(RESULTS[name])
+    assert text == render(from_json(to_json(RESULTS[name])))
+    assert not re.search(r"\b(nan|inf|None)\b", without_style(text))
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_choices_and_published_figures_of_any_kind_are_drawn_alike_after_json(render: Any) -> None:
+    choices = [Choice("leaks", (0.5, math.nan), "ours", (1.0, math.inf)), Choice("limit", math.inf, "paper")]
+    result = make_reproduction(choices=choices, published={"r2": math.nan, "pair": (1, 2)}, settings={"x": math.inf})
+    assert render(result) == render(from_json(to_json(result)))
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+@pytest.mark.parametrize("name", ["plain", "digits"])
+def test_a_page_is_drawn_even_if_nothing_could_be_measured(render: Any, name: str) -> None:
+    def emptied(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: v if k == "settings" else emptied(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [emptied(v) for v in value]
+        return None if isinstance(value, float) else value
+
+    text = render(from_json(json.dumps(emptied(json.loads(to_json(RESULTS[name]))))))
+    assert not re.search(r"\b(nan|inf|None)\b", without_style(text))
+    assert wording.MISSING in text
+
+
+def test_a_reproduction_shows_itself(tmp_path: Path) -> None:
+    assert PLAIN.table() == report.text_table(PLAIN)
+    assert PLAIN._repr_html_() == report.fragment(PLAIN)
+    assert PLAIN.report(tmp_path / "page.html").read_text(encoding="utf-8") == report.html(PLAIN)
+    assert report.html(PLAIN) != report.html(make_reproduction(seed=1))
+
+
+def test_the_page_has_every_section_and_each_link_has_its_target() -> None:
+    keys = [s.key for s in page_of(PLAIN).sections]
+    expected = ["verdict", "alerts", "figures", "leaks", "fits", "runs", "choices", "reading", "reproduction"]
+    assert keys == expected
+    assert [s.key for s in page_of(DIGITS).sections] == [*expected[:4], "digits", *expected[4:]]
+    html = report.html(PLAIN)
+    assert set(re.findall(r'href="#([\w-]+)"', html)) <= set(re.findall(r'id="([\w-]+)"', html))
+
+
+# -- the verdict
+
+
+def test_the_verdict_is_the_correlation_with_its_interval_the_line_and_the_pairs_kept() -> None:
+    card, fit = card_of(PLAIN), PLAIN.fit()
+    assert "closer where decoders are nearer to isometries, as Theorem 1 suggests" in card.sentence
+    assert (card.tone, card.badge) == ("good", "as Theorem 1 suggests")
+    facts = dict(card.facts)
+    assert facts["Spearman"] == wording.number(fit.spearman)
+    assert facts["its 95 % interval"] == wording.interval(fit.spearman_ci95)
+    assert facts["R² of the line"] == wording.number(fit.r2)
+    assert facts["with the leak held fixed"] == "0.210"
+    assert facts["pairs kept, removed"] == "57, 3"
+
+
+def test_a_verdict_that_disagrees_or_cannot_decide_says_so() -> None:
+    assert (card_of(RESULTS["unclear"]).tone, card_of(RESULTS["unclear"]).badge) == ("caution", "no clear relation")
+    card = card_of(RESULTS["no correlation"])
+    assert (card.tone, card.badge) == ("caution", "too few pairs")
+    assert "Too few pairs are left" in card.sentence
+    against = replace(PLAIN.fit(), spearman=-0.5, spearman_ci95=(-0.7, -0.2))
+    card = card_of(replace(PLAIN, fits=(against, *PLAIN.fits[1:])))
+    assert (card.tone, card.badge) == ("caution", "the other way round")
+    assert "farther apart" in card.sentence
+
+
+def test_what_happens_from_the_smallest_leak_to_the_largest_is_said_whichever_way_it_goes() -> None:
+    first, last = PLAIN.leaks[0], PLAIN.leaks[-1]
+    told = leak_words(PLAIN)
+    assert told is not None
+    assert told.startswith(f"From leak 0.05 to leak 1 the mean distance falls from {wording.number(first.distance)} [")
+    assert told in text_of(PLAIN, "verdict")
+    assert told == leak_words(replace(PLAIN, leaks=PLAIN.leaks[::-1]))
+    swapped = (replace(first, distance=last.distance), *PLAIN.leaks[1:-1], replace(last, distance=first.distance))
+    assert "distance rises from" in str(leak_words(replace(PLAIN, leaks=swapped)))
+    assert leak_words(RESULTS["one leak"]) is None
+
+
+def test_ours_stand_beside_the_published_figures_and_what_is_lost_is_called_so() -> None:
+    (table,) = tables_of(PLAIN, "verdict")
+    lines = {row[0]: row[1:] for row in table.rows}
+    random = PLAIN.fit(estimator="random_directions")
+    assert lines["pairs trained"] == ("60", "60", "")
+    assert lines["pairs removed"] == ("3", "11", "")
+    assert lines["R² of the line"] == (wording.number(PLAIN.fit().r2), LOST, wording.number(random.r2))
+    assert lines["Spearman [95 %]"][1] == LOST
+    assert lines["samples"] == (wording.MISSING, "1000", "")
+    (table,) = tables_of(make_reproduction(published={"r2": 0.87}), "verdict")
+    assert {row[0]: row[2] for row in table.rows}["R² of the line"] == "0.87"
+
+
+def test_alerts_are_shown() -> None:
+    assert [b.code for b in blocks_of(RESULTS["no samples"], "alerts") if isinstance(b, Notice)] == ["few"]
+    assert not any(isinstance(b, Notice) for b in blocks_of(PLAIN, "alerts"))
+
+
+# -- the figures
+
+
+def test_the_four_figures_carry_the_papers_numbers_and_say_that_they_are_reconstructed() -> None:
+    titles = [b.title.partition(":")[0] for b in blocks_of(PLAIN, "figures") if isinstance(b, Curves)]
+    assert titles == ["Figure 2", "Figure A.3", "Figure A.4", "Figure A.5"]
+    assert NO_FIGURES in text_of(PLAIN, "figures")
+    assert "reconstructed" in NO_FIGURES
+    titles = [b.title.partition(":")[0] for b in blocks_of(DIGITS, "figures") if isinstance(b, Curves)]
+    assert titles[0] == "Figure A.6"
+    assert all(title.endswith("digits apart") for title in titles[1:])
+
+
+@pytest.mark.parametrize(("number", "form"), [("Figure 2", "mean"), ("Figure A.4", "maximum")])
+def test_each_pair_kept_is_one_mark_in_the_colour_of_its_leak_and_the_line_goes_through_the_origin(
+    number: str, form: str
+) -> None:
+    figure = figure_of(PLAIN, number)
+    expected = {
+        leak: [
+            (spread(getattr(run.exact, form)), getattr(run.distance, form))
+            for run in PLAIN.runs
+            if run.leak == leak and run.removed is None
+        ]
+        for leak in LEAKS
+    }
+    assert [cloud.label for cloud in figure.clouds] == [f"leak {leak:g}" for leak in LEAKS]
+    for cloud, points in zip(figure.clouds, expected.values(), strict=True):
+        assert np.array(cloud.points) == pytest.approx(np.array(points))
+    assert [cloud.style for cloud in figure.clouds] == [0, 1, 2, 3, 4, 5]
+    (line,) = figure.curves
+    fit = next(f for f in PLAIN.fits if (f.form, f.estimator, f.unit) == (form, "exact", "latent"))
+    end = max(x for points in expected.values() for x, _ in points)
+    assert line.points[0] == (0.0, 0.0)
+    assert line.points[1] == pytest.approx((end, fit.slope * end))
+    assert line.label.startswith(wording.number(fit.slope))
+    assert f"R² {wording.number(fit.r2)}" in figure.description
+
+
+def test_single_samples_are_drawn_from_the_runs_kept_and_thinned_where_they_are_many() -> None:
+    points = [p for cloud in figure_of(PLAIN, "Figure A.5").clouds for p in cloud.points]
+    samples = [p for run in PLAIN.runs if run.removed is None for p in run.samples]
+    expected = [(spread(constant), distance) for constant, distance in samples]
+    assert np.array(sorted(points)) == pytest.approx(np.array(sorted(expected)))
+    many = make_reproduction(samples=200)
+    figure = figure_of(many, "Figure A.5")
+    assert SAMPLES_DRAWN / 2 < sum(len(cloud.points) for cloud in figure.clouds) <= SAMPLES_DRAWN + len(LEAKS)
+    assert "Drawn: one in 5." in figure.description
+    assert "Drawn" not in figure_of(PLAIN, "Figure A.5").description
+    assert len(report.html(many).encode()) < 300_000
+
+
+def test_the_constants_are_quantile_curves_by_leak_with_the_bound_of_the_architecture_at_their_end() -> None:
+    figure = figure_of(PLAIN, "Figure A.3")
+    assert [(curve.label, curve.points) for curve in figure.curves] == [
+        (f"leak {leak.leak:g}", leak.curve) for leak in PLAIN.leaks
+    ]
+    (rings,) = figure.clouds
+    assert rings.points == tuple((1.0, leak.bound) for leak in PLAIN.leaks)
+    assert figure.log
+    assert "leak⁻²" in rings.label
+
+
+def test_constants_far_below_their_bounds_are_not_flattened_by_them_nor_by_the_largest_few() -> None:
+    def near(leak: Leak, largest: float) -> Leak:
+        return replace(leak, curve=((0.0, 1.0), (0.5, 1.1), (0.95, 1.4), (1.0, largest if leak.leak < 1 else 1.0)))
+
+    flat = figure_of(replace(PLAIN, leaks=tuple(near(leak, 1.5) for leak in PLAIN.leaks)), "Figure A.3")
+    assert (flat.log, flat.top, flat.base) == (False, None, 1.0)
+    assert [cloud.points for cloud in flat.clouds] == [((1.0, 1.0),)]
+    assert "leak⁻². Beyond the axis: 400 at leak 0.05, 100 at leak 0.1, 25 at" in flat.description
+    assert "cut off" not in flat.description
+    bent = figure_of(replace(PLAIN, leaks=tuple(near(leak, 1.5) for leak in PLAIN.leaks[:2])), "Figure A.3")
+    assert bent.clouds == ()
+    assert "Beyond the axis is the largest that the architecture allows, leak⁻²: 400 at" in bent.description
+    tailed = figure_of(replace(PLAIN, leaks=tuple(near(leak, 3.4) for leak in PLAIN.leaks)), "Figure A.3")
+    assert (tailed.log, tailed.top) == (False, 1.4)
+    assert "The largest constants, up to 3.400, are cut off." in tailed.description
+
+
+def test_an_axis_starts_at_its_base_and_reaches_below_where_points_do() -> None:
+    line = Curve("l", ((0.0, 1.0), (1.0, 1.2)), 1)
+    ticks = re.findall(r'class="tick end"[^>]*>([^<]*)<', draw_curves(Curves("t", "d", "x", "y", (line,), base=1.0)))
+    assert ticks[:5] == ["1", "1.05", "1.1", "1.15", "1.2"]
+    plain = re.findall(r'class="tick end"[^>]*>([^<]*)<', draw_curves(Curves("t", "d", "x", "y", (line,))))
+    assert plain[0] == "0"
+    deep = Curve("l", ((0.0, 0.8), (1.0, 1.2)), 1)
+    ticks = re.findall(r'class="tick end"[^>]*>([^<]*)<', draw_curves(Curves("t", "d", "x", "y", (deep,), base=1.0)))
+    assert ticks[0] == "0.8"
+
+
+def test_a_figure_without_points_is_left_out() -> None:
+    assert not [
+        b for b in blocks_of(RESULTS["no samples"], "figures") if getattr(b, "title", "").startswith("Figure A.5")
+    ]
+    titles = [b.title for b in blocks_of(RESULTS["nothing kept"], "figures") if isinstance(b, Curves)]
+    assert titles == ["Figure A.3: the constant 1 + L by leak"]
+
+
+def test_colours_run_over_all_steps_however_many_leaks_there_are() -> None:
+    for leaks in ([0.1, 1.0], [0.1 * i for i in range(1, 11)]):
+        styles = [cloud.style for cloud in figure_of(make_reproduction(leaks=leaks), "Figure 2").clouds]
+        assert (styles[0], styles[-1], styles) == (0, 5, sorted(s for s in styles if s is not None))
+
+
+def test_points_of_a_style_and_a_line_without_dots_are_drawn_so() -> None:
+    cloud, line = Cloud("c", ((0.0, 1.0),), "main", 3), Curve("l", ((0.0, 0.0), (2.0, 2.0)), 6, dotted=False)
+    drawn = draw_curves(Curves("t", "d", "x", "y", (line,), clouds=(cloud,)))
+    assert drawn.count('class="dots s3"') == 1
+    assert 'class="m main"' not in drawn
+    assert 'class="dots s6"' not in drawn
+    assert 'class="dots s6"' in draw_curves(Curves("t", "d", "x", "y", (replace(line, dotted=True),)))
+    fine = Cloud("c", tuple((i / 400, i / 400) for i in range(400)), "main", 3)
+    assert 'class="cloud fine"' in draw_curves(Curves("t", "d", "x", "y", clouds=(fine,)))
+    assert 'class="cloud fine"' not in drawn
+
+
+# -- the tables
+
+
+def test_the_tables_by_leak_have_every_figure_of_it() -> None:
+    distances, constants = tables_of(PLAIN, "leaks")
+    leak = PLAIN.leaks[1]
+    relative = (wording.number(leak.relative), wording.interval(leak.relative_ci95))
+    shown = ("9 of 10", wording.number(leak.distance), wording.interval(leak.distance_ci95), *relative)
+    assert distances.rows[1] == ("0.1", *shown, wording.number(leak.reconstruction, 4))
+    exact, random = leak.constant, leak.random_directions
+    figures = (exact.median, exact.q95, exact.max, random.median, random.q95, random.max)
+    assert constants.rows[1] == (
+        "0.1",
+        "100",
+        *map(wording.number, figures),
+        wording.percent(random.median / exact.median),
+    )
+    (dots,) = (b for b in blocks_of(PLAIN, "leaks") if isinstance(b, Dots))
+    assert [row.marks[0].value for row in dots.rows] == [leak.distance for leak in PLAIN.leaks]
+    assert [row.interval for row in dots.rows] == [leak.distance_ci95 for leak in PLAIN.leaks]
+
+
+def test_the_table_of_fits_has_every_fit_and_marks_the_headlines() -> None:
+    (table,) = tables_of(PLAIN, "fits")
+    assert len(table.rows) == len(PLAIN.fits) == 12
+    assert len({row[:3] for row in table.rows}) == 12
+    assert table.strong == 0
+    fit = PLAIN.fit("maximum", "random_directions", "diameter")
+    row = next(row for row in table.rows if row[:3] == ("largest", "random", "/ diameter"))
+    assert row[3:5] == (wording.number(fit.slope), wording.number(fit.r2))
+    assert row[5] == f"{wording.number(fit.spearman)} {wording.interval(fit.spearman_ci95)}"
+    assert row[-1] == "57"
+
+
+def test_every_run_is_listed_and_removed_ones_say_why() -> None:
+    removed, everything = tables_of(PLAIN, "runs")
+    assert removed.caption == "Removed: 3 pairs"
+    assert all(row[-1] == "reconstruction of the second model above the threshold" for row in removed.rows)
+    assert len(everything.rows) == 60
+    assert sum(row[-1] == "yes" for row in everything.rows) == 3
+    run = PLAIN.runs[-1]
+    losses = ", ".join(wording.number(v, 4) for v in run.reconstruction)
+    assert everything.rows[-1][:2] == ("leak 1, pair 9", losses)
+    (everything,) = tables_of(RESULTS["linear alone"], "runs")
+    assert "No pair was removed." in text_of(RESULTS["linear alone"], "runs")
+    assert tables_of(DIGITS, "runs")[1].rows[-1][0] == "leak 1, digit 9, pair 2"
+
+
+def test_digits_have_a_table_with_the_correlation_within_each() -> None:
+    (table,) = tables_of(DIGITS, "digits")
+    assert [row[0] for row in table.rows] == [str(digit) for digit in range(10)]
+    kept = [run for run in DIGITS.runs if run.digit == 4 and run.removed is None]
+    row = table.rows[4]
+    assert row[1] == f"{len(kept)} of 18"
+    assert row[2] == wording.number(sum(run.distance.mean for run in kept) / len(kept))
+    within = spearmanr([run.exact.mean for run in kept], [run.distance.mean for run in kept]).statistic
+    assert row[4] == wording.number(float(within))
+    assert tables_of(PLAIN, "digits") == []
+    runs = tuple(replace(run, removed="loss") if run.digit == 4 else run for run in DIGITS.runs)
+    gone = tables_of(replace(DIGITS, runs=runs), "digits")[0].rows[4]
+    assert gone == ("4", "0 of 18", *[wording.MISSING] * 5)
+
+
+def test_ranks_that_tie_count_as_their_mean_and_too_few_or_constant_ones_not_at_all() -> None:
+    pairs = [(1.0, 3.0), (1.0, 1.0), (2.0, 2.0), (5.0, 9.0), (5.0, 9.0)]
+    assert correlated(pairs) == pytest.approx(spearmanr(*zip(*pairs, strict=True)).statistic)
+    assert correlated([*pairs, (math.nan, 100.0)]) == correlated(pairs)
+    assert correlated(pairs[:3]) is None
+    assert correlated([(1.0, float(i)) for i in range(5)]) is None
+
+
+def test_settings_are_split_into_the_papers_those_changed_and_those_lost() -> None:
+    paper, changed, lost = tables_of(PLAIN, "choices")
+    assert paper.rows == (("clip", "1.0"),)
+    assert changed.rows == (("max epochs", "80", "2000"),)
+    assert lost.caption == "Lost in our copy of the paper; ours"
+    assert ("widths", "[784, 256, 64, 8]") in lost.rows
+    (only,) = tables_of(make_reproduction(choices=[Choice("widths", 3, "ours")]), "choices")
+    assert only.caption == lost.caption
+
+
+def test_the_bound_is_named_after_the_activations_that_it_counts() -> None:
+    assert "leak⁻²" in figure_of(PLAIN, "Figure A.3").description
+    assert "Why 1 + L ≤ leak⁻²" in text_of(PLAIN, "reading")
+    cubed = replace(PLAIN, leaks=tuple(replace(leak, bound=leak.leak**-3) for leak in PLAIN.leaks))
+    assert "leak⁻³" in figure_of(cubed, "Figure A.3").description
+    assert "[leak³, 1]" in text_of(cubed, "reading")
+    linear = replace(PLAIN, leaks=PLAIN.leaks[-1:])
+    assert "Why 1 + L ≤ leak⁻ᵏ" in text_of(linear, "reading")
+
+
+def test_the_page_says_what_is_a_worst_case_and_that_the_slope_is_not_the_theorems_constant() -> None:
+    told = text_of(PLAIN, "reading")
+    for words in ("worst case", "It is not the constant of the theorem", "[leak², 1]", "Definition A.5", "0.0312"):
+        assert words in told
+    assert "is not the constant of Theorem 1, a worst case" in " ".join(report.text_table(PLAIN).split())
+
+
+def test_the_methods_say_what_is_reconstructed_and_what_is_ours() -> None:
+    told = text_of(PLAIN, "reproduction")
+    for words in ("Implements A.7.1", "Reconstructed: ", "Ours: ", "60 pairs of autoencoders", "were removed: 3"):
+        assert words in told
+    assert f"Seed {PLAIN.provenance.seed}." in told
+    assert "for each digit" in text_of(DIGITS, "reproduction")
+    assert "for each digit" not in told
+    assert "nelson2026" in report.html(PLAIN)
+
+
+# -- form
+
+
+def test_the_terminal_shows_headline_published_leaks_fits_and_alerts() -> None:
+    lines = report.text_table(RESULTS["no samples"]).splitlines()
+    assert lines[0] == "Figure 2, run again   60 pairs, 6 leaks, scale small"
+    assert lines[1].startswith("Latents of retrained models are closer")
+    for first in ("pairs removed ", "0.05 ", "mean ", "largest ", "single samples "):
+        assert any(line.startswith(first) for line in lines), first
+    assert lines[-1] == "! few: Few."
+    assert not any(line.startswith("digit") for line in lines)
+    assert any(line.startswith("digit ") for line in report.text_table(DIGITS).splitlines())
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_line_fits_a_terminal(name: str) -> None:
+    assert max(map(wording.columns_wide, report.text_table(RESULTS[name]).splitlines())) <= 100
+
+
+def test_hostile_names_are_shown_as_text_and_stay_on_one_line() -> None:
+    dirty = "a\x1b[31m\n"
+    result = make_reproduction(
+        alerts=[Alert(HOSTILE, HOSTILE)],
+        settings={HOSTILE: HOSTILE},
+        published={HOSTILE: HOSTILE, dirty: dirty},
+        choices=[Choice(HOSTILE, HOSTILE, "ours")],
+    )
+    first = replace(result.runs[0], removed=HOSTILE, stopped=(HOSTILE, dirty))
+    result = replace(result, scale=HOSTILE, runs=(first, *result.runs[1:]))
+    for text in (report.html(result), report.fragment(result)):
+        assert "<script" not in text
+        assert "&lt;script&gt;" in text
+        Outline(text)
+    assert "\x1b" not in report.text_table(result) + report.html(result) + report.markdown(result)
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_figures_stay_in_their_frame() -> None:
+    for name, result in RESULTS.items():
+        text = report.html(result)
+        assert foreign_loads(text) == []
+        assert all(0 <= float(v) <= 100 for v in re.findall(r'\bx\d?="([\d.-]+)%"', text)), name
+        assert all("<title>" in f for f in re.findall(r'<svg class="figure".*?</svg>', text, flags=re.DOTALL))
+    assert not re.search(r"\sid=", report.fragment(PLAIN))
+
+
+def test_infinite_constants_are_shown_and_left_out_of_the_figures() -> None:
+    lost = replace(PLAIN.runs[-1], exact=Constants(math.inf, math.inf))
+    result = replace(PLAIN, runs=(*PLAIN.runs[:-1], lost))
+    assert sum(len(c.points) for c in figure_of(result, "Figure 2").clouds) == 56
+    assert sum(len(c.points) for c in figure_of(PLAIN, "Figure 2").clouds) == 57
+
+
+def test_text_blocks_say_nothing_twice_and_markdown_has_every_cell() -> None:
+    for result in (PLAIN, DIGITS):
+        told = [b.text for b in blocks_of(result) if isinstance(b, Text)]
+        assert len(told) == len(set(told))
+        text = report.markdown(result).replace("`", "").replace("\\", "")
+        for table in tables_of(result):
+            for row in table.rows:
+                assert "| " + " | ".join(row).replace("<", "&lt;") + " |" in text
