@@ -125,6 +125,32 @@ def test_a_file_of_pictures_is_used_when_it_is_given(tmp_path: Path) -> None:
         reproduce("fig2", data=str(tmp_path / "own.npz"), changes={**small, "samples": 650})
 
 
+@pytest.mark.parametrize(
+    ("pictures", "words"),
+    [
+        (np.full((700, 5, 5), 7, np.uint8), "all 80 sample pictures are the same"),
+        (np.random.default_rng(0).standard_normal((700, 5, 5)), "expected pixels from 0 on"),
+        (np.full((700, 5, 5), 1e300), "expected pixels from 0 on"),
+        (np.zeros((700, 5, 5), np.uint8), "some of them bright"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
+def test_pictures_that_show_nothing_are_refused(tmp_path: Path, pictures: np.ndarray, words: str) -> None:
+    np.savez(tmp_path / "own.npz", x_train=pictures, y_train=np.arange(700) % 10)
+    with pytest.raises(DataError, match=words):
+        reproduce("fig2", data=str(tmp_path / "own.npz"), changes={**TINY, "hidden": (12, 6)})
+
+
+def test_a_reference_that_diverged_is_no_reference() -> None:
+    with pytest.raises(DataError, match="smaller learning_rate"):
+        reproduce("fig2", changes={**TINY, "learning_rate": 1e30, "max_epochs": 2})
+
+
+def test_a_linear_decoders_constant_is_one_and_not_its_rounding(fig2: Reproduction) -> None:
+    assert {r.exact.maximum for r in fig2.runs if r.leak == 1.0} == {1.0}
+    assert all(r.exact.maximum > 1.01 for r in fig2.runs if r.leak == 0.2)
+
+
 def test_the_larger_scales_need_mnist() -> None:
     with pytest.raises(UsageError, match=r"--data mnist\.npz"):
         reproduce("fig2", scale="small")
@@ -133,6 +159,8 @@ def test_the_larger_scales_need_mnist() -> None:
 def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match="no experiment 'fig3'"):
         reproduce("fig3")
+    with pytest.raises(UsageError, match="seed -1"):
+        reproduce("fig2", seed=-1)
     with pytest.raises(UsageError, match="scale 'huge'"):
         reproduce("fig2", scale="huge")
     with pytest.raises(UsageError, match="no setting 'epochs'"):
@@ -145,6 +173,7 @@ def test_what_is_not_there_is_refused() -> None:
         ("pairs", 2.5, "a whole number"),
         ("pairs", 0, "at least 1"),
         ("leaks", (0.5, 1.5), "at most 1"),
+        ("leaks", (1e-200, 1.0), "at least 0.001"),
         ("leaks", (0.5, "a"), "a number"),
         ("reference_leak", 0.3, "one of the leaks"),
         ("percentile", 0.0, "percentile"),

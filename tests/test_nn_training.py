@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import identifiable.nn.training as training_module  # noqa: E402
-from identifiable._checks import DataError, UsageError  # noqa: E402
+from identifiable._checks import DataError, OutputError, UsageError  # noqa: E402
 from identifiable.nn import OrthogonalAutoencoder, Trained, Training, train  # noqa: E402
 
 QUICK = Training(batch=25, max_epochs=8, learning_rate=1e-2)
@@ -81,6 +82,7 @@ def test_a_gradient_beyond_the_clip_is_cut_for_its_model_alone() -> None:
     free = train([Tiny(1.2), Tiny(50.0)], X, X, loose, seeds=[0, 1])
     assert clipped[0].validation == free[0].validation
     assert clipped[1].losses[0] == free[1].losses[0]
+    assert clipped[1].validation != free[1].validation
     alone = train([Tiny(50.0)], X, X, settings, seeds=[1])
     assert clipped[1].validation == pytest.approx(alone[0].validation)
 
@@ -95,6 +97,68 @@ def test_a_model_stops_when_it_no_longer_improves_and_keeps_its_best() -> None:
         assert t.epochs - 1 - t.best_epoch == 3
         assert t.best_loss == min(t.validation) or min(t.validation) > t.best_loss - 1e-4
         assert float((t.model.a.detach() - 1) ** 2) == pytest.approx(t.best_loss, abs=1e-6)
+
+
+def test_a_model_is_not_touched_by_others_that_end_before_it() -> None:
+    """The first two leave the stack; the third keeps its leak, its order of rows and what Adam remembers."""
+    short = Training(batch=25, max_epochs=14, patience=2, learning_rate=1e-2, min_delta=0.0)
+    quick = OrthogonalAutoencoder((12, 8, 3), 1.0, seed=0)
+    with torch.no_grad():
+        for part in (quick.encoder, quick.decoder):
+            part.leak.fill_(float("nan"))
+    stack = [quick, deepcopy(quick), *models()[:2]]
+    *_, third, fourth = train(stack, rows(), rows(60, 1), short, seeds=[5, 6, 0, 1])
+    for found, k in ((third, 0), (fourth, 1)):
+        (alone,) = train([models()[k]], rows(), rows(60, 1), short, seeds=[k])
+        assert found.epochs > 3
+        assert found.validation == pytest.approx(alone.validation, rel=1e-4)
+
+
+def test_a_frozen_parameter_stays_as_it_is() -> None:
+    class Half(Tiny):
+        def __init__(self) -> None:
+            super().__init__(3.0)
+            self.b = torch.nn.Parameter(torch.tensor(2.0), requires_grad=False)
+            self.unused = torch.nn.Parameter(torch.zeros(2))
+
+        def loss(self, batch: torch.Tensor) -> torch.Tensor:
+            return super().loss(batch) + self.b**2
+
+    X = np.zeros((2, 1), np.float32)
+    first, second = train([Half(), Half()], X, X, Training(batch=2, max_epochs=3), seeds=[0, 1])
+    assert float(first.model.b) == 2.0
+    assert float(first.model.a.detach()) < 3.0
+    assert first.validation == second.validation
+
+
+def test_models_that_differ_in_more_than_their_state_are_refused() -> None:
+    class Shaped(Tiny):
+        def __init__(self, power: int):
+            super().__init__(3.0)
+            self.power = power
+
+        def loss(self, batch: torch.Tensor) -> torch.Tensor:
+            return ((self.a - 1) ** self.power).sum() + 0 * batch.sum()
+
+    X = np.zeros((2, 1), np.float32)
+    with pytest.raises(UsageError, match="more than parameters and buffers"):
+        train([Shaped(2), Shaped(4)], X, X, QUICK, seeds=[0, 1])
+
+
+def test_a_finished_training_goes_on_with_more_epochs(tmp_path: Path) -> None:
+    longer = Training(batch=25, max_epochs=11, learning_rate=1e-2)
+    ran(checkpoint=tmp_path)
+    resumed, whole = ran(longer, checkpoint=tmp_path), ran(longer)
+    assert [t.validation for t in resumed] == [t.validation for t in whole]
+    with pytest.raises(DataError, match="more than max_epochs 8"):
+        ran(checkpoint=tmp_path)
+
+
+def test_a_model_that_explodes_does_not_end_the_sweep() -> None:
+    wild = Training(batch=25, max_epochs=3, learning_rate=1e25)
+    found = ran(wild)
+    assert {t.stopped for t in found} <= {"diverged", "max_epochs"}
+    assert len(found) == 3
 
 
 def test_a_model_that_diverges_is_flagged_and_the_others_go_on() -> None:
@@ -198,6 +262,8 @@ def test_what_cannot_be_trained_is_refused() -> None:
     X = rows()
     with pytest.raises(UsageError, match="one seed for each"):
         train(models(), X, X, QUICK, seeds=[0])
+    with pytest.raises(UsageError, match="seeds"):
+        train(models(), X, X, QUICK, seeds=[0, 1, -2])
     with pytest.raises(UsageError, match="together 0"):
         ran(together=0)
     with pytest.raises(DataError, match="validation rows"):
@@ -206,9 +272,39 @@ def test_what_cannot_be_trained_is_refused() -> None:
         train(models(), np.where(X > 0.5, np.nan, X), X, QUICK, seeds=[0, 1, 2])
 
 
+def test_models_of_different_shapes_are_refused() -> None:
+    mixed = [OrthogonalAutoencoder((12, 8, 3), 0.5), OrthogonalAutoencoder((12, 7, 3), 0.5)]
+    with pytest.raises(UsageError, match="one class with parameters of the same shapes"):
+        train(mixed, rows(), rows(), QUICK, seeds=[0, 1])
+
+
+def test_models_are_trained_in_their_own_precision() -> None:
+    double, single = (
+        train([OrthogonalAutoencoder((12, 8, 3), 0.5).to(dtype)], rows(), rows(60, 1), QUICK, seeds=[0])[0]
+        for dtype in (torch.float64, torch.float32)
+    )
+    assert next(double.model.parameters()).dtype == torch.float64
+    assert double.validation != single.validation
+    assert double.validation == pytest.approx(single.validation, rel=1e-4)
+
+
+def test_a_checkpoint_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("")
+    with pytest.raises(OutputError, match="choose another folder"):
+        ran(checkpoint=tmp_path / "kept")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("batch", 0), ("patience", 0), ("max_epochs", 0), ("learning_rate", 0.0), ("clip", -1.0), ("min_delta", -1.0)],
+    [
+        ("batch", 0),
+        ("patience", 0),
+        ("max_epochs", 0),
+        ("learning_rate", 0.0),
+        ("clip", -1.0),
+        ("min_delta", float("inf")),
+        ("min_delta", -1.0),
+    ],
 )
 def test_settings_out_of_range_are_refused(name: str, value: float) -> None:
     with pytest.raises(UsageError, match=name):

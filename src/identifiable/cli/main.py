@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"identifiable: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("identifiable: interrupted; nothing was written.", file=sys.stderr)
+        print("identifiable: interrupted; no result was written.", file=sys.stderr)
         return 130
     except MemoryError:
         print("identifiable: out of memory; pass fewer dimensions, or --workers 1.", file=sys.stderr)

@@ -58,6 +58,8 @@ def reproduce(
         raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}.")
     if scale not in SCALES:
         raise UsageError(f"scale {scale!r}: expected one of {', '.join(SCALES)}.")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"seed {seed!r}: expected a whole number of at least 0.")
     from identifiable.experiments import warm_up
 
     return warm_up.run(

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 KEPT_SAMPLES = 25  # of each pair, for the picture of single samples
 CURVE_POINTS = 60
 DIGITS = tuple(range(10))
-RESAMPLED = 100  # single samples of each pair that enter the sample-wise correlation
+ROUNDING = 1e-5  # what a Jacobian in single precision may be off by: 1 + L nearer to 1 than this is 1
+SMALLEST_LEAK = 1e-3
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,11 @@ class WarmUp:
                 raise UsageError(f"{name} {getattr(self, name)}: expected a whole number of at least 1.")
         if self.samples <= self.latents:
             raise UsageError(f"samples {self.samples}: expected more than the {self.latents} latents.")
-        if not self.leaks or not all(0 < leak <= 1 for leak in self.leaks) or len(set(self.leaks)) < len(self.leaks):
-            raise UsageError(f"leaks {self.leaks}: expected different numbers above 0 and at most 1.")
+        fits = bool(self.leaks) and all(SMALLEST_LEAK <= leak <= 1 for leak in self.leaks)
+        if not fits or len(set(self.leaks)) < len(self.leaks):
+            raise UsageError(
+                f"leaks {self.leaks}: expected different numbers of at least {SMALLEST_LEAK} and at most 1."
+            )
         if self.reference_leak not in self.leaks:
             raise UsageError(f"reference_leak {self.reference_leak}: expected one of the leaks, {self.leaks}.")
         if not 0 < self.percentile <= 100:
@@ -216,7 +220,7 @@ def run(
     by_leak, by_leak_ci95 = spearman_interval(
         np.array([m.run.leak for m in kept]),
         np.array([m.run.distance.mean for m in kept]),
-        units=np.arange(len(kept)),
+        units=np.array(_units(kept), dtype=np.intp),
         rng=np.random.default_rng([seed, 5]),
     )
     return Reproduction(
@@ -253,10 +257,10 @@ def _pictures(data: str | None, scale: str, *, needs_labels: bool) -> tuple[Arra
         labels, name, digest = images.labels, images.name, images.sha256
     if needs_labels and labels is None:
         raise DataError(f"{name}: figA6 trains on each digit apart and needs labels; put them beside the pictures.")
-    top = float(pixels.max(initial=0.0))
-    if top <= 0:
-        raise DataError(f"{name}: expected pictures with some bright pixel, got none.")
-    return pixels / top, labels, Input(name, len(pixels), pixels.shape[1], str(pixels.dtype), digest)
+    low, top = float(pixels.min(initial=0.0)), float(pixels.max(initial=0.0))
+    if low < 0 or not 0 < top < np.inf:
+        raise DataError(f"{name}: expected pixels from 0 on, some of them bright, got {low:g} to {top:g}.")
+    return pixels / np.float32(top), labels, Input(name, len(pixels), pixels.shape[1], str(pixels.dtype), digest)
 
 
 def _parts(values: Array, labels: NDArray[Any] | None, chosen: WarmUp, *, by_digit: bool, seed: int) -> Iterator[_Rows]:
@@ -271,6 +275,8 @@ def _parts(values: Array, labels: NDArray[Any] | None, chosen: WarmUp, *, by_dig
                 f"expected at least {second + chosen.batch} pictures{of} ({chosen.samples} samples, {chosen.validation} for "
                 f"validation and a batch of {chosen.batch}), got {len(own)}; set smaller ones."
             )
+        if not np.ptp(values[own[:first]], axis=0).any():
+            raise DataError(f"all {first} sample pictures are the same: there is nothing to represent.")
         training = own[second : second + chosen.rows]
         yield _Rows(digit, values[training], values[own[first:second]], values[own[:first]])
 
@@ -301,10 +307,9 @@ def _measure(
     rng = np.random.default_rng([seed, 2, pair])
     # In the precision of the model: its Jacobian knows no more.
     points = [z.astype(np.float32) for z in latents]
-    exact = np.stack([spectra(j, z).constant for j, z in zip(jacobians, points, strict=True)])
-    estimated = np.stack(
-        [random_directions(j, z, directions=directions, rng=rng) for j, z in zip(jacobians, points, strict=True)]
-    )
+    both = list(zip(jacobians, points, strict=True))
+    exact = _unrounded(np.stack([spectra(j, z).constant for j, z in both]))
+    estimated = _unrounded(np.stack([random_directions(j, z, directions=directions, rng=rng) for j, z in both]))
     shown = np.linspace(0, len(distances) - 1, min(KEPT_SAMPLES, len(distances))).astype(int)
     worst = exact.max(axis=0)
     return _Measured(
@@ -328,6 +333,11 @@ def _measure(
     )
 
 
+def _unrounded(constants: Array) -> Array:
+    """1 where only rounding keeps a constant from it: ranks of rounding would be taken for figures."""
+    return np.where(constants < 1 + ROUNDING, 1.0, constants)
+
+
 def _constants(of_both: Array) -> Constants:
     worst = of_both.max(axis=0)
     return Constants(float(worst.mean()), float(worst.max()))
@@ -335,7 +345,10 @@ def _constants(of_both: Array) -> Constants:
 
 def _filter(measured: list[_Measured], chosen: WarmUp) -> float:
     """Mark pairs of which a model reconstructs worse than the percentile of the pairs at the reference leak."""
-    losses = [max(m.run.reconstruction) for m in measured if m.run.leak == chosen.reference_leak]
+    sound = [m.run for m in measured if "diverged" not in m.run.stopped]
+    losses = [max(run.reconstruction) for run in sound if run.leak == chosen.reference_leak]
+    if not losses:
+        raise DataError("training diverged in every pair of the reference leak; set a smaller learning_rate.")
     threshold = float(np.percentile(losses, chosen.percentile))
     for m in measured:
         loss = max(m.run.reconstruction)
@@ -354,7 +367,7 @@ def _leak(leak: float, measured: Sequence[_Measured], chosen: WarmUp, seed: int)
     shares = np.linspace(0, 1, CURVE_POINTS)
     rng = np.random.default_rng([seed, 3])
     distance = _mean([r.distance.mean for r in kept], rng)
-    relative = _mean([r.distance.mean / r.diameter for r in kept], rng)
+    relative = _mean([r.distance.mean / r.diameter for r in kept if r.diameter > 0], rng)
     return Leak(
         leak=leak,
         bound=leak ** -len(chosen.hidden),
@@ -363,12 +376,17 @@ def _leak(leak: float, measured: Sequence[_Measured], chosen: WarmUp, seed: int)
         constant=Summary(**summarised(exact)),
         random_directions=Summary(**summarised(estimated)),
         curve=tuple(zip(shares.tolist(), np.quantile(exact, shares).tolist(), strict=True)),
-        reconstruction=float(np.mean([m.run.reconstruction for m in own])),
+        reconstruction=_finite_mean([loss for m in own for loss in m.run.reconstruction]),
         distance=distance[0],
         distance_ci95=distance[1],
         relative=relative[0],
         relative_ci95=relative[1],
     )
+
+
+def _finite_mean(values: Sequence[float]) -> float:
+    finite = [v for v in values if math.isfinite(v)]
+    return float(np.mean(finite)) if finite else math.nan
 
 
 def _mean(values: Sequence[float], rng: np.random.Generator) -> tuple[float, Interval]:
@@ -392,19 +410,13 @@ def _fits(kept: Sequence[_Measured], seed: int) -> Iterator[Fit]:
 def _fit(kept: Sequence[_Measured], form: Form, estimator: Estimator, unit: Unit, seed: int) -> Fit:
     constants, distances, units, strata = [], [], [], []
     leaks = sorted({(m.run.leak, m.run.digit or 0) for m in kept})
-    for k, m in enumerate(kept):
-        worst = (m.exact if estimator == "exact" else m.estimated).max(axis=0)
-        scale = m.run.diameter if unit == "diameter" else 1.0
-        if form == "sample":
-            some = slice(None, RESAMPLED)
-            here, apart = worst[some], m.distances[some]
-        else:
-            here, apart = (
-                np.atleast_1d(getattr(v, "mean" if form == "mean" else "max")()) for v in (worst, m.distances)
-            )
+    for m, seeds in zip(kept, _units(kept), strict=True):
+        here, apart = (m.exact if estimator == "exact" else m.estimated).max(axis=0), m.distances
+        if form != "sample":
+            here, apart = (np.atleast_1d(v.mean() if form == "mean" else v.max()) for v in (here, apart))
         constants.append(here)
-        distances.append(apart / scale)
-        units.append(np.full(len(here), k))
+        distances.append(apart / (m.run.diameter if unit == "diameter" else 1.0))
+        units.append(np.full(len(here), seeds))
         strata.append(np.full(len(here), leaks.index((m.run.leak, m.run.digit or 0))))
     if not kept:
         return Fit(form, estimator, unit, math.nan, None, None, None, None, 0)
@@ -415,7 +427,15 @@ def _fit(kept: Sequence[_Measured], form: Form, estimator: Estimator, unit: Unit
         strata=np.concatenate(strata),
         rng=np.random.default_rng([seed, 4]),
     )
-    return Fit(form, estimator, unit, found.slope, found.r2, found.spearman, found.spearman_ci95, found.within, found.n)
+    return Fit(
+        form, estimator, unit, found.slope, found.r2, found.spearman, found.spearman_ci95, found.within, len(kept)
+    )
+
+
+def _units(kept: Sequence[_Measured]) -> list[int]:
+    """What an interval resamples: pairs of the same seeds at all leaks, as these are not independent."""
+    names = sorted({(m.run.digit or 0, m.run.pair) for m in kept})
+    return [names.index((m.run.digit or 0, m.run.pair)) for m in kept]
 
 
 def _choices(chosen: WarmUp, experiment: Experiment) -> tuple[Choice, ...]:

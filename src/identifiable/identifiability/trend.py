@@ -11,6 +11,7 @@ from identifiable.moments import Array
 from identifiable.results import Interval
 
 RESAMPLES = 1000
+RANKED = 5_000_000  # observations ranked in all resamples at most, but in 200 of them at least
 FEWEST = 4  # units below which no correlation is formed
 
 
@@ -23,7 +24,6 @@ class Trend:
     spearman: float | None
     spearman_ci95: Interval | None
     within: float | None
-    n: int
 
 
 def theorem_1_shape(constant: Array | float) -> Array:
@@ -39,7 +39,7 @@ def trend(
 
     Implements the one-parameter fit of A.7.1 of Nelson et al. (2026). Ours: the interval, a bootstrap that resamples
     `units` (observations of one unit are not independent), and the rank correlation within `strata`, where a common cause
-    such as the leak is held fixed.
+    such as the leak is held fixed. Strata in which either side does not vary tell nothing and are left out.
 
     >>> L = np.array([0.1, 0.2, 0.5, 1.0])
     >>> found = trend(1 + L, 3 * np.sqrt(2 * L + L**2), units=np.arange(4), strata=np.zeros(4, int),
@@ -53,7 +53,7 @@ def trend(
     spread = float(((y - y.mean()) ** 2).sum()) if len(y) else 0.0
     r2 = 1 - float(((y - slope * x) ** 2).sum()) / spread if spread > 0 and energy > 0 else None
     whole, interval = spearman_interval(x, y, units=units, rng=rng)
-    return Trend(slope, r2, whole, interval, _within(x, y, strata), len(np.unique(units)))
+    return Trend(slope, r2, whole, interval, _within(x, y, strata))
 
 
 def spearman_interval(
@@ -63,7 +63,8 @@ def spearman_interval(
     members = [np.flatnonzero(units == unit) for unit in np.unique(units)]
     whole = spearman(x, y) if len(members) >= FEWEST else None
     drawn = []
-    for _ in range(RESAMPLES if whole is not None else 0):
+    times = min(RESAMPLES, max(200, RANKED // max(len(x), 1)))
+    for _ in range(times if whole is not None else 0):
         chosen = np.concatenate([members[k] for k in rng.integers(len(members), size=len(members))])
         value = spearman(x[chosen], y[chosen])
         if value is not None:
@@ -82,8 +83,11 @@ def spearman(x: Array, y: Array) -> float | None:
 def _within(x: Array, y: Array, strata: NDArray[np.intp]) -> float | None:
     """Rank correlation with the stratum held fixed: of ranks within each, centred."""
     parts = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
-    ranks = [[_ranks(v[part]) - (len(part) + 1) / 2 for part in parts if len(part) > 1] for v in (x, y)]
-    return _correlation(*map(np.concatenate, ranks)) if ranks[0] else None
+    parts = [part for part in parts if np.ptp(x[part]) > 0 and np.ptp(y[part]) > 0]
+    if sum(map(len, parts)) < FEWEST + len(parts):  # each takes a degree of freedom
+        return None
+    ranks = [[_ranks(v[part]) - (len(part) + 1) / 2 for part in parts] for v in (x, y)]
+    return _correlation(*map(np.concatenate, ranks))
 
 
 def _ranks(values: Array) -> Array:

@@ -107,12 +107,12 @@ def nearest_orthonormal(weight: torch.Tensor) -> torch.Tensor:
     tail = third * e + fourth * square
     tail.diagonal(dim1=-2, dim2=-1).add_(second)
     change = first * e + square @ tail
-    far = (
-        torch.linalg.matrix_norm(square) > FAR**2
-    )  # Frobenius' norm of e^2 bounds the square of the largest |eigenvalue|
+    size = torch.linalg.matrix_norm(square)  # Frobenius' norm of e^2 bounds the square of the largest |eigenvalue| of e
+    far = (size > FAR**2) & e.isfinite().all(dim=-1).all(dim=-1)  # what is not finite has diverged, and stays so
     if far.any():
-        values, vectors = torch.linalg.eigh(e[far])
-        change[far] = (vectors * ((1 + values).clamp(min=1e-12).rsqrt() - 1)[..., None, :]) @ vectors.mT
+        values, vectors = torch.linalg.eigh(e[far].double())
+        root = (vectors * ((1 + values).clamp(min=1e-12).rsqrt() - 1)[..., None, :]) @ vectors.mT
+        change[far] = root.to(change.dtype)
     return weight + weight @ change
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, OutputError, UsageError
 from identifiable._extras import require
 from identifiable.blocks import Progress
 from identifiable.results import whole_file
@@ -36,6 +36,7 @@ from torch.func import functional_call, stack_module_state, vmap  # noqa: E402
 TOGETHER = 32  # models in one stack unless told otherwise; larger stacks gain nothing and take more memory
 VALIDATION_ROWS = 1024  # rows of a validation pass at once
 SKETCHED = 64  # numbers of every parameter by which a checkpoint knows its models
+STARTING_ROWS = 64  # on which the loss of every model is compared with what the stack makes of it
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints at least, so that writing them costs little
 
 Values = NDArray[np.floating[Any]]
@@ -71,7 +72,8 @@ class Training:
                 raise UsageError(f"{name} {value!r}: expected a whole number of at least 1.")
         for name, open_end in (("learning_rate", True), ("clip", True), ("min_delta", False)):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not (value > 0 or (value == 0 and not open_end)):
+            fits = isinstance(value, (int, float)) and (value > 0 or (value == 0 and not open_end))
+            if not fits or not math.isfinite(value):
                 raise UsageError(f"{name} {value!r}: expected a number {'above' if open_end else 'of at least'} 0.")
 
 
@@ -115,19 +117,27 @@ def train(
     """Train models of one architecture on the same rows, up to `together` of them at once.
 
     `seeds`, one for each model, order the rows, anew every epoch; what differs between the models besides must be in their
-    parameters and buffers. A module whose loss changes its buffers, or draws random numbers, cannot be stacked.
+    parameters and buffers. A module whose loss changes its buffers, or draws random numbers, cannot be stacked. Parameters
+    that want no gradient stay as they are.
 
     `checkpoint` is a folder that keeps the state of every stack: what an interrupted call has done is not done again, and
-    what it returns in the end is what it would have returned. A checkpoint of other data, models or settings is refused.
+    what it returns in the end is what it would have returned. With a larger `max_epochs` it goes on from there. A checkpoint
+    of other data, models or settings is refused.
     """
+    rows, validation = np.asarray(rows), np.asarray(validation)
     _check(models, rows, validation, seeds, together)
-    data = torch.as_tensor(np.ascontiguousarray(rows, np.float32))
-    held_out = torch.as_tensor(np.ascontiguousarray(validation, np.float32))
+    precision = next((p.dtype for p in models[0].parameters() if p.is_floating_point()), torch.float32)  # type: ignore[attr-defined]
+    data, held_out = (torch.as_tensor(np.ascontiguousarray(part)).to(precision) for part in (rows, validation))
     identity = hashlib.sha256()
     for part in (data, held_out):
         identity.update(repr(tuple(part.shape)).encode() + part.numpy().tobytes())
     if checkpoint is not None:
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        try:
+            checkpoint.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"{checkpoint}: cannot keep checkpoints there ({error.strerror}); choose another folder."
+            ) from None
     trained: list[Trained] = []
     for first in range(0, len(models), together):
         part = slice(first, first + together)
@@ -137,9 +147,9 @@ def train(
         if path is not None and path.exists():
             run.load(path, fingerprint)
         saved = time.monotonic()
-        while run.active:
+        while not run.ended:
             run.epoch()
-            if path is not None and (not run.active or time.monotonic() - saved > CHECKPOINT_SECONDS):
+            if path is not None and (run.ended or time.monotonic() - saved > CHECKPOINT_SECONDS):
                 run.save(path, fingerprint)
                 saved = time.monotonic()
             if progress is not None:
@@ -163,7 +173,10 @@ class _Objective(nn.Module):
 
 
 class _Run:
-    """The state of one stack. `active` are the models still in training; the stacks hold those alone, `best` all of them."""
+    """The state of one stack. `active` are the models still in training; the stacks hold those alone, `best` all of them.
+
+    Models that end because of `max_epochs` stay active, so that a checkpoint can be gone on from.
+    """
 
     def __init__(
         self,
@@ -174,8 +187,10 @@ class _Run:
         seeds: Sequence[int],
     ):
         self.models, self.rows, self.validation, self.settings, self.seeds = models, rows, validation, settings, seeds
-        parameters, self.buffers = stack_module_state([_Objective(model) for model in models])
-        self.best: Stack = {name: values.detach().clone() for name, values in parameters.items()}
+        state, self.buffers = stack_module_state([_Objective(model) for model in models])
+        frozen = {f"model.{name}" for name, p in models[0].named_parameters() if not p.requires_grad}
+        self.buffers |= {name: state.pop(name).detach() for name in frozen}
+        self.best: Stack = {name: values.detach().clone() for name, values in state.items()}
         self.active = list(range(len(models)))
         self.best_loss = np.full(len(models), np.inf)
         self.best_epoch = np.zeros(len(models), dtype=np.int64)
@@ -184,15 +199,15 @@ class _Run:
         self.validations: list[NDArray[np.float64]] = []
         blank = _Objective(deepcopy(models[0])).to("meta")
 
-        def one(parameters: Stack, buffers: Stack, batch: torch.Tensor) -> torch.Tensor:
-            loss: torch.Tensor = functional_call(blank, (parameters, buffers), (batch,))
+        def one(state: Stack, batch: torch.Tensor) -> torch.Tensor:
+            loss: torch.Tensor = functional_call(blank, state, (batch,))
             return loss
 
-        self._own_rows, self._same_rows = vmap(one, in_dims=(0, 0, 0)), vmap(one, in_dims=(0, 0, None))
-        self.start = self._sketch()
+        self._own_rows, self._same_rows = vmap(one, in_dims=(0, 0)), vmap(one, in_dims=(0, None))
         self._project_gradients = getattr(models[0], "project_gradients", None)
         self._project = getattr(models[0], "project", None)
-        self._set({name: values.detach().clone() for name, values in parameters.items()}, {})
+        self._set({name: values.clone() for name, values in self.best.items()}, {})
+        self.start = self._start()
 
     def _set(self, parameters: Stack, state: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
         """Make these the parameters in training, with what Adam remembers of them."""
@@ -200,6 +215,10 @@ class _Run:
         self.optimizer = torch.optim.Adam(self.parameters.values(), lr=self.settings.learning_rate, fused=True)
         for name, remembered in state.items():
             self.optimizer.state[self.parameters[name]] = dict(remembered)
+
+    @property
+    def ended(self) -> bool:
+        return not self.active or len(self.losses) >= self.settings.max_epochs
 
     def epoch(self) -> None:
         """One pass over the rows in every model's own order, then the validation loss, and who has ended."""
@@ -217,14 +236,14 @@ class _Run:
         self._judge(number, loss, validation)
 
     def _step(self, rows: torch.Tensor) -> torch.Tensor:
-        losses = self._own_rows(self.parameters, self.buffers, rows)
+        losses = self._own_rows(self.parameters | self.buffers, rows)
         self.optimizer.zero_grad()
         losses.sum().backward()  # models share no parameter, so each gets its own gradient
         with torch.no_grad():
             gradients = {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
             if self._project_gradients is not None:
                 self._project_gradients(self.parameters, gradients)
-            norm = torch.stack([g.flatten(1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
+            norm = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
             factor = (self.settings.clip / (norm + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ does
             for gradient in gradients.values():
                 gradient *= factor.reshape(-1, *[1] * (gradient.ndim - 1))
@@ -238,7 +257,7 @@ class _Run:
         total = torch.zeros(len(self.active), dtype=torch.float64)
         for a in range(0, len(self.validation), VALIDATION_ROWS):
             rows = self.validation[a : a + VALIDATION_ROWS]
-            total += self._same_rows(self.parameters, self.buffers, rows).double() * len(rows)
+            total += self._same_rows(self.parameters | self.buffers, rows).double() * len(rows)
         return total / len(self.validation)
 
     def _everyone(self, of_active: torch.Tensor) -> NDArray[np.float64]:
@@ -258,8 +277,6 @@ class _Run:
                     self.best[name][m] = values.detach()[place]
             if number - self.best_epoch[m] >= self.settings.patience:
                 self.stopped[m] = "patience"
-            elif number + 1 >= self.settings.max_epochs:
-                self.stopped[m] = "max_epochs"
             else:
                 keep.append(place)
         if len(keep) < len(self.active):
@@ -271,6 +288,7 @@ class _Run:
         state = {
             name: {key: value[chosen] if value.ndim else value for key, value in self.optimizer.state[p].items()}
             for name, p in self.parameters.items()
+            if p in self.optimizer.state
         }
         self.active = [self.active[place] for place in places]
         self.buffers = {name: values[chosen] for name, values in self.buffers.items()}
@@ -291,19 +309,31 @@ class _Run:
                 tuple(float(row[m]) for row in self.losses[:epochs]),
                 tuple(float(row[m]) for row in self.validations[:epochs]),
                 int(self.best_epoch[m]),
-                self.stopped[m],  # type: ignore[arg-type]
+                self.stopped[m] or "max_epochs",  # type: ignore[arg-type]
             )
 
     def fingerprint(self, data: Any) -> str:
-        """A hash of what decides the outcome, but for the models as they start, of which `_sketch` keeps some numbers."""
-        data.update(json.dumps([asdict(self.settings), list(self.seeds), repr(self.models[0])]).encode())
+        """A hash of what decides the outcome, but for `max_epochs` and the models as they start, which `start` tells."""
+        decisive = {key: value for key, value in asdict(self.settings).items() if key != "max_epochs"}
+        data.update(json.dumps([decisive, list(map(int, self.seeds)), repr(self.models[0])]).encode())
+        for name, values in self.buffers.items():
+            data.update(name.encode() + values.contiguous().numpy().tobytes())
         return str(data.hexdigest())
 
-    def _sketch(self) -> torch.Tensor:
-        """Some parameters of every model, and its buffers: compared up to rounding, as a start may depend on threads."""
-        state = [*self.best.values(), *self.buffers.values()]
-        flat = [values.detach().reshape(len(self.models), -1).double() for values in state]
-        return torch.cat([part[:, :: max(part.shape[1] // SKETCHED, 1)] for part in flat], dim=1)
+    @torch.no_grad()
+    def _start(self) -> torch.Tensor:
+        """Some parameters of every model and its loss on some rows: alike up to rounding, which may depend on threads.
+
+        The loss is that of the model alone. One that differs from its loss in the stack differs from the first model in
+        something that is no parameter and no buffer, and would be trained as if it did not.
+        """
+        rows = self.validation[:STARTING_ROWS]
+        alone = torch.stack([model.loss(rows).detach().double() for model in self.models])
+        stacked = self._same_rows(self.parameters | self.buffers, rows).double()
+        if not torch.allclose(alone, stacked, rtol=1e-3, atol=1e-6, equal_nan=True):
+            raise UsageError("the models differ in more than parameters and buffers; train such models in other calls.")
+        flat = [values.reshape(len(self.models), -1).double() for values in self.best.values()]
+        return torch.cat([alone[:, None], *(part[:, :: max(part.shape[1] // SKETCHED, 1)] for part in flat)], dim=1)
 
     def save(self, path: Path, fingerprint: str) -> None:
         """Write the state whole or not at all."""
@@ -311,7 +341,7 @@ class _Run:
         for name, values in self.parameters.items():
             if self.active:
                 tensors[f"now/{name}"] = values.detach()
-                tensors |= {f"adam/{key}/{name}": value for key, value in self.optimizer.state[values].items()}
+                tensors |= {f"adam/{key}/{name}": v for key, v in self.optimizer.state.get(values, {}).items()}
         tensors["start"] = self.start
         tensors["losses"] = torch.as_tensor(np.stack(self.losses))
         tensors["validations"] = torch.as_tensor(np.stack(self.validations))
@@ -334,7 +364,7 @@ class _Run:
         except (SafetensorError, OSError, ValueError) as error:
             raise DataError(f"{path}: not a checkpoint of training ({error}); remove it to begin anew.") from None
         start = tensors.get("start", torch.zeros(0))
-        alike = start.shape == self.start.shape and torch.allclose(start, self.start, atol=1e-4)
+        alike = start.shape == self.start.shape and torch.allclose(start, self.start, atol=1e-4, equal_nan=True)
         if metadata.get("fingerprint") != fingerprint or not alike:
             raise DataError(
                 f"{path}: a checkpoint of other data, models or settings; remove it, or choose another folder."
@@ -342,12 +372,14 @@ class _Run:
         try:
             self._restore(tensors, metadata)
         except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as error:
-            raise DataError(f"{path}: a damaged checkpoint ({error}); remove it to begin anew.") from None
+            raise DataError(f"{path}: not a checkpoint to go on from ({error}); remove it to begin anew.") from None
 
     def _restore(self, tensors: Stack, metadata: Mapping[str, str]) -> None:
         self.stopped = json.loads(metadata["stopped"])
         self.best_epoch = np.array(json.loads(metadata["best_epoch"]), dtype=np.int64)
         self.losses = list(tensors["losses"].numpy())
+        if len(self.losses) > self.settings.max_epochs:
+            raise ValueError(f"of {len(self.losses)} epochs, more than max_epochs {self.settings.max_epochs}")
         self.validations = list(tensors["validations"].numpy())
         self.best = {name: tensors[f"best/{name}"] for name in self.best}
         everyone = np.arange(len(self.models))
@@ -357,15 +389,24 @@ class _Run:
         self.buffers = {name: values[chosen] for name, values in self.buffers.items()}
         if not self.active:
             return
-        names = list(self.parameters)
-        keys = {name.split("/")[1] for name in tensors if name.startswith("adam/")}
-        state = {name: {key: tensors[f"adam/{key}/{name}"] for key in keys} for name in names}
-        self._set({name: tensors[f"now/{name}"] for name in names}, state)
+        state: dict[str, Stack] = {}
+        for path in tensors:
+            if path.startswith("adam/"):  # a parameter that never had a gradient has nothing there
+                _, key, name = path.split("/", 2)
+                state.setdefault(name, {})[key] = tensors[path]
+        self._set({name: tensors[f"now/{name}"] for name in self.parameters}, state)
 
 
 def _check(models: Sequence[Any], rows: Values, validation: Values, seeds: Sequence[int], together: int) -> None:
     if not models or len(seeds) != len(models):
         raise UsageError(f"expected one seed for each of at least one model, got {len(models)} and {len(seeds)}.")
+    shapes = [{name: tuple(v.shape) for name, v in m.state_dict().items()} for m in models]
+    if any(type(m) is not type(models[0]) or found != shapes[0] for m, found in zip(models, shapes, strict=True)):
+        raise UsageError(
+            "expected models of one class with parameters of the same shapes; train others in another call."
+        )
+    if any(isinstance(s, bool) or not isinstance(s, (int, np.integer)) or s < 0 for s in seeds):
+        raise UsageError(f"seeds {list(seeds)}: expected whole numbers of at least 0.")
     if together < 1:
         raise UsageError(f"together {together}: expected a whole number of at least 1.")
     for name, values in (("rows", rows), ("validation rows", validation)):

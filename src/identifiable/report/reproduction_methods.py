@@ -112,8 +112,9 @@ def _judged(result: Reproduction) -> str:
 def _sources() -> str:
     return (
         "Implements A.7.1 of Nelson et al. (2026). Reconstructed: the estimator from random directions and what Figures A.3 to A.5 "
-        "plot, from the sentences that describe them. Ours: the settings listed as such, exact singular values, intervals, the "
-        "correlation with the leak held fixed."
+        "plot, from the sentences that describe them. Ours: the settings listed as such, exact singular values, L of a pair (at every "
+        "sample the larger of its two decoders'), intervals (seeds are drawn anew, each with all its leaks, because pairs of the "
+        "same seeds are not independent), the correlation with the leak held fixed."
     )
 
 
