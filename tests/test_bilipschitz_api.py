@@ -444,3 +444,13 @@ def test_single_precision_that_leaves_sigma_min_uncertain_is_said() -> None:
         found = bilipschitz(net, points(4, 2))
         assert ([a.code for a in found.alerts], found.settings["precision"]) == (codes, "float32")
         assert bilipschitz(net.double(), points(4, 2)).alerts == ()
+
+
+def test_a_decoder_cut_off_from_its_derivative_is_an_alert() -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(2, 3).double()
+    points = np.random.default_rng(0).standard_normal((20, 2))
+    cut, whole = bilipschitz(lambda z: net(z).detach(), points), bilipschitz(lambda z: net(z), points)
+    assert "zero_derivative" in {a.code for a in cut.alerts}
+    assert "zero_derivative" not in {a.code for a in whole.alerts}
+    assert np.isfinite(whole.largest)

@@ -265,3 +265,25 @@ def test_what_cannot_be_is_said_in_one_line(call, message: str) -> None:
 def test_sets_that_cannot_be_are_refused(call) -> None:
     with pytest.raises(DataError, match="heights: "):
         call()
+
+
+@pytest.mark.parametrize("d", [12, 30, 49, 50, 56, 64])
+def test_the_universal_constant_doubles_with_every_dimension(d: int) -> None:
+    before, here = universal_constant(d - 1), universal_constant(d)
+    assert here / before == pytest.approx(2, rel=0.02)
+
+
+def test_a_set_of_fewer_dimensions_may_be_bent_into_the_others() -> None:
+    """A segment in the plane bent into an arc: the chord's shape bounds what no rigid motion can undo."""
+    ends = np.array([[0.0, 0.0], [1.0, 0.0]])
+    widths = heights(ends, (0, 1))
+    np.testing.assert_array_equal(widths, [1.0, 0.0])
+    np.testing.assert_array_equal(heights(np.vstack([ends, [[0.5, 0.0]]]), (0, 1)), [1.0, 0.0])
+    radius, t = 20.0, np.linspace(0, 1, 201)
+    arc = radius * np.column_stack([np.sin(t / radius), 1 - np.cos(t / radius)])
+    apart = np.linalg.norm(arc[:, None] - arc, axis=2)
+    epsilon = float(np.abs(apart - np.abs(t[:, None] - t)).max())
+    middle = np.linalg.svd(arc - arc.mean(axis=0))[2][1]
+    strip = float(np.ptp(arc @ middle)) / 2  # no rigid motion of a segment comes nearer to the arc
+    assert strip <= near_isometry_error(widths, epsilon)
+    assert strip > near_isometry_error(np.array([1.0]), epsilon)  # on a line it could not be

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from identifiable import jacobians as room
 from identifiable._checks import DataError, UsageError
 from identifiable.groups import haar_rotation
-from identifiable.jacobians import Product, Products, random_directions, spectra, supremum
+from identifiable.jacobians import EXACT_UP_TO, Product, Products, random_directions, spectra, supremum
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 2]
@@ -172,6 +172,65 @@ def test_lanczos_finds_the_extremes_and_says_how_well(seed: int, monkeypatch: py
         assert np.all(nearest <= error + 1e-9), "a true singular value lies within the error"
     exact = spectra(jvp, Z)
     assert exact.method == "exact", "without a vjp nothing is approximated in silence"
+
+
+def _diagonal(sigma: np.ndarray, dtype: Any, rotated: bool = False) -> Products:
+    d = len(sigma)
+    rng = np.random.default_rng(3)
+    left, right = (np.linalg.qr(rng.standard_normal((d, d)))[0] if rotated else np.eye(d) for _ in range(2))
+    A = ((left * sigma) @ right.T).astype(dtype)
+    return Products(lambda z, v: v @ A.T, lambda z, u: u @ A)
+
+
+BEYOND = EXACT_UP_TO + 8
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "few", [[1.0], [1.1], [0.25, 1.0], [3.0, 1.0], [0.5, 1.0, 2.0]], ids=lambda few: "/".join(map(str, few))
+)
+def test_lanczos_ends_where_there_are_few_different_singular_values(few: list[float], dtype: Any) -> None:
+    """An isometry has one: after a step nothing is left to look for but rounding."""
+    sigma = np.full(BEYOND, few[-1])
+    sigma[: len(few)] = few
+    found = spectra(_diagonal(sigma, dtype), np.zeros((2, BEYOND), dtype))
+    assert found.method == "lanczos"
+    np.testing.assert_allclose(found.smallest, min(few), rtol=1e-5)
+    np.testing.assert_allclose(found.largest, max(few), rtol=1e-5)
+    assert np.all(found.largest_error < 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "condition"), [(np.float32, 3e2), (np.float32, 1e4), (np.float64, 1e4), (np.float64, 1e9)]
+)
+def test_errors_of_lanczos_cover_rounding(dtype: Any, condition: float) -> None:
+    sigma = np.r_[1 / condition, np.linspace(0.5, 1, BEYOND - 1)]
+    found = spectra(_diagonal(sigma, dtype, rotated=True), np.zeros((3, BEYOND), dtype))
+    unit = np.eye(BEYOND, dtype=dtype)
+    A = _diagonal(sigma, dtype, rotated=True).jvp(unit, unit).astype(np.float64)
+    truth = np.linalg.svd(A, compute_uv=False)
+    assert np.all(np.abs(found.smallest - truth[-1]) <= found.smallest_error)
+    assert np.all(np.abs(found.largest - truth[0]) <= found.largest_error)
+    assert np.all(found.smallest_error < 0.01 * truth[-1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lanczos_sees_a_direction_that_is_lost(dtype: Any) -> None:
+    sigma = np.r_[0.0, np.linspace(0.5, 1, BEYOND - 1)]
+    found = spectra(_diagonal(sigma, dtype, rotated=True), np.zeros((3, BEYOND), dtype))
+    assert found.deficient.all()
+    assert np.isfinite(found.smallest_error).all()
+
+
+@pytest.mark.parametrize("d", [4, 100, 256])
+def test_a_small_singular_value_in_single_precision_is_not_called_lost(d: int) -> None:
+    sigma = np.r_[1e-5, np.linspace(0.5, 1, d - 1)]
+    known = _diagonal(sigma, np.float32, rotated=True)
+    found = spectra(known, np.zeros((1, d), np.float32))
+    assert found.method == "exact"
+    assert found.smallest[0] == pytest.approx(1e-5, rel=0.02)
+    lost = spectra(_diagonal(np.r_[0.0, sigma[1:]], np.float32, rotated=True), np.zeros((1, d), np.float32))
+    assert lost.deficient.all()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

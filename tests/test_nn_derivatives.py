@@ -135,3 +135,19 @@ def test_kinks_and_flat_places_are_points_like_others() -> None:
     assert found.constant[1] == np.inf
     root = spectra(products(torch.sqrt), np.array([[1.0, 1], [0, 1]]))
     assert root.defined.tolist() == [True, False]
+
+
+def test_an_instance_norm_with_running_statistics_must_be_in_eval_mode() -> None:
+    decoder = torch.nn.Sequential(
+        torch.nn.Linear(3, 6), torch.nn.Unflatten(1, (2, 3)), torch.nn.InstanceNorm1d(2, track_running_stats=True)
+    )
+    with pytest.raises(UsageError, match="training mode"):
+        products(decoder)
+    assert products(decoder.eval()).jvp(np.zeros((2, 3)), np.ones((2, 3))).shape == (2, 6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_function_gets_points_in_their_own_precision(dtype: type) -> None:
+    net = torch.nn.Linear(3, 4).to(torch.float32 if dtype is np.float32 else torch.float64)
+    Z = np.zeros((2, 3), dtype)
+    assert products(lambda z: net(z)).jvp(Z, np.ones_like(Z)).dtype == dtype

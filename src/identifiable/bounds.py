@@ -31,7 +31,8 @@ def near_isometry_error(heights: NDArray[np.floating], epsilon: float) -> float:
 
     Derived, in place of the recursion of Alestalo, Trotsenko and Väisälä that the paper cites (Lemma A.4), which is
     lost in our copy. `heights` are the set's widths in the order of a greedy search (`heights`): h_1 = 1, h_k the largest
-    distance to the affine hull of the points chosen before. With a = 3 + 1.5 eps, p = 2 + eps,
+    distance to the affine hull of the points chosen before; a set with fewer dimensions than the space ends with height 0,
+    because a near-isometry may bend it into the others. With a = 3 + 1.5 eps, p = 2 + eps,
 
         R_k = a + sum_{j<k} (2 C_j + C_j^2 eps / h_j^2),   q_k = sqrt(1 - R_k eps / h_k^2),
         C_1 = (a + 1) / (1 - eps),   C_k = R_k (1 + 1 / (1 + q_k)) / q_k,
@@ -72,7 +73,8 @@ def heights(points: NDArray[np.floating], ends: tuple[int, int]) -> Array:
     """Widths h_1 = 1, h_2, ... of a set over its diameter, by greedy choice of the point farthest from those before.
 
     `ends` are the rows of two points at the largest distance (`identifiable.diameter.diameter`). The set of the
-    theorem is convex; its vertices are enough, because a distance to an affine subspace is largest at one.
+    theorem is convex; its vertices are enough, because a distance to an affine subspace is largest at one. Where they span
+    fewer dimensions than there are, the last height is 0.
 
     >>> heights(np.array([[0.0, 0], [4, 0], [2, 1]]), (0, 1))
     array([1.  , 0.25])
@@ -88,7 +90,7 @@ def heights(points: NDArray[np.floating], ends: tuple[int, int]) -> Array:
     left = X - X[ends[0]]
     found: list[float] = []
     chosen = ends[1]
-    for _ in range(min(X.shape[1], len(X) - 1)):
+    for _ in range(X.shape[1]):
         direction = left[chosen]
         length = float(np.linalg.norm(direction))
         if length == 0:
@@ -118,10 +120,9 @@ def universal_constant(d: int) -> float:
     if d == 1:
         return 2.0
     K = np.geomspace(1.0, 40 * 2.0**d, THRESHOLDS)
-    low, high = (
-        1e-30,
-        1.0,
-    )  # the bound over sqrt(eps) grows with eps and the trivial one falls: the worst is where they meet
+    # The bound over sqrt(eps) grows with eps and the trivial one falls: the worst is where they meet, at c_D about 2.5 times
+    # 2^D.
+    low, high = (2 / (25 * 2.0**d)) ** 2, 1.0
     for _ in range(200):
         middle = math.sqrt(low * high)
         if _by_threshold(d, middle, K).min() < (2 + middle) / math.sqrt(middle):

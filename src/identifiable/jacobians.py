@@ -57,7 +57,8 @@ EXACT_UP_TO = 512  # latents; beyond, extreme singular values by Lanczos where a
 LANCZOS_STEPS = 200
 LANCZOS_TOLERANCE = 1e-6  # relative residual of an eigenvalue of J^T J at which the iteration ends
 SQUARED_DOWN_TO = 1e-3  # sigma_min / sigma_max from which on J^T J gives sigma_min to 1e-9
-ROUNDING = 16.0  # times eps sqrt(latents): sigma_min / sigma_max below which a direction counts as lost
+EXHAUSTED = 4.0  # times eps sqrt(latents) of the largest: what is left by orthogonalising when nothing is
+ROUNDING = 4.0  # times eps sqrt(latents): sigma_min / sigma_max below which a direction counts as lost
 RANDOM_DIRECTIONS = 10  # A.7.1
 TAIL = 0.1  # share of the points the extreme-value fit sees
 LEAST_TAIL = 20
@@ -241,7 +242,11 @@ def _lost(d: int, rounding: float) -> float:
 
 
 def _lanczos(jvp: Product, vjp: Product, Z: Values) -> tuple[Array, ...]:
-    """Extreme eigenvalues of J^T J at every point of a chunk, with what their residuals leave open."""
+    """Extreme singular values at every point of a chunk, by Lanczos on J^T J, with what is left open.
+
+    A singular value is |J v| of the Ritz vector v, and not the root of the Ritz value: squaring would lose half the digits
+    of a small one. Its error is from the residual of v, the rounding of the products included.
+    """
     n, d = Z.shape
     steps = min(LANCZOS_STEPS, d)
     rng = np.random.default_rng(0)  # where the iteration starts; the residual bounds what that can do
@@ -250,46 +255,92 @@ def _lanczos(jvp: Product, vjp: Product, Z: Values) -> tuple[Array, ...]:
     basis = np.zeros((n, steps, d))
     alpha, beta = np.zeros((n, steps)), np.zeros((n, steps))
     rounding = float(np.finfo(Z.dtype).eps)
-    low = high = low_left = high_left = np.full(n, np.nan)
     for k in range(steps):
         basis[:, k] = q
+        exhausted = beta[:, k - 1] == 0 if k else np.zeros(n, bool)
         image = jvp(Z, q.astype(Z.dtype))
         rounding = max(rounding, float(np.finfo(image.dtype).eps))
         w = _flat(vjp(Z, image), n).astype(np.float64)
-        alpha[:, k] = np.einsum("ij,ij->i", q, w)
+        alpha[:, k] = np.where(exhausted, alpha[:, 0], np.einsum("ij,ij->i", q, w))
         for _ in range(2):  # twice is enough
             w -= np.einsum("ikj,ik->ij", basis[:, : k + 1], np.einsum("ikj,ij->ik", basis[:, : k + 1], w))
         beta[:, k] = np.linalg.norm(w, axis=1)
+        # Where what is left is rounding, no other singular value is to be found (an isometry has but one): the rest of T repeats
+        # an entry between the extremes.
+        noise = (
+            EXHAUSTED
+            * rounding
+            * math.sqrt(d)
+            * np.maximum(alpha[:, : k + 1].max(axis=1), beta[:, : k + 1].max(axis=1))
+        )
+        beta[exhausted | (beta[:, k] <= noise), k] = 0.0
         done = k + 1 == steps
         if done or k % 10 == 9:
-            low, high, low_left, high_left = _ritz(alpha[:, : k + 1], beta[:, : k + 1])
-            settled = np.maximum(low_left / np.maximum(low, 1e-300), high_left / np.maximum(high, 1e-300))
-            if done or not np.nanmax(settled, initial=0.0) > LANCZOS_TOLERANCE:
+            low, high = _ritz(alpha[:, : k + 1], beta[:, : k + 1])
+            floor = rounding * high.value
+            open_ends = [np.maximum(end.residual - floor, 0) / np.maximum(end.value, 1e-300) for end in (low, high)]
+            if done or not np.nanmax(open_ends, initial=0.0) > LANCZOS_TOLERANCE:
                 break
         with np.errstate(invalid="ignore", divide="ignore"):
             q = np.where(beta[:, k : k + 1] > 0, w / beta[:, k : k + 1], 0.0)
-    # An eigenvalue of J^T J lies within the residual of the Ritz value; the square root of both ends is the error of sigma.
-    largest, smallest = np.sqrt(high.clip(0)), np.sqrt(low.clip(0))
-    high_error = np.sqrt(high + high_left) - largest
-    low_error = np.maximum(np.sqrt(low + low_left) - smallest, smallest - np.sqrt((low - low_left).clip(0)))
+    found = []
+    for end in (low, high):
+        v = np.einsum("ik,ikj->ij", end.weights, basis[:, : k + 1])
+        # Where all singular values are one, the vector may lie in the part of T that repeats it; any other then serves.
+        lengths = np.linalg.norm(v, axis=1, keepdims=True)
+        v = np.where(lengths > 1e-6, v / np.maximum(lengths, 1e-6), basis[:, 0])
+        sigma = np.linalg.norm(_flat(jvp(Z, v.astype(Z.dtype)), n).astype(np.float64), axis=1)
+        found.append((sigma, end.error(sigma**2, floor)))
+    (smallest, low_error), (largest, high_error) = found
     smallest[smallest <= _lost(d, rounding) * largest] = 0.0
-    return smallest, largest, np.full(n, np.nan), low_error, high_error
+    unsure = rounding * largest  # of a product with a unit vector
+    return smallest, largest, np.full(n, np.nan), low_error + unsure, high_error + unsure
 
 
-def _ritz(alpha: Array, beta: Array) -> tuple[Array, Array, Array, Array]:
-    """Smallest and largest Ritz value and their residuals, from the tridiagonal matrices of a chunk."""
+@dataclass(frozen=True, eq=False)
+class _End:
+    """One end of the spectra of J^T J in a chunk: Ritz value, its vector in the basis, residual, distance to the next value."""
+
+    value: Array
+    weights: Array
+    residual: Array
+    gap: Array
+
+    def error(self, square: Array, floor: Array) -> Array:
+        """How far an eigenvalue's root may be from the root of `square`.
+
+        An eigenvalue lies within the residual, and within residual^2 / gap where the others keep their distance (Kato and
+        Temple).
+        """
+        left = self.residual + floor
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left = np.where(self.gap > left, left**2 / self.gap, left)
+            root = np.sqrt(square)
+            error: Array = np.maximum(np.sqrt(square + left) - root, root - np.sqrt((square - left).clip(0)))
+        return error
+
+
+def _ritz(alpha: Array, beta: Array) -> tuple[_End, _End]:
+    """The lower and the upper end, from the tridiagonal matrices of a chunk."""
     n, k = alpha.shape
     T = np.zeros((n, k, k))
     at = np.arange(k)
     T[:, at, at] = alpha
     T[:, at[:-1], at[1:]] = T[:, at[1:], at[:-1]] = beta[:, :-1]
     ok = np.isfinite(T).all(axis=(1, 2))
-    values, last = np.full((n, k), np.nan), np.full((n, k), np.nan)
+    values, vectors = np.full((n, k), np.nan), np.full((n, k, k), np.nan)
     if ok.any():
-        found, vectors = np.linalg.eigh(T[ok])
-        values[ok], last[ok] = found, vectors[:, -1, :]
-    left = np.abs(beta[:, -1:] * last)
-    return values[:, 0], values[:, -1], left[:, 0], left[:, -1]
+        values[ok], vectors[ok] = np.linalg.eigh(T[ok])
+    left = np.abs(beta[:, -1:] * vectors[:, -1, :])
+    second = min(1, k - 1)
+    gaps = (
+        values[:, second] - values[:, 0] - left[:, second],
+        values[:, -1] - values[:, -1 - second] - left[:, -1 - second],
+    )
+    return (
+        _End(values[:, 0], vectors[:, :, 0], left[:, 0], gaps[0]),
+        _End(values[:, -1], vectors[:, :, -1], left[:, -1], gaps[1]),
+    )
 
 
 # -- the supremum

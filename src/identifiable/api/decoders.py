@@ -86,7 +86,7 @@ def decoder_of(source: Any, *, shape: tuple[int, ...] | None, latents: int, name
     if isinstance(source, type):
         raise UsageError(f"{said}: expected {ACCEPTED}, got a class; make an instance of it first.")
     if _is_torch_module(source) or (not _has_products(source) and _takes(source, said) == 1):
-        hint = "pass --shape (shape=) if it takes latents of another shape"
+        hint = "pass --shape (shape=) if it takes latents of another shape, and to a function points in the precision it takes"
         if not _is_torch_module(source):
             hint += "; a function of one argument gets torch tensors: for another framework pass jvp(z, v)"
         return Decoder(said, _torch_products(source, shape), True, f"{hint}.")

@@ -260,6 +260,14 @@ def _alerts(found: Spectra, condition: Array, precision: np.dtype[Any]) -> tuple
                 f"{int(np.argmin(defined))}, from 0); they are left out of every summary.",
             )
         )
+    if defined.any() and not found.largest[defined].any():
+        alerts.append(
+            Alert(
+                "zero_derivative",
+                "The derivative is zero at every point: the decoder is constant there, or works where no derivative is taken "
+                "(detach, inference_mode, numpy inside a torch function).",
+            )
+        )
     if found.deficient.any():
         alerts.append(
             Alert(

@@ -44,6 +44,7 @@ def products(decoder: torch.nn.Module | Decoder, *, shape: tuple[int, ...] | Non
             "the decoder is in training mode, in which dropout or batch statistics change its output; call decoder.eval() first."
         )
     like = _like(decoder)
+    known = isinstance(decoder, torch.nn.Module)
 
     def on_rows(z: torch.Tensor) -> torch.Tensor:
         rows = decoder(z.reshape(len(z), *shape) if shape is not None else z)
@@ -53,7 +54,8 @@ def products(decoder: torch.nn.Module | Decoder, *, shape: tuple[int, ...] | Non
         return rows.reshape(len(z), -1)
 
     def tensor(values: Values) -> torch.Tensor:
-        return torch.as_tensor(np.ascontiguousarray(values), dtype=like.dtype, device=like.device)
+        dtype = like.dtype if known else None  # a function gets points in the precision they have
+        return torch.as_tensor(np.ascontiguousarray(values), dtype=dtype, device=like.device)
 
     def jvp(z: Values, v: Values) -> Values:
         with _differentiable():
@@ -66,7 +68,7 @@ def products(decoder: torch.nn.Module | Decoder, *, shape: tuple[int, ...] | Non
     def all_directions(z: Values) -> Values:
         n, d = z.shape
         points = tensor(z)
-        units = torch.eye(d, dtype=like.dtype, device=like.device)[:, None, :].expand(d, n, d)
+        units = torch.eye(d, dtype=points.dtype, device=like.device)[:, None, :].expand(d, n, d)
         with _differentiable():  # the decoder itself runs once, its derivative for all directions at once
             columns = vmap(lambda v: forward_product(on_rows, (points,), (v,))[1])(units)
         return _numpy(columns.transpose(0, 1))
@@ -111,8 +113,14 @@ def _no_pickled_code() -> Iterator[None]:
 
 def _has_modes(module: torch.nn.Module) -> bool:
     """Whether some part of it does something else in training than in use."""
-    modes = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._BatchNorm, torch.nn.MultiheadAttention)
-    return any(isinstance(part, modes) for part in module.modules())
+    parts, norms = torch.nn.modules, (torch.nn.modules.batchnorm._NormBase,)  # batch and instance norms
+    modes = (parts.dropout._DropoutNd, parts.batchnorm._BatchNorm, torch.nn.MultiheadAttention)
+    return any(
+        isinstance(part, modes)
+        or (isinstance(part, norms) and part.track_running_stats)
+        or (isinstance(part, torch.nn.RNNBase) and part.dropout > 0)
+        for part in module.modules()
+    )
 
 
 def _like(decoder: Any) -> torch.Tensor:
