@@ -13,6 +13,7 @@ from identifiable.bounds import (
     distortion,
     heights,
     isometry_constant,
+    log_cosh_margin,
     near_isometry_error,
     rotation_stability,
     square_constant,
@@ -21,6 +22,7 @@ from identifiable.bounds import (
     theorem_1,
     theorem_1_by_shape,
     theorem_2,
+    theorem_2_of,
     theorem_3,
     universal_constant,
     whitening_stability,
@@ -287,3 +289,47 @@ def test_a_set_of_fewer_dimensions_may_be_bent_into_the_others() -> None:
     strip = float(np.ptp(arc @ middle)) / 2  # no rigid motion of a segment comes nearer to the arc
     assert strip <= near_isometry_error(widths, epsilon)
     assert strip > near_isometry_error(np.array([1.0]), epsilon)  # on a line it could not be
+
+
+def test_the_margin_is_that_of_the_law_and_vanishes_for_gaussians() -> None:
+    rng = np.random.default_rng(0)
+    u = np.linspace(0, 40, 400_001)  # of unit variance: density sqrt(2) exp(-sqrt(2) u), twice the half line
+    weight = np.sqrt(2) * np.exp(-np.sqrt(2) * u)
+    laplace = np.trapezoid((1 - np.tanh(u) ** 2 - u * np.tanh(u)) * weight, u)
+    assert log_cosh_margin(rng.laplace(size=(200_000, 3))) == pytest.approx(laplace, rel=0.02)
+    assert log_cosh_margin(rng.standard_normal((200_000, 3))) < 0.005
+    mixed = np.column_stack([rng.laplace(size=50_000), rng.uniform(size=50_000)])
+    assert log_cosh_margin(mixed) > 0.05  # signs adapt; the plain sum of contrasts could be flat
+
+
+def test_theorem_2_measures_its_constants_on_the_rows() -> None:
+    rng = np.random.default_rng(1)
+    U = rng.laplace(size=(5000, 3)) / np.sqrt(2)
+    mixing = np.diag([2.0, 1.0, 0.5]) @ haar_rotation(3, rng)
+    X = U @ mixing + 7.0
+    linear = np.diag([1.5, 1.0, 0.8])
+    centred = X - X.mean(axis=0)
+    expected = theorem_2(
+        float(np.linalg.norm(centred, axis=1).max()),
+        float(np.linalg.eigvalsh(np.cov(X.T, bias=True))[0]),
+        log_cosh_margin(U),
+        3,
+        smallest=0.8,
+        largest=1.5,
+    )
+    found = theorem_2_of(X, U, linear=linear)
+    assert found.whitening == pytest.approx(expected.whitening)
+    assert found.unmixing == pytest.approx(expected.unmixing)
+    assert theorem_2_of(X, U).whitening < found.whitening
+    gaussian = rng.standard_normal((5000, 3))
+    assert theorem_2_of(gaussian, gaussian).unmixing > 10 * theorem_2_of(U, U).unmixing
+
+
+def test_rows_and_components_that_do_not_vary_are_refused() -> None:
+    U = np.random.default_rng(0).standard_normal((50, 2))
+    with pytest.raises(DataError, match="every direction"):
+        theorem_2_of(np.column_stack([U, U[:, 0]]), U)
+    with pytest.raises(DataError, match="two rows"):
+        theorem_2_of(U[:1], U)
+    with pytest.raises(DataError, match="at least two that vary"):
+        log_cosh_margin(U[:, :1])
