@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 # Of (1 + e)^(-1/2) = 1 - e / 2 + 3 e^2 / 8 - ...: enough to bring ||e|| = 0.1 below 5e-6 in one go.
 INVERSE_ROOT = (1.0, -1 / 2, 3 / 8, -5 / 16, 35 / 128)
-FAR = 0.25  # bound on ||e|| beyond which the series is not used
+NEAR, FAR = 0.25, 0.75  # bounds on ||e|| beyond which the series is used twice, and not at all
 
 
 class OrthogonalAutoencoder(nn.Module):
@@ -96,7 +96,8 @@ def nearest_orthonormal(weight: torch.Tensor) -> torch.Tensor:
     """The nearest matrix whose rows (if it is wide) or columns (if it is tall) are orthonormal: the polar factor.
 
     W (W^T W)^(-1/2), of a stack of matrices. For those nearly orthonormal, as they are after a step, by a series in
-    e = W^T W - 1, which takes matrix products only and leaves of e about ||e||^5 / 2; for others by eigenvalues.
+    e = W^T W - 1, which takes matrix products only and leaves of e about ||e||^5 / 2, once or twice; for others by
+    eigenvalues.
     """
     if weight.shape[-2] < weight.shape[-1]:
         return nearest_orthonormal(weight.mT).mT
@@ -107,13 +108,17 @@ def nearest_orthonormal(weight: torch.Tensor) -> torch.Tensor:
     tail = third * e + fourth * square
     tail.diagonal(dim1=-2, dim2=-1).add_(second)
     change = first * e + square @ tail
-    size = torch.linalg.matrix_norm(square)  # Frobenius' norm of e^2 bounds the square of the largest |eigenvalue| of e
-    far = (size > FAR**2) & e.isfinite().all(dim=-1).all(dim=-1)  # what is not finite has diverged, and stays so
+    bound = torch.linalg.matrix_norm(square).sqrt()  # of the largest |eigenvalue| of e; what is not finite has diverged
+    far = (bound > FAR) & e.isfinite().all(dim=-1).all(dim=-1)
     if far.any():
         values, vectors = torch.linalg.eigh(e[far].double())
         root = (vectors * ((1 + values).clamp(min=1e-12).rsqrt() - 1)[..., None, :]) @ vectors.mT
         change[far] = root.to(change.dtype)
-    return weight + weight @ change
+    nearest = weight + weight @ change
+    again = (bound > NEAR) & (bound <= FAR)
+    if again.any():
+        nearest[again] = nearest_orthonormal(nearest[again])
+    return nearest
 
 
 def _along_orthonormal(weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
