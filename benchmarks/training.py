@@ -111,6 +111,24 @@ def speed(options: argparse.Namespace, tick: Any) -> dict[str, Any]:
     }
 
 
+def small(options: argparse.Namespace, tick: Any) -> dict[str, Any]:
+    """The same two ways for models of the smoke scale, 64-32-16-4 in batches of 100: where a call costs more than its work."""
+    models = sweep((64, 32, 16, 4), 4)
+    rows, held_out = pictures(2000, 64), pictures(100, 64, 1)
+    settings = Training(batch=100, max_epochs=1)
+
+    def trained(together: int) -> None:
+        train(models, rows, held_out, settings, seeds=list(range(len(models))), together=together)
+
+    taken = interleaved({"together": lambda: trained(48), "alone": lambda: trained(1)}, options.repeat, tick=tick)
+    return {
+        "models": len(models),
+        "steps_each": 20,
+        "seconds": {name: seconds(runs) for name, runs in taken.items()},
+        "alone_over_together": ratios(taken["alone"], taken["together"]),
+    }
+
+
 def reached(options: argparse.Namespace, tick: Any) -> dict[str, Any]:
     """Validation losses after the same steps on scikit-learn's digits, ours and torch's own, model by model."""
     from sklearn.datasets import load_digits
@@ -157,11 +175,18 @@ def main() -> int:
         print(f"[{time.perf_counter() - start:6.1f} s] {what}", file=sys.stderr, flush=True)
 
     about = machine()
-    found = {"machine": about, "speed": speed(options, tick), "reached": reached(options, tick)}
+    found = {
+        "machine": about,
+        "speed": speed(options, tick),
+        "small": small(options, tick),
+        "reached": reached(options, tick),
+    }
     options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     ratio = found["speed"]
     for name in ("alone_over_together", "own_over_together"):
         print(f"{name:24s} wall {ratio[name]['wall']:7.2f}  cpu {ratio[name]['cpu']:7.2f}   asked >= 4")
+    of_small = found["small"]["alone_over_together"]
+    print(f"{'small models':24s} wall {of_small['wall']:7.2f}  cpu {of_small['cpu']:7.2f}   alone over together")
     print(f"losses differ by at most {ratio['largest_relative_difference_of_losses']:.1e} (together against alone)")
     for entry in found["reached"]["models"]:
         print(f"digits, leak {entry['leak']:g}: loss {entry['ours']:.4f} ours, {entry['torchs_own']:.4f} torch's own")
