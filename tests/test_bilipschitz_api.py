@@ -454,3 +454,12 @@ def test_a_decoder_cut_off_from_its_derivative_is_an_alert() -> None:
     assert "zero_derivative" in {a.code for a in cut.alerts}
     assert "zero_derivative" not in {a.code for a in whole.alerts}
     assert np.isfinite(whole.largest)
+
+
+def test_a_tensor_is_a_table() -> None:
+    torch = pytest.importorskip("torch")
+    points = np.random.default_rng(0).standard_normal((20, 2))
+    decoder = torch.nn.Linear(2, 3).double()
+    assert (
+        bilipschitz(decoder, torch.as_tensor(points).requires_grad_()).constant == bilipschitz(decoder, points).constant
+    )

@@ -145,6 +145,36 @@ def test_models_that_differ_in_more_than_their_state_are_refused() -> None:
         train([Shaped(2), Shaped(4)], X, X, QUICK, seeds=[0, 1])
 
 
+class Regular(torch.nn.Module):
+    def __init__(self, layer: torch.nn.Module):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(12, 4), layer)
+
+    def loss(self, rows: torch.Tensor) -> torch.Tensor:
+        return (self.layers(rows) ** 2).mean()
+
+
+def test_losses_that_a_stack_would_get_wrong_are_refused() -> None:
+    X = rows()
+    with pytest.raises(UsageError, match="changes buffers"):
+        train([Regular(torch.nn.BatchNorm1d(4))], X, X, QUICK, seeds=[0])
+    with pytest.raises(UsageError, match="cannot be stacked"):
+        train([Regular(torch.nn.Dropout(0.5))] * 2, X, X, QUICK, seeds=[0, 1])
+    for fine in (Regular(torch.nn.BatchNorm1d(4)).eval(), Regular(torch.nn.LayerNorm(4))):
+        assert train([fine], X, X, QUICK, seeds=[0])[0].epochs == 8
+
+    class PerRow(Tiny):
+        def loss(self, batch: torch.Tensor) -> torch.Tensor:
+            return (batch - self.a) ** 2
+
+    with pytest.raises(UsageError, match=r"take \.mean"):
+        train([PerRow(1.0)], X, X, QUICK, seeds=[0])
+    with pytest.raises(UsageError, match="a list of modules"):
+        train(Tiny(1.0), X, X, QUICK, seeds=[0])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a list of modules"):
+        train([torch.nn.Linear(2, 2)], X, X, QUICK, seeds=[0])  # type: ignore[list-item]
+
+
 def test_a_finished_training_goes_on_with_more_epochs(tmp_path: Path) -> None:
     longer = Training(batch=25, max_epochs=11, learning_rate=1e-2)
     ran(checkpoint=tmp_path)

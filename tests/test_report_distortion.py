@@ -150,9 +150,15 @@ def test_infinite_constants_are_shown_as_such_and_left_out_of_the_curve_but_coun
     (table,) = (b for b in blocks_of(result, "distribution") if isinstance(b, Table))
     assert table.rows[0][1] == table.rows[0][-1] == INFINITE
     figure = figures_of(result)["The constant over the points"]
-    assert "Left out, as there is no finite figure: 2 points." in figure.description
-    assert all(math.isfinite(y) for curve in figure.curves for _, y in curve.points)
-    assert "Left out" not in figures_of(make_distortion())["The constant over the points"].description
+    assert "At 2 points as it is: infinite, not drawn." in figure.description
+    assert "second line" not in figure.description
+    (curve,) = figure.curves
+    assert all(math.isfinite(y) for _, y in curve.points)
+    n = sum(not math.isnan(c) for c in result.constant)
+    assert curve.points[-1][0] == pytest.approx((n - 3) / (n - 1))  # the two take the last places
+    smallest = figures_of(result)["Singular values over the points"].curves[1]
+    assert smallest.points[0][0] == pytest.approx(2 / (n - 1))
+    assert "not drawn" not in figures_of(make_distortion())["The constant over the points"].description
     assert figures_of(RESULTS["nothing finite"]).keys() == {"Singular values over the points"}
     assert figures_of(RESULTS["nowhere"]) == {}
 

@@ -160,7 +160,7 @@ def test_a_verdict_that_disagrees_or_cannot_decide_says_so() -> None:
     assert (card_of(RESULTS["unclear"]).tone, card_of(RESULTS["unclear"]).badge) == ("caution", "no clear relation")
     card = card_of(RESULTS["no correlation"])
     assert (card.tone, card.badge) == ("caution", "too few pairs")
-    assert "Too few pairs are left" in card.sentence
+    assert "Too few seeds are left" in card.sentence
     against = replace(PLAIN.fit(), spearman=-0.5, spearman_ci95=(-0.7, -0.2))
     card = card_of(replace(PLAIN, fits=(against, *PLAIN.fits[1:])))
     assert (card.tone, card.badge) == ("caution", "the other way round")
@@ -427,7 +427,7 @@ def test_the_methods_say_what_is_reconstructed_and_what_is_ours() -> None:
 
 def test_the_terminal_shows_headline_published_leaks_fits_and_alerts() -> None:
     lines = report.text_table(RESULTS["no samples"]).splitlines()
-    assert lines[0] == "Figure 2, run again   60 pairs, 6 leaks, scale small"
+    assert lines[0] == "Figure 2, run again   60 pairs, 6 leaks, scale small, mnist"
     assert lines[1].startswith("Latents of retrained models are closer")
     for first in ("pairs removed ", "0.05 ", "mean ", "largest ", "single samples "):
         assert any(line.startswith(first) for line in lines), first

@@ -30,7 +30,7 @@ from identifiable.results import Alert, Input, Provenance
 
 
 def as_representation(source: Any, position: int = 0) -> Representation:
-    """Arrays, nested lists, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
+    """Arrays, nested lists, torch tensors, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
     if isinstance(source, Representation):
         return replace(source, name=_letter(position)) if source.name == Representation.name else source
     if isinstance(source, Blocks):
@@ -40,6 +40,8 @@ def as_representation(source: Any, position: int = 0) -> Representation:
         raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
     if hasattr(source, "toarray"):
         raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
+    if hasattr(source, "detach") and hasattr(source, "cpu"):  # a torch tensor, which need not be imported to be read
+        source = source.detach().cpu().numpy()
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
         try:
             source = np.asarray(source)

@@ -90,8 +90,8 @@ def _run(options: argparse.Namespace) -> int:
             progress=bar,
             provenance=default_provenance(options.seed, recorded("reproduce", options, DEFAULTS)),
         )
+    deliver(found, options)  # first: a condition that cannot be decided must not cost what took hours
     failed = [sentence for condition in conditions for sentence in condition.failures(found)]
-    deliver(found, options)
     return exit_code(failed)
 
 

@@ -3,10 +3,17 @@
 Nothing here is imported until it is used; without torch a message says what to install.
 """
 
-from identifiable.nn.applying import outputs as outputs
-from identifiable.nn.autoencoder import OrthogonalAutoencoder as OrthogonalAutoencoder
-from identifiable.nn.derivatives import load_program as load_program
-from identifiable.nn.derivatives import products as products
-from identifiable.nn.training import Trained as Trained
-from identifiable.nn.training import Training as Training
-from identifiable.nn.training import train as train
+from identifiable.nn.applying import outputs
+from identifiable.nn.autoencoder import OrthogonalAutoencoder
+from identifiable.nn.derivatives import load_program, products
+from identifiable.nn.training import Trained, Training, train
+
+__all__ = [
+    "OrthogonalAutoencoder",
+    "Trained",
+    "Training",
+    "load_program",
+    "outputs",
+    "products",
+    "train",
+]

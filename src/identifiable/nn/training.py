@@ -37,7 +37,7 @@ TOGETHER = 32  # models in one stack unless told otherwise; larger stacks gain n
 VALIDATION_ROWS = 1024  # rows of a validation pass at once
 SKETCHED = 64  # numbers of every parameter by which a checkpoint knows its models
 STARTING_ROWS = 64  # on which the loss of every model is compared with what the stack makes of it
-CHECKPOINT_SECONDS = 30.0  # between two checkpoints at least, so that writing them costs little
+CHECKPOINT_SECONDS = 10.0  # between two checkpoints at least, so that writing them costs little
 
 Values = NDArray[np.floating[Any]]
 Stopped = Literal["patience", "max_epochs", "diverged"]
@@ -106,24 +106,48 @@ def train(
     models: Sequence[Trainable],
     rows: Values,
     validation: Values,
-    settings: Training,
+    settings: Training | None = None,
     *,
     seeds: Sequence[int],
     together: int = TOGETHER,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     progress: Progress | None = None,
     stage: str = "training",
 ) -> list[Trained]:
     """Train models of one architecture on the same rows, up to `together` of them at once.
 
-    `seeds`, one for each model, order the rows, anew every epoch; what differs between the models besides must be in their
-    parameters and buffers. A module whose loss changes its buffers, or draws random numbers, cannot be stacked. Parameters
-    that want no gradient stay as they are.
+    Parameters
+    ----------
+    models
+        Modules with a method ``loss(rows)`` that returns one number, the mean over rows. What differs between them must be in
+        their parameters and buffers; parameters that want no gradient stay as they are. A loss that changes buffers (batch
+        norm) or draws random numbers (dropout) is refused.
+    rows, validation
+        What to train on, and what early stopping looks at: arrays, a row for each example.
+    settings
+        `Training`: Adam's learning rate, the batch, how long and how patiently, the largest norm of a gradient.
+    seeds
+        One for each model: they order the rows, anew every epoch.
+    checkpoint
+        A folder that keeps the state of every stack, at most some seconds old: what an interrupted call has done until then is
+        not done again, and what it returns in the end is what it would have returned. With a larger `max_epochs` it goes on
+        from there. A checkpoint of other data, models or settings is refused.
 
-    `checkpoint` is a folder that keeps the state of every stack: what an interrupted call has done is not done again, and
-    what it returns in the end is what it would have returned. With a larger `max_epochs` it goes on from there. A checkpoint
-    of other data, models or settings is refused.
+    >>> class Mean(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.at = nn.Parameter(torch.zeros(2))
+    ...     def loss(self, rows):
+    ...         return ((rows - self.at) ** 2).mean()
+    >>> X = np.ones((8, 2), np.float32)
+    >>> run, = train([Mean()], X, X, Training(batch=8, max_epochs=300, learning_rate=0.1), seeds=[0])
+    >>> run.model.at.detach().numpy().round(2), run.stopped
+    (array([1., 1.], dtype=float32), 'patience')
     """
+    settings = settings or Training()
+    checkpoint = None if checkpoint is None else Path(checkpoint)
+    if isinstance(models, nn.Module) or not all(hasattr(model, "loss") for model in models):
+        raise UsageError("models: expected a list of modules with a method loss(rows) that returns a number.")
     rows, validation = np.asarray(rows), np.asarray(validation)
     _check(models, rows, validation, seeds, together)
     precision = next((p.dtype for p in models[0].parameters() if p.is_floating_point()), torch.float32)  # type: ignore[attr-defined]
@@ -146,16 +170,16 @@ def train(
         fingerprint = run.fingerprint(identity.copy())
         if path is not None and path.exists():
             run.load(path, fingerprint)
-        saved = time.monotonic()
+        saved = -math.inf
         while not run.ended:
             run.epoch()
             if path is not None and (run.ended or time.monotonic() - saved > CHECKPOINT_SECONDS):
                 run.save(path, fingerprint)
                 saved = time.monotonic()
             if progress is not None:
-                ended = len(run.models) - len(run.active)
-                told = f"{stage}, models {first + 1} to {first + len(run.models)}, {ended} ended, epoch"
-                progress(told, len(run.losses), settings.max_epochs)
+                progress(
+                    f"{stage} {first + len(run.models)}/{len(models)}, epoch", len(run.losses), settings.max_epochs
+                )
         trained += run.trained()
     return trained
 
@@ -328,8 +352,19 @@ class _Run:
         something that is no parameter and no buffer, and would be trained as if it did not.
         """
         rows = self.validation[:STARTING_ROWS]
+        trial = deepcopy(self.models[0])
+        if trial.loss(rows).ndim:
+            raise UsageError("loss(rows): expected one number, the mean over rows; take .mean().")
+        buffers = zip(self.models[0].buffers(), trial.buffers(), strict=True)
+        if any(not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in buffers):
+            raise UsageError(
+                "the loss changes buffers (batch norm in training mode?), which a stack cannot; use a layer norm."
+            )
         alone = torch.stack([model.loss(rows).detach().double() for model in self.models])
-        stacked = self._same_rows(self.parameters | self.buffers, rows).double()
+        try:
+            stacked = self._same_rows(self.parameters | self.buffers, rows).double()
+        except RuntimeError as error:  # random numbers, operations vmap does not know
+            raise UsageError(f"the models cannot be stacked ({' '.join(str(error).split())}).") from None
         if not torch.allclose(alone, stacked, rtol=1e-3, atol=1e-6, equal_nan=True):
             raise UsageError("the models differ in more than parameters and buffers; train such models in other calls.")
         flat = [values.reshape(len(self.models), -1).double() for values in self.best.values()]

@@ -133,8 +133,8 @@ def _distribution(result: Distortion) -> Section:
     scaled = _rescaled(result)
     blocks += _curves(
         "The constant over the points",
-        "Points in the order of their constant: at 0.95 stands the constant that 95 % of the points do not exceed. The second "
-        "line is the same decoder with its output multiplied by the best scale.",
+        "Points in the order of their constant: at 0.95 stands the constant that 95 % of the points do not exceed."
+        + (" The second line is the same decoder with its output multiplied by the best scale." if scaled else ""),
         "1 + L",
         [("as it is", result.constant), *([("after the best scale", scaled)] if scaled else [])],
     )
@@ -179,17 +179,19 @@ def _curves(
     found: Sequence[tuple[str, Sequence[float]]],
     threshold: tuple[str, float] | None = None,
 ) -> list[Block]:
-    """Quantile functions of positive figures; those that are not finite or not positive are left out and counted."""
+    """Quantile functions of positive figures; what is infinite or 0 has its share of the points and is told in words."""
     curves = [
         Curve(label, points, style)
         for style, (label, values) in enumerate(found, start=1)
-        if (points := _quantiles([v for v in values if known(v) and v > 0]))
+        if (points := _quantiles([v for v in values if not math.isnan(v)]))
     ]
     if not curves:
         return []
     heights = [y for curve in curves for _, y in curve.points]
-    left = sum(not (known(v) and v > 0) for v in found[0][1])
-    missing = f" Left out, as there is no finite figure: {counted(left, 'point')}." if left else ""
+    missing = ""
+    for what, outside in (("infinite", math.inf), ("0", 0.0)):
+        counts = {label: sum(v == outside for v in values) for label, values in found}
+        missing += "".join(f" At {counted(n, 'point')} {label}: {what}, not drawn." for label, n in counts.items() if n)
     log = max(heights) > WIDE * min(heights)
     scale = " Logarithmic scale." if log else ""
     return [
@@ -198,11 +200,14 @@ def _curves(
 
 
 def _quantiles(values: Sequence[float]) -> tuple[Interval, ...]:
-    """(share, value), more finely towards the largest values, which are what the supremum is about."""
-    ordered = sorted(values)
-    last = len(ordered) - 1
-    places = sorted(last - k for k in thinned(len(ordered), CURVE_POINTS)) if ordered else []
-    return tuple((k / last if last else 1.0, ordered[k]) for k in places)
+    """(share, value), more finely towards the largest values, which are what the supremum is about.
+
+    Shares are of all values; those that are 0 or infinite take theirs and are not drawn.
+    """
+    ordered = sorted(v for v in values if 0 < v < math.inf)
+    below, last = sum(v <= 0 for v in values), len(values) - 1
+    places = sorted(len(ordered) - 1 - k for k in thinned(len(ordered), CURVE_POINTS)) if ordered else []
+    return tuple(((below + k) / last if last else 1.0, ordered[k]) for k in places)
 
 
 def _estimates(result: Distortion) -> Section:

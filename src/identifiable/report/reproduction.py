@@ -35,6 +35,7 @@ from identifiable.report.wording import (
     MISSING,
     count,
     counted,
+    display_name,
     interval,
     known,
     listed,
@@ -68,7 +69,7 @@ FORMS = {"mean": "mean", "maximum": "largest", "sample": "single samples"}
 ESTIMATORS = {"exact": "exact", "random_directions": "random"}
 UNITS = {"latent": "latents", "diameter": "/ diameter"}
 MEASURE = "√(2L + L²)"
-LOST = "lost in our copy"
+LOST = "not in our copy"
 SAMPLES_DRAWN = 2400
 USUAL, CUT = 0.98, 1.5  # the axis ends at this quantile if the largest L is more than so many times it
 STEPS = 6  # styles of an ordered figure
@@ -108,7 +109,8 @@ def sentence(result: Reproduction) -> str:
 def scale_words(result: Reproduction) -> str:
     """What was run, in one line."""
     pairs = counted(len(result.runs), "pair")
-    return f"{pairs}, {counted(len(result.leaks), 'leak')}, scale {one_line(result.scale)}"
+    data = display_name(result.inputs[0].name) if result.inputs else MISSING
+    return f"{pairs}, {counted(len(result.leaks), 'leak')}, scale {one_line(result.scale)}, {data}"
 
 
 def leak_name(value: float) -> str:
@@ -233,7 +235,10 @@ def _card(result: Reproduction) -> Card:
     if not known(found.spearman) or not (known(low) and known(high)):
         badge = "too few pairs"
     elif low > 0:
-        badge, tone = "as Theorem 1 suggests", "good"
+        unfinished = any(alert.code == "not_converged" for alert in result.alerts)
+        badge, tone = (
+            ("as Theorem 1 suggests, unfinished", "caution") if unfinished else ("as Theorem 1 suggests", "good")
+        )
     elif high < 0:
         badge = "the other way round"
     else:
@@ -273,7 +278,7 @@ def _figures(result: Reproduction) -> Section:
         *_scatter(
             result,
             "maximum",
-            f"{names['maximum']}: the same, largest over samples",
+            f"{names['maximum']}: as {names['mean']}, largest over samples",
             "One mark for each pair kept: the largest 1 + L and the largest distance over its samples, which need not be at the "
             "same sample. This is the form in which Theorem 1 is stated.",
             lambda run: [(run.exact.maximum, run.distance.maximum)],
@@ -281,7 +286,7 @@ def _figures(result: Reproduction) -> Section:
         *_scatter(
             result,
             "sample",
-            f"{names['sample']}: the same, sample by sample",
+            f"{names['sample']}: as {names['mean']}, sample by sample",
             "Some samples of each pair kept, one mark each: the larger 1 + L of its two decoders there, and the distance of its "
             "two latents.",
             lambda run: run.samples,
@@ -398,7 +403,7 @@ def _by_leak(result: Reproduction) -> Section:
         blocks.append(
             Dots(
                 "Distance by leak",
-                "Theorem 1 predicts that it shrinks towards leak 1, where decoders are linear isometries.",
+                "The bound of Theorem 1 shrinks towards leak 1, where decoders are linear isometries; what it bounds need not.",
                 "mean distance of the latents of a pair after the best rigid motion",
                 tuple(rows),
                 tuple((kind, words) for kind, words in legend if kind in shown),

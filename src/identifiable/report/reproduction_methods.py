@@ -104,7 +104,7 @@ def _judged(result: Reproduction) -> str:
     return (
         "1 + L is max(σ_max, 1/σ_min) of the decoder's Jacobian, at each sample the larger of the pair's two; beside it stands the "
         "estimate from random directions. The line distance = c · √(2L + L²) is fitted by least squares, c its only parameter; "
-        "intervals of Spearman's correlation come from a bootstrap that resamples pairs, so samples of one pair stay "
+        "intervals of Spearman's correlation come from a bootstrap that resamples seeds, so pairs of one seed and samples of one pair stay "
         f"together. Seed {result.provenance.seed}."
     )
 

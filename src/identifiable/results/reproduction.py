@@ -97,9 +97,9 @@ class Fit:
     of all pairs, distance against L of the same sample (A.5).
 
     `r2` is the share of the variance about the mean that the line explains; negative where the mean explains more.
-    `spearman` comes with a 95 % bootstrap interval that resamples pairs. `within_leak` is the correlation with the leak
-    held fixed (ranks within each leak): whether 1 + L tells more than the leak does. None where it is not defined.
-    `unit`: distances as they are, or over the diameter of the latents. `n` counts pairs, also where their samples are fitted.
+    `spearman` comes with a 95 % bootstrap interval that resamples seeds, each with all its leaks. `within_leak` is the
+    correlation with the leak held fixed (ranks within each leak): whether 1 + L tells more than the leak does. None where it is not
+    defined. `unit`: distances as they are, or over the diameter of the latents. `n` counts pairs, also where their samples are fitted.
     """
 
     form: Form
@@ -152,7 +152,10 @@ class Reproduction(Shown):
         """Whether latents come closer as the decoder comes closer to an isometry."""
         found = self.fit()
         if found.spearman is None or found.spearman_ci95 is None:
-            return "too few pairs are left to say whether distance follows the decoders' constant"
+            seen = {run.exact.mean for run in self.runs if run.removed is None}
+            if len(seen) == 1:
+                return "all decoders have the same constant, so nothing can be said of how distance follows it"
+            return "too few seeds are left to say whether distance follows the decoders' constant"
         low, high = found.spearman_ci95
         if low > 0:
             told = (
@@ -162,7 +165,8 @@ class Reproduction(Shown):
             told = "latents of retrained models are farther apart where decoders are nearer to isometries"
         else:
             told = "no clear relation between the decoders' constant and the distance of latents"
-        return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {found.n} pairs"
+        seeds = len({(run.digit, run.pair) for run in self.runs if run.removed is None})
+        return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {found.n} pairs of {seeds} seeds"
 
     def __repr__(self) -> str:
         return f"<Reproduction of {self.experiment} at scale {self.scale}: {self.headline}>"
