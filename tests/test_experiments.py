@@ -79,7 +79,7 @@ def test_a_pair_that_reconstructs_worse_than_the_reference_is_removed_and_says_w
 
 def test_settings_say_which_are_the_papers(fig2: Reproduction) -> None:
     sources = {c.name: c.source for c in fig2.choices}
-    assert sources["patience"] == sources["clip"] == sources["directions"] == "paper"
+    assert sources["clip"] == sources["directions"] == sources["percentile"] == "paper"
     assert sources["hidden"] == sources["leaks"] == sources["learning_rate"] == "ours"
     assert sources["max_epochs"] == sources["pairs"] == "ours"  # the paper's are known, and this run departs from them
     assert fig2.published == {"runs": 60, "removed": 11}
