@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +17,10 @@ from identifiable import report
 from identifiable.report import wording
 from identifiable.report.distortion import CURVE_POINTS, FEW_POINTS, INFINITE, NO_BOUNDS
 from identifiable.report.distortion_methods import LOOSE
-from identifiable.report.page import Block, Card, Curves, Notice, Table, Terms, Text
+from identifiable.report.page import Card, Curves, Notice, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.results import Alert, Distortion, SupremumEstimate, from_json, to_json
+from page_reading import blocks_of, text_of, without_style
 from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
 
 RESULTS = {
@@ -35,36 +35,8 @@ RESULTS = {
 }
 
 
-def blocks_of(result: Distortion, *keys: str) -> Iterator[Block]:
-    for section in page_of(result).sections:
-        if not keys or section.key in keys:
-            yield from section.blocks
-
-
-def text_of(result: Distortion, *keys: str) -> str:
-    """Everything a section says, in words."""
-    parts: list[str] = []
-    for block in blocks_of(result, *keys):
-        match block:
-            case Text(text=text):
-                parts.append(text)
-            case Table(caption=caption, rows=rows):
-                parts += [caption, *(cell for row in rows for cell in row)]
-            case Terms(items=items):
-                parts += [word for item in items for word in item]
-            case Card(sentence=sentence, facts=facts):
-                parts += [sentence, *(word for fact in facts for word in fact)]
-            case _:
-                pass
-    return " ".join(parts)
-
-
 def figures_of(result: Distortion) -> dict[str, Curves]:
     return {b.title: b for b in blocks_of(result) if isinstance(b, Curves)}
-
-
-def without_style(text: str) -> str:
-    return re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
 
 
 # -- the same result, the same bytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ from scipy.stats import spearmanr
 from identifiable import report
 from identifiable.report import wording
 from identifiable.report.figures import draw_curves
-from identifiable.report.page import Block, Card, Cloud, Curve, Curves, Dots, Fold, Notice, Table, Terms, Text
+from identifiable.report.page import Card, Cloud, Curve, Curves, Dots, Notice, Table, Text
 from identifiable.report.pages import page_of
 from identifiable.report.reproduction import LOST, SAMPLES_DRAWN, correlated, leak_words
 from identifiable.report.reproduction_methods import NO_FIGURES
 from identifiable.results import Alert, Choice, Constants, Leak, Reproduction, from_json, to_json
+from page_reading import blocks_of, text_of, without_style
 from reproduction_cases import LEAKS, make_reproduction
 from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
 
@@ -42,33 +42,6 @@ RESULTS["no samples"] = replace(
 )
 
 
-def blocks_of(result: Reproduction, *keys: str) -> Iterator[Block]:
-    for section in page_of(result).sections:
-        if not keys or section.key in keys:
-            for block in section.blocks:
-                yield block
-                if isinstance(block, Fold):
-                    yield from block.blocks
-
-
-def text_of(result: Reproduction, *keys: str) -> str:
-    """Everything a section says, in words."""
-    parts: list[str] = []
-    for block in blocks_of(result, *keys):
-        match block:
-            case Text(text=text):
-                parts.append(text)
-            case Table(caption=caption, rows=rows):
-                parts += [caption, *(cell for row in rows for cell in row)]
-            case Terms(items=items):
-                parts += [word for item in items for word in item]
-            case Card(sentence=sentence, facts=facts):
-                parts += [sentence, *(word for fact in facts for word in fact)]
-            case _:
-                pass
-    return " ".join(parts)
-
-
 def tables_of(result: Reproduction, *keys: str) -> list[Table]:
     return [b for b in blocks_of(result, *keys) if isinstance(b, Table)]
 
@@ -86,10 +59,6 @@ def spread(constant: float) -> float:
 def card_of(result: Reproduction) -> Card:
     (card,) = (b for b in blocks_of(result, "verdict") if isinstance(b, Card))
     return card
-
-
-def without_style(text: str) -> str:
-    return re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
 
 
 # -- the same result, the same bytes

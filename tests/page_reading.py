@@ -1,0 +1,42 @@
+"""Reading a page in tests: its blocks, and what they say in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from identifiable.report.page import Block, Card, Fold, Table, Terms, Text
+from identifiable.report.pages import page_of
+
+
+def blocks_of(result: Any, *keys: str) -> Iterator[Block]:
+    """The blocks of these sections (all without one), those inside a fold after it."""
+    for section in page_of(result).sections:
+        if not keys or section.key in keys:
+            for block in section.blocks:
+                yield block
+                if isinstance(block, Fold):
+                    yield from block.blocks
+
+
+def text_of(result: Any, *keys: str) -> str:
+    """Everything a section says, in words."""
+    parts: list[str] = []
+    for block in blocks_of(result, *keys):
+        match block:
+            case Text(text=text):
+                parts.append(text)
+            case Table(caption=caption, rows=rows):
+                parts += [caption, *(cell for row in rows for cell in row)]
+            case Terms(items=items):
+                parts += [word for item in items for word in item]
+            case Card(sentence=sentence, facts=facts):
+                parts += [sentence, *(word for fact in facts for word in fact)]
+            case _:
+                pass
+    return " ".join(parts)
+
+
+def without_style(text: str) -> str:
+    return re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
