@@ -53,7 +53,7 @@ def open_representation(
     container = _container(path)
     inside = ids is not None and ids in container.names
     table = container.table(part, ids=ids if inside else None, own_ids=ids is None)
-    row_ids = table.ids if ids is None or inside else _sidecar(ids, path, container)
+    row_ids = table.ids if ids is None or inside else sidecar_ids(ids, path, container)
     label = str(path) if part is None else f"{path}:{part}"
     n = table.rows.shape[0]
     if row_ids is not None and len(row_ids) != n:
@@ -93,7 +93,7 @@ def _container(path: Path) -> Container:
     return READERS[suffix](path)
 
 
-def _sidecar(ids: str, path: Path, container: Container) -> NDArray[Any]:
+def sidecar_ids(ids: str, path: Path, container: Container) -> NDArray[Any]:
     """Ids from another file."""
     beside, _ = split_spec(ids, tuple(READERS))
     if not os.path.lexists(beside):

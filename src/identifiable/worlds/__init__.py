@@ -2,6 +2,9 @@
 
 from identifiable.worlds.decoders import MovingSquare as MovingSquare
 from identifiable.worlds.decoders import Waves as Waves
+from identifiable.worlds.factor_grid import FactorGrid as FactorGrid
+from identifiable.worlds.factor_grid import FactorKind as FactorKind
+from identifiable.worlds.factor_grid import PictureWorld as PictureWorld
 from identifiable.worlds.mixtures import BLOCK as BLOCK
 from identifiable.worlds.mixtures import KINDS as KINDS
 from identifiable.worlds.mixtures import MIX as MIX
@@ -12,3 +15,5 @@ from identifiable.worlds.mixtures import Values as Values
 from identifiable.worlds.mixtures import random_law as random_law
 from identifiable.worlds.mixtures import recovery as recovery
 from identifiable.worlds.mixtures import sources as sources
+from identifiable.worlds.scene import SceneWorld as SceneWorld
+from identifiable.worlds.sprites import SpriteWorld as SpriteWorld

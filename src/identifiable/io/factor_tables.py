@@ -1,0 +1,242 @@
+"""Factors of variation in files: columns of numbers or words, under the names that the file gives them.
+
+A `.csv` or `.tsv` with the names in its first line; a `.npy` of one factor or one column for each; a `.npz` with such an
+array, or with one array for each factor under its name; a 2-D tensor of a `.safetensors`. Factors are few columns, so they
+are read whole. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, PairingError
+from identifiable.io.containers import IDS, identities_from_text, listed, pickled, shown
+from identifiable.io.locations import check_is_file, split_spec
+from identifiable.io.numpy_files import NpyFile, NpzFile
+from identifiable.io.opening import READERS, open_representation, sidecar_ids
+from identifiable.io.tables import DELIMITERS, TextTable
+
+MISSING_MARKS = (
+    "na",
+    "n/a",
+    "nan",
+    "null",
+    "none",
+    "?",
+    ".",
+    "-",
+)  # in a column of numbers they are no class of their own
+INTEGER = re.compile(r"[+-]?\d+")
+
+
+@dataclass(frozen=True, eq=False)
+class FactorTable:
+    """Columns of one length, numbers or words; `names` is None where the source has none, `stored_dtype` how it stores them."""
+
+    columns: tuple[NDArray[Any], ...]
+    names: tuple[str, ...] | None
+    ids: NDArray[Any] | None
+    name: str
+    stored_dtype: str
+
+    @property
+    def n(self) -> int:
+        return len(self.columns[0])
+
+
+def read_factor_table(spec: str | os.PathLike[str], *, ids: str | None = None) -> FactorTable:
+    """The factors in a file, with the ids of its rows.
+
+    Parameters
+    ----------
+    spec
+        ``path`` or ``path:part``; a part is one name or a list of names and patterns with commas (``floor,wall_*``).
+    ids
+        As for `open_representation`.
+    """
+    path, part = split_spec(spec, tuple(READERS))
+    check_is_file(path)
+    label = str(path) if part is None else f"{path}:{part}"
+    name = path.stem if part is None else f"{path.stem}:{part}"
+    suffix = path.suffix.lower()
+    if suffix in DELIMITERS:
+        found = _FactorText(path).factors(part, ids, name)
+    elif suffix == ".npz":
+        found = _FactorArrays(path).factors(part, ids, name)
+    elif suffix == ".npy":
+        found = _from_npy(path, part, ids, name)
+    else:
+        found = _from_tensors(spec, ids)
+    if found.ids is not None and len(found.ids) != found.n:
+        raise PairingError(
+            f"{label}: {found.n} rows but {len(found.ids)} ids (from {ids or 'the same file'}); give one id for each row."
+        )
+    for j, column in enumerate(found.columns):
+        if column.dtype.kind == "f" and not np.isfinite(column).all():
+            row = int(np.argmin(np.isfinite(column)))
+            what = repr(found.names[j]) if found.names else str(j + 1)
+            raise DataError(f"{label}: row {row} (from 0), column {what}: expected a finite number, got {column[row]}.")
+    return found
+
+
+def header_names(spec: str | os.PathLike[str], *, ids: str | None = None) -> tuple[str, ...] | None:
+    """What a `.csv` or `.tsv` calls its columns of values; None where there is no header, or no such file."""
+    path, part = split_spec(spec, tuple(READERS))
+    return _FactorText(path).value_names(part, ids) if path.suffix.lower() in DELIMITERS else None
+
+
+class _FactorText(TextTable):
+    """A table of text whose columns may hold words."""
+
+    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
+        columns, _ = self._roles(part, ids if ids in self.names else None, ids is None)
+        return tuple(self._header[j] for j in columns) if self._has_header else None
+
+    def factors(self, part: str | None, ids: str | None, name: str) -> FactorTable:
+        inside = ids is not None and ids in self.names
+        columns, id_column = self._roles(part, ids if inside else None, ids is None)
+        lines: list[int] = []
+        cells: list[list[str]] = [[] for _ in columns]
+        own: list[str] = []
+        for line, text in self._body():
+            for at, record in self._records(line, text):
+                self._check_width(at, record)
+                lines.append(at)
+                for column, j in zip(cells, columns, strict=True):
+                    column.append(self._filled(at, record, j))
+                if id_column is not None:
+                    own.append(self._filled(at, record, id_column))
+        if not lines:
+            raise DataError(f"{self._label}: expected rows of factors, found a header and nothing below it.")
+        self._refuse_a_header_that_is_a_row(columns, cells)
+        found = tuple(self._typed(j, column, lines) for j, column in zip(columns, cells, strict=True))
+        row_ids = identities_from_text(own) if own else None
+        return FactorTable(
+            found,
+            tuple(self._header[j] for j in columns) if self._has_header else None,
+            row_ids if ids is None or inside else sidecar_ids(ids, self._path, self),
+            name,
+            "text",
+        )
+
+    def _refuse_a_header_that_is_a_row(self, columns: Sequence[int], cells: Sequence[Sequence[str]]) -> None:
+        """Words at the top are names, unless each also occurs below: then a row would be lost without a word."""
+        if self._has_header and all(self._header[j] in set(below) for j, below in zip(columns, cells, strict=True)):
+            first = listed([shown(self._header[j]) for j in columns])
+            raise DataError(
+                f"{self._label}: expected the names of the factors in line 1, got what looks like a row ({first}: each occurs "
+                "again below it); put the names of the factors there."
+            )
+
+    def _typed(self, column: int, cells: Sequence[str], lines: Sequence[int]) -> NDArray[Any]:
+        """A column as integers, as numbers, or as words; numbers with a gap in them are refused."""
+        numbers = [_number(cell) for cell in cells]
+        words = [i for i, number in enumerate(numbers) if number is None]
+        if not words:
+            return np.array(cells, np.int64) if all(map(_is_integer, cells)) else np.array(numbers, np.float64)
+        fractions = any(n is not None and not _is_integer(c) for n, c in zip(numbers, cells, strict=True))
+        gaps = len(words) < len(cells) and all(cells[i].lower() in MISSING_MARKS for i in words)
+        if fractions or gaps:
+            where = f"line {lines[words[0]]}, {self._shown(column)}"
+            raise DataError(
+                f"{self._label}: {where}: {cells[words[0]][:60]!r} is not a number, and other lines of that column have "
+                "numbers; correct it or drop the row."
+            )
+        return np.array(cells, dtype=str)
+
+
+class _FactorArrays(NpzFile):
+    """A `.npz` with factors: one array of them, or one for each under its name."""
+
+    def factors(self, part: str | None, ids: str | None, name: str) -> FactorTable:
+        chosen = self._chosen(part, ids)
+        arrays = [_as_table(self.array(key), f"{self._label}:{shown(key)}") for key in chosen]
+        lengths = {len(a) for a in arrays}
+        if len(lengths) > 1:
+            held = listed([f"{shown(key)} {len(a)}" for key, a in zip(chosen, arrays, strict=True)])
+            raise DataError(
+                f"{self._label}: expected factors of the same rows, got arrays of different lengths ({held})."
+            )
+        columns = tuple(np.ascontiguousarray(column) for a in arrays for column in a.T)
+        named = all(a.shape[1] == 1 for a in arrays)
+        dtypes = {str(a.dtype) for a in arrays}
+        return FactorTable(
+            columns,
+            tuple(chosen) if named else None,
+            self._row_ids(ids, chosen),
+            name,
+            dtypes.pop() if len(dtypes) == 1 else "mixed",
+        )
+
+    def _chosen(self, part: str | None, ids: str | None) -> list[str]:
+        if part is not None:
+            if part in self.names:
+                return [part]
+            matched = [[k for k in self.names if fnmatch.fnmatchcase(k, pattern)] for pattern in part.split(",")]
+            missing = [p for p, keys in zip(part.split(","), matched, strict=True) if not keys]
+            if missing:
+                held = listed([shown(k) for k in self.names])
+                raise DataError(f"{self._label}: holds no {missing[0]!r}; it holds {held}.")
+            return list(dict.fromkeys(key for keys in matched for key in keys))
+        others = [key for key in self.names if key not in (IDS, ids)]
+        flat = [key for key in others if key in self._layouts and len(self._layouts[key].shape) == 1]
+        if len(others) == 1 or (others and len(flat) == len(others)):
+            return others
+        return [self._choose(None, 2)]
+
+    def _row_ids(self, ids: str | None, chosen: Sequence[str]) -> NDArray[Any] | None:
+        if ids is None:
+            return self.column(IDS).values if IDS in self.names and IDS not in chosen else None
+        return self.column(ids).values if ids in self.names else sidecar_ids(ids, self._path, self)
+
+
+def _from_npy(path: Path, part: str | None, ids: str | None, name: str) -> FactorTable:
+    container = NpyFile(path)  # refuses a damaged header, a wrong length and a part
+    if part is not None:
+        container.column(part)
+    try:
+        values = np.load(path, allow_pickle=False)
+    except ValueError:
+        raise DataError(pickled(str(path))) from None
+    table = _as_table(values, str(path))
+    columns = tuple(np.ascontiguousarray(column) for column in table.T)
+    beside = None if ids is None else sidecar_ids(ids, path, container)
+    return FactorTable(columns, None, beside, name, str(values.dtype))
+
+
+def _from_tensors(spec: str | os.PathLike[str], ids: str | None) -> FactorTable:
+    opened = open_representation(spec, ids=ids)
+    values = opened.values[: opened.n]
+    columns = tuple(np.ascontiguousarray(column) for column in values.T)
+    return FactorTable(columns, None, opened.ids, opened.name, str(opened.values.source.stored_dtype))
+
+
+def _as_table(values: NDArray[Any], label: str) -> NDArray[Any]:
+    """An array of one or two dimensions, not empty, of numbers or words, as rows and columns."""
+    table = values[:, None] if values.ndim == 1 else values
+    if table.ndim != 2 or not table.size:
+        raise DataError(f"{label}: expected one value or one row of factors for each sample, got shape {values.shape}.")
+    if table.dtype.kind not in "fiubUS":
+        raise DataError(f"{label}: expected numbers or words, got {table.dtype}; convert it first.")
+    return np.char.decode(table, "utf-8") if table.dtype.kind == "S" else table
+
+
+def _number(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return None if "_" in cell or not np.isfinite(value) else value  # 1_000 is Python; nan is a gap
+
+
+def _is_integer(cell: str) -> bool:
+    return INTEGER.fullmatch(cell) is not None and len(cell) < 19  # as many digits as int64 surely holds
