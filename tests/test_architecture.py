@@ -28,7 +28,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("cli",),
     ("experiments",),
     (FRONT,),
-    ("api",),
+    ("api", "metrics"),
     ("io", "nn", "report"),
     ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),
     ("ica", "jacobians", "bounds", "similarity", "diameter"),
@@ -318,7 +318,7 @@ def test_a_missing_export_is_noticed() -> None:
 
 def unshipped(package: Path, patterns: list[str]) -> list[str]:
     """Files beside the code that no package-data pattern takes into the wheel."""
-    files = (p for p in package.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc"))
+    files = (p for p in package.rglob("*") if p.is_file() and p.suffix != ".py" and p.parent.name != "__pycache__")
     names = (p.relative_to(package).as_posix() for p in files)
     return [n for n in names if not any(fnmatch.fnmatch(n, p.replace("**/", "*")) for p in patterns)]
 

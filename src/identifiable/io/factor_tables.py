@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError
-from identifiable.io.containers import IDS, identities_from_text, listed, pickled, shown
+from identifiable.io.containers import IDS, identities, identities_from_text, listed, pickled, shown
 from identifiable.io.locations import check_is_file, split_spec
 from identifiable.io.numpy_files import NpyFile, NpzFile
 from identifiable.io.opening import READERS, open_representation, sidecar_ids
@@ -227,7 +227,7 @@ def _as_table(values: NDArray[Any], label: str) -> NDArray[Any]:
         raise DataError(f"{label}: expected one value or one row of factors for each sample, got shape {values.shape}.")
     if table.dtype.kind not in "fiubUS":
         raise DataError(f"{label}: expected numbers or words, got {table.dtype}; convert it first.")
-    return np.char.decode(table, "utf-8") if table.dtype.kind == "S" else table
+    return identities(table.ravel(), label).reshape(table.shape) if table.dtype.kind in "US" else table
 
 
 def _number(cell: str) -> float | None:

@@ -23,6 +23,15 @@ from identifiable.results.comparison import (
     Verdict,
     WorstRow,
 )
+from identifiable.results.disentanglement import (
+    AfterICA,
+    Disentanglement,
+    Factor,
+    FactorLatentMatrix,
+    Metric,
+    NoisePoint,
+    ScoreNull,
+)
 from identifiable.results.distortion import Distortion, RandomDirections, Summary, SupremumEstimate, WorstCase
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, without_time
 from identifiable.results.reproduction import (
@@ -46,10 +55,13 @@ from identifiable.results.resolution import (
     Whitening,
 )
 from identifiable.results.serial import SCHEMAS, from_json, to_json
+from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
 from identifiable.results.writing import whole_file, write_text, write_texts
 
 __all__ = [
+    "AfterICA",
     "Alert",
+    "Cell",
     "Choice",
     "Comparison",
     "Component",
@@ -57,16 +69,25 @@ __all__ = [
     "Consensus",
     "ConsensusDistance",
     "Constants",
+    "Disentanglement",
     "Distances",
     "Distortion",
     "Efficiency",
     "ErrorMatrix",
     "Errors",
+    "Estimate",
+    "Evaluation",
+    "Factor",
+    "FactorLatentMatrix",
     "Fit",
     "Input",
     "Interval",
     "JointResolution",
     "Leak",
+    "Lift",
+    "Metric",
+    "ModelRun",
+    "NoisePoint",
     "Null",
     "PairResult",
     "PairRun",
@@ -76,6 +97,7 @@ __all__ = [
     "Resolution",
     "Rung",
     "Scale",
+    "ScoreNull",
     "Shown",
     "Similarity",
     "Solver",
@@ -84,7 +106,9 @@ __all__ = [
     "Step",
     "Summary",
     "SupremumEstimate",
+    "Table2",
     "Tie",
+    "Traversal",
     "UnresolvedPair",
     "Verdict",
     "Whitening",
@@ -105,5 +129,7 @@ SCHEMAS.update(
         "identifiable/resolve-joint/1": JointResolution,
         "identifiable/bilipschitz/1": Distortion,
         "identifiable/reproduce/1": Reproduction,
+        "identifiable/reproduce-table2/1": Table2,
+        "identifiable/disentangle/1": Disentanglement,
     }
 )

@@ -1,0 +1,137 @@
+"""MCC: how well latents and factors pair up, by correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import rankdata
+
+from identifiable._checks import DataError, UsageError
+from identifiable.disentanglement.binned import factor_latent
+from identifiable.disentanglement.codes import Array, as_codes
+from identifiable.groups import WhiteBasis
+from identifiable.moments import Moments
+from identifiable.results import Metric
+
+Rows = NDArray[np.intp]
+Correlation = Literal["pearson", "spearman"]
+After = Literal["none", "linear"]
+FEWEST_ROWS = 10  # to fit on some and hold some out
+HALF = 0.5  # of the rows are held out from the canonical correlation analysis
+
+
+def mcc(
+    latents: Any,
+    factors: Any = None,
+    *,
+    kind: Correlation = "pearson",
+    after: After = "none",
+    seed: int = 0,
+    discrete: bool | None = None,
+    kinds: str | Sequence[str] = "auto",
+) -> Metric:
+    """Mean correlation coefficient: the mean of |correlation| over the best pairing of factors and latents.
+
+    Implements the MCC of the nonlinear-ICA literature (Hyvärinen and Morioka 2016),
+        max over pairings pi of  1/m sum_i |corr(S_i, Z_pi(i))|.
+    Every factor needs a latent of its own: one that is left without counts 0, a latent that is left over counts nothing.
+    A constant latent correlates 0 with everything. Discrete factors enter by their class numbers, in sorted order: that is
+    meaningful for ordered classes only, and whether they are (shapes and names are not) cannot be seen from the values.
+
+    The factors may be the latents of another run on the same rows: pass them with ``kinds="continuous"``, and the score
+    says how far the two runs agree up to order, sign and scale. With more latents than one side has, it is not symmetric.
+
+    Parameters
+    ----------
+    after
+        "linear": the weak form, after the best linear map of both sides. Canonical variates are fitted on one half of
+        the rows and correlated on the other, so that noise does not score; a negative correlation there counts 0, and the
+        mean is over the directions in which factors vary.
+    seed
+        Of the halves; used with ``after="linear"`` only.
+
+    >>> S = np.random.default_rng(0).uniform(size=(500, 2))
+    >>> round(mcc(S[:, ::-1] * [3.0, -2.0], S).mcc, 12)
+    1.0
+    """
+    if kind not in get_args(Correlation):
+        raise UsageError(f"kind: expected pearson or spearman, got {kind!r}.")
+    if after not in get_args(After):
+        raise UsageError(f"after: expected none or linear, got {after!r}.")
+    codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
+    Z, S = codes.latents, np.column_stack([f.values for f in codes.factors])
+    settings: dict[str, Any] = {"kind": kind, "after": after, "classes": "numbers"}
+    if after == "linear":
+        canonical = _held_out_canonical(Z, S, kind, seed)
+        return Metric(
+            scores={"mcc": float(canonical.mean())},
+            settings={**settings, "held_out": HALF, "seed": seed},
+            details={"canonical_correlations": canonical.tolist()},
+            alerts=codes.alerts,
+        )
+    signed = correlations(S, Z, kind)
+    pairing = best_pairing(np.abs(signed))
+    return Metric(
+        scores={"mcc": float(np.mean([0.0 if j is None else abs(signed[i, j]) for i, j in enumerate(pairing)]))},
+        settings=settings,
+        matrix=factor_latent(f"|{kind.capitalize()} correlation|", np.abs(signed)),
+        details={
+            "latent": pairing,
+            "correlation": [0.0 if j is None else float(signed[i, j]) for i, j in enumerate(pairing)],
+        },
+        alerts=codes.alerts,
+    )
+
+
+def correlations(X: Array, Y: Array, kind: Correlation) -> Array:
+    """Correlation of every column of X (rows of the result) with every column of Y; 0 where a column is constant."""
+    if kind == "spearman":
+        X, Y = rankdata(X, axis=0), rankdata(Y, axis=0)
+    found: Array = (_unit_columns(X).T @ _unit_columns(Y)).clip(-1.0, 1.0)
+    return found
+
+
+def best_pairing(gain: Array) -> list[int | None]:
+    """The column of every row in the one-to-one pairing of largest total gain; None for a row left over."""
+    rows, columns = linear_sum_assignment(gain, maximize=True)
+    pairing: list[int | None] = [None] * len(gain)
+    for i, j in zip(rows.tolist(), columns.tolist(), strict=True):
+        pairing[i] = j
+    return pairing
+
+
+def split_rows(n: int, held_out: float, seed: int, rows: int | None = None) -> tuple[Rows, Rows]:
+    """Numbers of the rows to fit on and of those held out, at random; of at most `rows` of the n."""
+    if n < FEWEST_ROWS:
+        raise DataError(f"latents: expected at least {FEWEST_ROWS} rows to hold some out, got {n}; pass more rows.")
+    order = np.random.default_rng(seed).permutation(n)[:rows]
+    first = len(order) - round(held_out * len(order))
+    return order[:first], order[first:]
+
+
+def _unit_columns(X: Array) -> Array:
+    """Columns centred and scaled to length 1; zeros for a constant one, whose mean alone would leave rounding."""
+    varies = np.ptp(X, axis=0) > 0
+    centred = np.where(varies, X - X.mean(axis=0), 0.0)
+    centred /= np.where(varies, np.abs(centred).max(axis=0), 1.0)  # squares of any size stay within range
+    unit: Array = centred / np.where(varies, np.linalg.norm(centred, axis=0), 1.0)
+    return unit
+
+
+def _held_out_canonical(Z: Array, S: Array, kind: Correlation, seed: int) -> Array:
+    """Canonical correlations on rows that the variates were not fitted to, one for each direction of the factors."""
+    fitted, held_out = split_rows(len(Z), HALF, seed)
+    d = Z.shape[1]
+    both = np.hstack([Z, S])
+    moments = Moments.of(both[fitted], widths=(d, S.shape[1]))
+    white_z, white_s = WhiteBasis.of(moments.alone(0)), WhiteBasis.of(moments.alone(1))
+    left, _, right = np.linalg.svd(white_z.basis.T @ moments.xy @ white_s.basis, full_matrices=False)
+    variates_z = (Z[held_out] - moments.mean_x) @ white_z.basis @ left
+    variates_s = (S[held_out] - moments.mean_y) @ white_s.basis @ right.T
+    found = np.diag(correlations(variates_z, variates_s, kind)).clip(0.0)
+    directions = WhiteBasis.of(Moments.of(S)).rank
+    return np.concatenate([found, np.zeros(max(directions - len(found), 0))])

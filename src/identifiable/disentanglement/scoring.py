@@ -1,0 +1,322 @@
+"""All metrics of one pair of tables: with intervals, against shuffled factors, under noise, before and after ICA."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, get_args
+
+import numpy as np
+
+from identifiable._checks import DataError, UsageError
+from identifiable.blocks import Progress, in_threads
+from identifiable.disentanglement.binned import dcimig, jemmig, mig, mig_sup, modularity
+from identifiable.disentanglement.codes import Codes, as_codes
+from identifiable.disentanglement.correlated import mcc
+from identifiable.disentanglement.ica_step import Mode, ica_step
+from identifiable.disentanglement.info_scores import PROFILES, converged_infoe, infomec
+from identifiable.disentanglement.interventional import irs
+from identifiable.disentanglement.predicted import dci, explicitness, sap
+from identifiable.disentanglement.regressed import r2
+from identifiable.disentanglement.sampled import betavae_score, factorvae_score
+from identifiable.disentanglement.unsupervised import unsupervised
+from identifiable.intake import default_provenance
+from identifiable.results import (
+    AfterICA,
+    Alert,
+    Disentanglement,
+    Input,
+    Interval,
+    Metric,
+    NoisePoint,
+    Provenance,
+    ScoreNull,
+)
+
+Measure = Callable[..., Metric]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+METRICS: Mapping[str, Measure] = MappingProxyType(
+    {
+        "infomec": infomec,
+        "dci": dci,
+        "mig": mig,
+        "mig_sup": mig_sup,
+        "jemmig": jemmig,
+        "dcimig": dcimig,
+        "modularity": modularity,
+        "explicitness": explicitness,
+        "sap": sap,
+        "irs": irs,
+        "mcc": mcc,
+        "mcc_spearman": partial(mcc, kind="spearman"),
+        "mcc_linear": partial(mcc, after="linear"),
+        "r2": r2,
+        "r2_kernel": partial(r2, predictor="kernel"),
+        "betavae": betavae_score,
+        "factorvae": factorvae_score,
+        "unsupervised": unsupervised,
+    }
+)
+"""What can be asked for by name. SIS takes slots and UDR several runs: they are functions of `identifiable.metrics` only."""
+
+DEFAULT_METRICS = ("infomec", "dci", "mig", "sap", "modularity", "irs", "mcc", "r2")
+SEEDED = frozenset(METRICS) - {"mig", "mig_sup", "jemmig", "dcimig", "modularity", "irs", "unsupervised"}
+NOISE_LEVELS = (0.0, 0.01, 0.03, 0.1)  # of the standard deviation of each latent
+AGREES = 1e-3  # by how much InfoE of converged regressions may differ before and after an invertible map
+LEAST_ROWS = 20  # from which halves are drawn
+
+
+def disentangle(
+    codes: Codes,
+    *,
+    metrics: Sequence[str] | str = DEFAULT_METRICS,
+    profile: str = "hsu-standalone",
+    resolve: Sequence[str] = (),
+    noise_sweep: bool = False,
+    null: int = 0,
+    bootstrap: int = 0,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    inputs: tuple[Input, ...] = (),
+    provenance: Provenance | None = None,
+) -> Disentanglement:
+    """Score latents against factors by every metric asked for.
+
+    Parameters
+    ----------
+    metrics
+        Names of `METRICS`, or "all".
+    profile
+        Which version of InfoMEC: see `infomec`.
+    resolve
+        Modes of `ica_step`: the scores of what each makes of the latents follow in `after`.
+    noise_sweep
+        InfoMEC with noise of 0, 1, 3 and 10 % of each latent's standard deviation. Ours. Mutual information has no scale: of a
+        latent that follows its factor without noise, neighbours resolve a leak of 1 % of another one, and InfoM falls.
+    null
+        How often to shuffle factors against latents.
+    bootstrap
+        From how many random halves of the rows 95 % intervals are drawn. Ours: a bootstrap with replacement would repeat rows, and
+        a row is its own nearest neighbour; the spread of halves about their mean is that of samples of this size.
+    """
+    names = _names(metrics)
+    _check(profile, resolve, null, bootstrap, seed)
+    scored = partial(_scored, names=names, profile=profile, seed=seed)
+    found = scored(codes, workers=workers, progress=progress)
+    if bootstrap:
+        found = _with_intervals(found, codes, scored, bootstrap, seed, workers, progress)
+    if null:
+        found = _with_nulls(found, codes, scored, null, seed, workers, progress)
+    sweep = _sweep(codes, profile, seed, workers) if noise_sweep and not codes.discrete else ()
+    after = tuple(_after(codes, mode, scored, seed, workers, progress) for mode in resolve)
+    settings = {
+        "metrics": list(names),
+        "profile": profile,
+        "resolve": list(resolve),
+        "noise_sweep": noise_sweep,
+        "null": null,
+        "bootstrap": bootstrap,
+        "seed": seed,
+    }
+    return Disentanglement(
+        inputs=inputs,
+        settings=settings,
+        alerts=_alerts(codes, found, after, asked_for_sweep=noise_sweep),
+        provenance=provenance or default_provenance(seed, "identifiable.disentangle(…)"),
+        n=codes.n,
+        latents=codes.latent_names,
+        latent_kind="discrete" if codes.discrete else "continuous",
+        factors=tuple(f.about for f in codes.factors),
+        metrics=found,
+        sweep=sweep,
+        after=after,
+    )
+
+
+def noise_sweep(
+    latents: Any,
+    factors: Any = None,
+    *,
+    levels: Sequence[float] = NOISE_LEVELS,
+    profile: str = "hsu-standalone",
+    seed: int = 0,
+    discrete: bool | None = None,
+    kinds: str | Sequence[str] = "auto",
+) -> tuple[NoisePoint, ...]:
+    """InfoMEC with Gaussian noise of `levels` standard deviations added to each latent.
+
+    Ours. A score that rises with noise was low for a leak that the noise covers: smaller than it, in standard deviations.
+    """
+    codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
+    if codes.discrete:
+        raise UsageError("noise_sweep: expected continuous latents; noise makes other codes of discrete ones.")
+    if any(not (math.isfinite(level) and level >= 0) for level in levels):
+        raise UsageError(f"levels {tuple(levels)}: expected numbers of at least 0.")
+    return _sweep(codes, profile, seed, None, levels)
+
+
+def _names(metrics: Sequence[str] | str) -> tuple[str, ...]:
+    asked = tuple(METRICS) if metrics == "all" else (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    unknown = [name for name in asked if name not in METRICS]
+    if unknown or not asked:
+        raise UsageError(f"metrics {', '.join(unknown) or 'none'}: expected some of {', '.join(METRICS)}, or all.")
+    return tuple(dict.fromkeys(asked))
+
+
+def _check(profile: str, resolve: Sequence[str], null: int, bootstrap: int, seed: int) -> None:
+    if profile not in PROFILES:
+        raise UsageError(f"profile {profile!r}: expected one of {', '.join(PROFILES)}.")
+    wrong = [mode for mode in resolve if mode not in MODES]
+    if isinstance(resolve, str) or wrong:
+        raise UsageError(f"resolve {resolve!r}: expected a list of {', '.join(MODES)}.")
+    for name, value in (("null", null), ("bootstrap", bootstrap), ("seed", seed)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise UsageError(f"{name} {value!r}: expected a whole number of at least 0.")
+
+
+def _scored(
+    codes: Codes,
+    *,
+    names: Sequence[str],
+    profile: str,
+    seed: int,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Metric]:
+    found = {}
+    for done, name in enumerate(names):
+        if progress is not None:
+            progress(name, done, len(names))
+        options: dict[str, Any] = {"seed": seed} if name in SEEDED else {}
+        if name == "infomec":
+            options |= {"profile": profile, "workers": workers}
+        found[name] = METRICS[name](codes, **options)
+    if progress is not None:
+        progress("metrics", len(names), len(names))
+    return found
+
+
+def _with_intervals(
+    found: dict[str, Metric],
+    codes: Codes,
+    scored: Callable[..., dict[str, Metric]],
+    draws: int,
+    seed: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> dict[str, Metric]:
+    """95 % intervals: the whole table's score, plus the spread of halves about their mean."""
+    if codes.n < LEAST_ROWS:
+        raise DataError(f"latents: expected at least {LEAST_ROWS} rows to draw halves for intervals, got {codes.n}.")
+
+    def half(draw: int) -> dict[str, Metric]:
+        rng = np.random.default_rng([seed, 1, draw])
+        return scored(codes.rows(np.sort(rng.permutation(codes.n)[: codes.n // 2])), workers=1)
+
+    halves = in_threads(half, range(draws), workers=workers, progress=progress, stage="halves for intervals")
+    return {
+        name: replace(
+            metric, intervals={key: _interval(metric.scores[key], name, key, halves) for key in metric.scores}
+        )
+        for name, metric in found.items()
+    }
+
+
+def _interval(score: float, name: str, key: str, halves: Sequence[dict[str, Metric]]) -> Interval:
+    values = np.array([half[name].scores[key] for half in halves])
+    if not np.isfinite(values).all() or not math.isfinite(score):
+        return (math.nan, math.nan)
+    low, high = score + np.quantile(values - values.mean(), [0.025, 0.975])
+    return (float(low), float(high))
+
+
+def _with_nulls(
+    found: dict[str, Metric],
+    codes: Codes,
+    scored: Callable[..., dict[str, Metric]],
+    draws: int,
+    seed: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> dict[str, Metric]:
+    def shuffled(draw: int) -> dict[str, Metric]:
+        return scored(codes.shuffled(np.random.default_rng([seed, 2, draw]).permutation(codes.n)), workers=1)
+
+    nulls = in_threads(shuffled, range(draws), workers=workers, progress=progress, stage="shuffled factors")
+    return {
+        name: replace(metric, nulls={key: _null(metric.scores[key], name, key, nulls) for key in metric.scores})
+        for name, metric in found.items()
+    }
+
+
+def _null(score: float, name: str, key: str, nulls: Sequence[dict[str, Metric]]) -> ScoreNull:
+    values = np.array([one[name].scores[key] for one in nulls])
+    if not np.isfinite(values).all() or not math.isfinite(score):
+        return ScoreNull(math.nan, math.nan, math.nan)
+    p = (1 + int((values >= score).sum())) / (1 + len(values))
+    return ScoreNull(float(values.mean()), float(np.quantile(values, 0.95)), p)
+
+
+def _sweep(
+    codes: Codes, profile: str, seed: int, workers: int | None, levels: Sequence[float] = NOISE_LEVELS
+) -> tuple[NoisePoint, ...]:
+    noise = np.random.default_rng([seed, 3]).standard_normal(codes.latents.shape) * codes.latents.std(axis=0)
+    points = []
+    for level in levels:
+        noisy = codes.with_latents(codes.latents + level * noise, codes.latent_names)
+        points.append(NoisePoint(level, infomec(noisy, profile=profile, seed=seed, workers=workers).scores))
+    return tuple(points)
+
+
+def _after(
+    codes: Codes,
+    mode: str,
+    scored: Callable[..., dict[str, Metric]],
+    seed: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> AfterICA:
+    """Scores after ICA, and whether InfoE of converged regressions stayed what it was, as it must under an invertible map."""
+    if codes.discrete:
+        raise UsageError("resolve: expected continuous latents; ICA of discrete codes says nothing.")
+    step = ica_step(codes.latents, mode=mode, seed=seed)  # type: ignore[arg-type]
+    turned = codes.with_latents(step.latents, [f"component {k + 1}" for k in range(step.latents.shape[1])])
+    before, after = (converged_infoe(each, workers=workers) for each in (codes, turned))
+    return AfterICA(
+        mode=step.mode,
+        converged=step.converged,
+        n_components=step.n_components,
+        invertible=step.invertible,
+        metrics=scored(turned, workers=workers, progress=progress),
+        infoe_converged=(before, after),
+        infoe_agrees=abs(after - before) <= AGREES,
+        alerts=tuple(step.alerts),
+    )
+
+
+def _alerts(
+    codes: Codes, found: Mapping[str, Metric], after: Sequence[AfterICA], *, asked_for_sweep: bool
+) -> tuple[Alert, ...]:
+    """Every alert once, those of single metrics with the name of the metric."""
+    alerts = list(codes.alerts)
+    for name, metric in found.items():
+        alerts += [Alert(a.code, f"{name}: {a.message}") for a in metric.alerts if a not in codes.alerts]
+    for step in after:
+        alerts += [Alert(a.code, f"after ICA ({step.mode}): {a.message}") for a in step.alerts]
+        if step.invertible and not step.infoe_agrees:
+            before, now = step.infoe_converged
+            alerts.append(
+                Alert(
+                    "infoe_moved",
+                    f"ICA ({step.mode}) is an invertible linear map, but InfoE of converged regressions moved from {before:.3f} "
+                    f"to {now:.3f}: a regression did not end at its optimum.",
+                )
+            )
+    if asked_for_sweep and codes.discrete:
+        alerts.append(Alert("no_noise_sweep", "latents are discrete codes, to which no noise can be added: no sweep."))
+    return tuple(alerts)

@@ -1,0 +1,131 @@
+"""What `disentangle` found: how latents and factors of the same rows belong together, metric by metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+
+Kind = Literal["discrete", "continuous"]
+
+
+@dataclass(frozen=True)
+class FactorLatentMatrix:
+    """A number for every factor (row) and latent (column); `what` says in words what the number is."""
+
+    what: str
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class ScoreNull:
+    """A score where nothing is to be found: the rows of the factors shuffled against those of the latents.
+
+    `p` is the share of shuffles that score at least as high, the observed one counted.
+    """
+
+    mean: float
+    q95: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: its scores by name, the settings that define it, and what it saw.
+
+    A score is NaN (null in JSON) where it is not defined; an alert then says why. `details` has figures by factor or by
+    latent. `intervals` are 95 % bootstrap intervals of the scores, `nulls` what shuffled factors score; both are empty
+    unless asked for. A score can be read as an attribute: ``metric.infom``.
+    """
+
+    scores: Mapping[str, float]
+    settings: Mapping[str, Any]
+    matrix: FactorLatentMatrix | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    alerts: tuple[Alert, ...] = ()
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    nulls: Mapping[str, ScoreNull] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> float:
+        scores = self.__dict__.get("scores", {})  # not there yet while an instance is being copied
+        if name in scores:
+            return float(scores[name])
+        raise AttributeError(f"no score {name!r}; there are {', '.join(scores) or 'none'}")
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of variation. `classes` is the number of values of a discrete one, `entropy` in nats; 0 and NaN otherwise."""
+
+    name: str
+    kind: Kind
+    classes: int
+    entropy: float
+
+
+@dataclass(frozen=True)
+class NoisePoint:
+    """InfoMEC with Gaussian noise of `noise` standard deviations added to every latent."""
+
+    noise: float
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class AfterICA:
+    """The scores of the same latents after ICA in one of its three modes.
+
+    `metrics` are as before ICA. `invertible` is False where the step dropped directions. An invertible linear map cannot
+    change InfoE of a regression that has converged: `infoe_converged` has it before and after, and `infoe_agrees` says
+    whether the two are the same; where the profile's own InfoE moved and these did not, its solver had stopped early.
+    """
+
+    mode: Literal["centred", "literal", "whitened"]
+    converged: bool
+    n_components: int
+    invertible: bool
+    metrics: Mapping[str, Metric]
+    infoe_converged: tuple[float, float]
+    infoe_agrees: bool
+    alerts: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class Disentanglement(Shown):
+    """What `disentangle` found of one table of latents and the factors of its rows.
+
+    `active` are the latents that vary, by the rule of the InfoMEC profile. `sweep` is InfoMEC with more and more noise
+    added, `after` what ICA makes of the scores; both are empty unless asked for.
+    """
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+    n: int
+    latents: tuple[str, ...]
+    latent_kind: Kind
+    factors: tuple[Factor, ...]
+    metrics: Mapping[str, Metric]
+    sweep: tuple[NoisePoint, ...] = ()
+    after: tuple[AfterICA, ...] = ()
+    schema: Literal["identifiable/disentangle/1"] = "identifiable/disentangle/1"
+
+    @property
+    def headline(self) -> str:
+        """The three InfoMEC scores, or how many metrics there are."""
+        found = self.metrics.get("infomec")
+        size = f"{len(self.latents)} latents, {len(self.factors)} factors"
+        if found is None:
+            return f"{len(self.metrics)} metrics of {size}"
+        shown = ", ".join(
+            f"{name} {found.scores[key]:.2f}"
+            for name, key in (("InfoM", "infom"), ("InfoE", "infoe"), ("InfoC", "infoc"))
+            if found.scores[key] == found.scores[key]
+        )
+        return f"{shown or 'InfoMEC is not defined'} ({found.settings['profile']}; {size})"
+
+    def __repr__(self) -> str:
+        return f"<Disentanglement: {self.headline}>"

@@ -1,0 +1,157 @@
+"""What `reproduce table2` found: models trained on pictures with known factors, scored by InfoMEC, before and after ICA."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from identifiable.results.disentanglement import Kind
+from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.reproduction import Choice
+
+ALL_DATA = "all"  # a cell or lift over every data set: of each seed the mean over them
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model after `step` steps, on the validation pictures.
+
+    `scores` has InfoM, InfoE and InfoC of the latents as they are (`none`) and, of a plain autoencoder, after ICA in each mode.
+    """
+
+    step: int
+    loss: float
+    psnr: float
+    scores: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """One model trained from one seed. `knob` names the number of its objective that was set to `value`, if it has one."""
+
+    data: str
+    model: str
+    knob: str | None
+    value: float
+    weight_decay: float
+    seed: int
+    steps: int
+    stopped: str
+    evaluations: tuple[Evaluation, ...]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with its 95 % interval (t, as Hsu et al. do); NaN where there is none."""
+
+    mean: float
+    ci95: Interval
+    n: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a data set: its scores at the setting and step with the best mean InfoM among those that reconstruct well enough.
+
+    `passed` of `considered` pairs of setting and step did. Where none did, scores are NaN. `ica` is the mode of ICA, or none.
+    Discrete and continuous latents are not comparable.
+    """
+
+    data: str
+    row: str
+    model: str
+    ica: str
+    latents: Kind
+    infom: Estimate
+    infoe: Estimate
+    infoc: Estimate
+    psnr: Estimate
+    value: float
+    weight_decay: float
+    step: int
+    passed: int
+    considered: int
+
+
+@dataclass(frozen=True)
+class Lift:
+    """What ICA does to InfoM (and InfoE) of the same autoencoders: after less before, a difference for each seed.
+
+    Of the fits that AE + ICA was selected for.
+    """
+
+    data: str
+    ica: str
+    before: Estimate
+    after: Estimate
+    difference: Estimate
+    infoe_difference: Estimate
+
+
+@dataclass(frozen=True)
+class Traversal:
+    """Pictures of a decoder as one latent (or component of ICA) at a time moves, from its 5 % to its 95 % quantile.
+
+    A line for each latent, the most varying first, `columns` pictures wide; `png` is the whole, base64. `labels` say which factor
+    each latent tells most about, and how much (normalised mutual information).
+    """
+
+    data: str
+    row: str
+    columns: int
+    labels: tuple[str, ...]
+    width: int
+    height: int
+    png: str
+
+
+@dataclass(frozen=True, repr=False)
+class Table2(Shown):
+    """Table 2 of Nelson et al. (2026) run again, on the data and at the scale that `settings` say.
+
+    `published` has the table as published. `thresholds` are the least PSNR of each data set that a setting must reach on average.
+    """
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+    scale: str
+    choices: tuple[Choice, ...]
+    published: Mapping[str, Any]
+    data: tuple[str, ...]
+    thresholds: Mapping[str, float]
+    cells: tuple[Cell, ...]
+    lifts: tuple[Lift, ...]
+    runs: tuple[ModelRun, ...]
+    traversals: tuple[Traversal, ...]
+    experiment: Literal["table2"] = "table2"
+    schema: Literal["identifiable/reproduce-table2/1"] = "identifiable/reproduce-table2/1"
+
+    def cell(self, row: str, data: str = ALL_DATA) -> Cell | None:
+        """The cell of a row, or None."""
+        return next((c for c in self.cells if (c.row, c.data) == (row, data)), None)
+
+    def lift(self, ica: str = "centred", data: str = ALL_DATA) -> Lift | None:
+        """The lift of a mode of ICA, or None."""
+        return next((found for found in self.lifts if (found.ica, found.data) == (ica, data)), None)
+
+    @property
+    def headline(self) -> str:
+        """Whether ICA lifts InfoM of the plain autoencoder."""
+        found = self.lift()
+        if found is None or math.isnan(found.difference.mean):
+            return "no plain autoencoder passes the reconstruction filter, so nothing can be said of what ICA does"
+        low, high = found.difference.ci95
+        span = f"by {found.difference.mean:+.2f} [{low:+.2f}, {high:+.2f}], from {found.before.mean:.2f} to {found.after.mean:.2f}"
+        over = f"over {found.difference.n} seeds on {', '.join(self.data)}"
+        if low > 0:
+            return f"ICA lifts InfoM of the plain autoencoder {span}, {over}"
+        if high < 0:
+            return f"ICA lowers InfoM of the plain autoencoder {span}, {over}"
+        return f"ICA moves InfoM of the plain autoencoder {span}, {over}: no clear effect"
+
+    def __repr__(self) -> str:
+        return f"<Table 2 at scale {self.scale}: {self.headline}>"

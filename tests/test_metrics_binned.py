@@ -1,0 +1,264 @@
+"""MIG and its relatives, modularity and IRS: against a slow reference, in closed form, and what they do not change with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from identifiable import UsageError
+from identifiable.disentanglement import binned
+from identifiable.disentanglement.binned import dcimig, information, jemmig, mig, mig_sup, modularity
+from identifiable.disentanglement.codes import Codes, as_codes
+from identifiable.disentanglement.interventional import irs
+
+REFERENCE = json.loads((Path(__file__).parent / "reference" / "disentanglement_lib_metrics.json").read_text())["cases"]
+BINNED = {"mig": mig, "mig_sup": mig_sup, "jemmig": jemmig, "dcimig": dcimig, "modularity": modularity}
+METRICS = {**BINNED, "irs": irs}
+GRID = np.tile(np.indices((4, 4)).reshape(2, -1).T, (5, 1))
+every = pytest.mark.parametrize("name", METRICS)
+
+
+def score(name: str, *given, **options) -> float:
+    return METRICS[name](*given, **options).scores[name]
+
+
+def case(name: str) -> Codes:
+    kept = REFERENCE[name]
+    kinds = ["continuous" if c else "discrete" for c in kept["continuous"]]
+    return as_codes(np.array(kept["latents"]) / 1000, np.array(kept["factors"]), discrete=kept["discrete"], kinds=kinds)
+
+
+def noisy_code(seed: int, rows: int = 1500) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([seed, 51])
+    factors = rng.integers(0, 5, (rows, 3))
+    return factors + 0.2 * rng.standard_normal((rows, 3)), factors
+
+
+@every
+@pytest.mark.parametrize("name_of_case", REFERENCE)
+def test_a_score_equals_the_slow_reference(name, name_of_case):
+    expected = REFERENCE[name_of_case]["scores"][name]
+    found = score(name, case(name_of_case))
+    assert np.isnan(found) if expected is None else found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("name_of_case", REFERENCE)
+def test_the_information_matrix_is_factor_by_latent_and_equals_the_slow_reference(name_of_case):
+    expected = np.array(REFERENCE[name_of_case]["scores"]["information"])
+    found = mig(case(name_of_case)).matrix
+    assert found is not None
+    assert np.array(found.values).shape == expected.shape
+    np.testing.assert_allclose(found.values, expected, atol=1e-9)
+
+
+@every
+def test_a_perfect_code_scores_one_and_a_blurred_one_does_not(name):
+    assert score(name, GRID * 0.3, GRID) == pytest.approx(1, abs=1e-12)
+    blurred = GRID * 0.3 + 0.3 * np.random.default_rng(1).standard_normal(GRID.shape)
+    assert score(name, blurred, GRID) < 0.9
+
+
+@pytest.mark.parametrize(("name", "expected"), [("mig", 0.0), ("jemmig", None), ("mig_sup", 1.0), ("dcimig", 1.0)])
+def test_duplicate_latents_close_the_gap_over_latents_and_leave_that_over_factors(name, expected):
+    found = score(name, GRID[:, [0, 0, 1, 1]] * 0.3, GRID)
+    if expected is None:  # the joint entropy is still the least
+        expected = np.log(20) / (np.log(4) + np.log(20))
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("mig", 1.0), ("mig_sup", 0.0), ("dcimig", 0.0), ("modularity", 0.0)])
+def test_one_latent_for_two_factors_fools_the_gap_over_latents_only(name, expected):
+    """It holds both factors entirely: the best, and only, latent of either."""
+    assert score(name, (GRID @ [4.0, 1.0])[:, None], GRID) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mig", "mig_sup", "dcimig", "irs"])
+def test_pure_noise_scores_near_zero(name):
+    rng = np.random.default_rng(2)
+    factors = rng.integers(0, 4, (30_000, 2))
+    assert 0 <= score(name, rng.uniform(size=(30_000, 3)), factors) < 0.03
+
+
+def test_modularity_of_pure_noise_is_far_from_zero_as_its_docstring_warns():
+    rng = np.random.default_rng(2)
+    assert modularity(rng.uniform(size=(30_000, 3)), rng.integers(0, 4, (30_000, 3))).modularity > 0.2
+
+
+@every
+def test_constant_latents_are_defined_without_a_warning(name):
+    nothing = score(name, np.full((len(GRID), 3), 0.1), GRID)
+    assert nothing == pytest.approx(np.log(20) / (np.log(4) + np.log(20)) if name == "jemmig" else 0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mig_sup", "modularity", "irs", "jemmig"])
+def test_an_alert_names_constant_latents_and_no_others(name):
+    with_one = METRICS[name](np.column_stack([GRID * 0.3, np.ones(len(GRID))]), GRID)
+    (alert,) = with_one.alerts
+    assert alert.code == "constant_latents"
+    assert alert.message.startswith("latent 3:")
+    assert METRICS[name](GRID * 0.3, GRID).alerts == ()
+
+
+def test_a_constant_latent_halves_modularity_and_leaves_irs():
+    latents = np.column_stack([GRID[:, 0] * 0.3, np.ones(len(GRID))])
+    assert modularity(latents, GRID).modularity == pytest.approx(0.5)
+    assert irs(latents, GRID).irs == pytest.approx(1.0)
+    assert irs(latents, GRID).details["active_latents"] == 1
+
+
+def test_a_single_latent_has_its_gap_against_zero():
+    found = mig(GRID[:, :1] * 0.3, GRID)
+    assert found.details["gap_of_factor"] == pytest.approx([1.0, 0.0], abs=1e-12)
+    assert found.mig == pytest.approx(0.5)
+
+
+def test_modularity_of_a_single_factor_is_undefined_and_says_so():
+    alone = modularity(GRID * 0.3, GRID[:, :1])
+    assert np.isnan(alone.modularity)
+    assert [a.code for a in alone.alerts] == ["single_factor"]
+    assert modularity(GRID * 0.3, GRID).modularity == pytest.approx(1)
+
+
+@every
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_order_of_latents_does_not_matter_but_their_rows_do(name, seed):
+    latents, factors = noisy_code(seed)
+    before = score(name, latents, factors)
+    assert score(name, latents[:, [2, 0, 1]], factors) == pytest.approx(before, abs=1e-12)
+    shuffled = latents[np.random.default_rng(seed).permutation(len(latents))]
+    assert score(name, shuffled, factors) < before - 0.1
+
+
+def test_jemmig_breaks_ties_by_entropy_not_by_order():
+    empty = np.column_stack([np.zeros(len(GRID)), np.tile([0.0, 1.0], len(GRID) // 2), GRID[:, 0]])
+    latents, factor = empty[:, :2], GRID[:, :1]
+    assert jemmig(latents, factor).jemmig == jemmig(latents[:, ::-1], factor).jemmig
+
+
+@every
+@pytest.mark.parametrize("seed", [0, 1])
+def test_sign_and_common_scale_do_not_matter_for_values_between_the_edges(name, seed):
+    latents, factors = noisy_code(seed)
+    assert score(name, latents * -3.7, factors) == pytest.approx(score(name, latents, factors), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", BINNED)
+def test_the_scale_of_one_latent_does_not_matter_to_bins(name):
+    latents, factors = noisy_code(0)
+    assert score(name, latents * [1, -9.3, 0.2], factors) == pytest.approx(score(name, latents, factors), abs=1e-9)
+
+
+def test_the_scale_of_one_latent_is_its_weight_in_irs():
+    latents, factors = noisy_code(0)
+    latents[:, 2] = np.random.default_rng(5).standard_normal(len(latents))
+    assert irs(latents * [1, 1, 100], factors).irs < irs(latents, factors).irs - 0.2
+
+
+def test_a_mirror_moves_values_that_lie_on_edges():
+    """21 whole numbers in 20 bins: the last bin holds the two greatest, or, mirrored, the two least."""
+    factor = np.repeat(np.arange(21), np.arange(1, 22))
+    there, back = mig(factor[:, None] * 1.0, factor).mig, mig(factor[:, None] * -1.0, factor).mig
+    assert abs(there - back) > 0.02
+
+
+def test_a_stretch_that_is_not_linear_changes_the_bins():
+    latents, factors = noisy_code(0)
+    assert abs(mig(np.exp(2 * latents), factors).mig - mig(latents, factors).mig) > 0.1
+
+
+@every
+def test_a_rotation_of_a_good_code_lowers_the_score(name):
+    latents, factors = noisy_code(3)
+    turn = np.linalg.qr(np.random.default_rng(4).standard_normal((3, 3)))[0]
+    assert score(name, latents @ turn, factors) < score(name, latents, factors) - 0.1
+
+
+def test_a_continuous_factor_is_binned_like_a_latent():
+    rng = np.random.default_rng(6)
+    factors = rng.uniform(size=(4000, 2))
+    assert mig(factors, factors).mig > 0.95
+    assert mig(rng.uniform(size=(4000, 2)), factors).mig < 0.02
+    assert irs(factors, factors).irs == pytest.approx(1 - 1 / 20, abs=0.01)
+    by_hand = np.floor(factors * 20).astype(int)  # the range is all but (0, 1)
+    assert mig(factors, factors).mig == pytest.approx(mig(factors, by_hand).mig, abs=0.02)
+
+
+def test_discrete_latents_keep_values_that_bins_would_merge():
+    factor = np.tile(np.arange(40), 25)
+    assert mig(factor[:, None], factor).mig == pytest.approx(1)
+    assert mig(factor[:, None] * 1.0, factor).mig == pytest.approx(np.log(20) / np.log(40))
+
+
+def test_irs_with_binned_classes_is_that_of_disentanglement_lib():
+    wide, narrow = case("forty classes"), case("mixed")
+    expected = REFERENCE["forty classes"]["scores"]["irs_binned"]
+    assert irs(wide, bin_classes=True).irs == pytest.approx(expected, abs=1e-9)
+    assert irs(wide, bin_classes=True).irs < irs(wide).irs - 0.01
+    assert irs(narrow, bin_classes=True).irs == pytest.approx(irs(narrow).irs, abs=1e-12)
+
+
+def test_irs_names_the_factor_and_the_weight_of_a_latent():
+    found = irs(GRID[:, ::-1] * [3.0, 1.0], GRID)
+    assert found.details["factor_of_latent"] == [1, 0]
+    assert found.details["weight_of_latent"] == pytest.approx([4.5, 1.5])
+
+
+def test_the_quantile_of_irs_is_a_setting():
+    latents, factors = noisy_code(0)
+    full = irs(latents, factors, quantile=1.0)
+    assert full.settings["quantile"] == 1.0
+    assert full.irs < irs(latents, factors).irs
+
+
+def test_an_outlier_that_empties_the_bins_is_an_alert():
+    latents, factors = noisy_code(0)
+    assert mig(latents, factors).alerts == ()
+    latents[0, 1] = 1e6
+    (alert,) = mig(latents, factors).alerts
+    assert alert.code == "one_full_bin"
+    assert alert.message.startswith("latent 2:")
+
+
+@every
+def test_codes_alone_score_as_their_arrays(name):
+    latents, factors = noisy_code(0)
+    assert score(name, as_codes(latents, factors)) == score(name, latents, factors)
+
+
+def test_the_table_is_made_once_for_codes_and_bins(monkeypatch):
+    codes, made = as_codes(*noisy_code(0)), []
+    monkeypatch.setattr(binned, "_information", lambda c, b, real=binned._information: made.append(b) or real(c, b))
+    twenty = [score(name, codes) for name in BINNED]
+    assert made == [20]
+    assert score("mig", codes, bins=6) != twenty[0]
+    assert made == [20, 6]
+    assert information(codes) is information(codes)
+
+
+def test_settings_and_details_define_and_explain_the_score():
+    found = mig(*noisy_code(0), bins=12)
+    assert found.settings["bins"] == 12
+    assert np.mean(found.details["gap_of_factor"]) == pytest.approx(found.mig)
+    assert found.details["factor_entropy"] == pytest.approx([np.log(5)] * 3, abs=0.01)
+
+
+def test_an_alert_about_a_constant_factor_reaches_the_metric():
+    found = mig(GRID * 0.3, np.column_stack([GRID, np.ones(len(GRID), dtype=int)]))
+    assert [a.code for a in found.alerts] == ["constant_factors"]
+    assert found.mig == pytest.approx(1)
+
+
+@every
+@pytest.mark.parametrize("bins", [1, 0, 2.5, True])
+def test_bins_that_make_no_sense_are_refused(name, bins):
+    with pytest.raises(UsageError, match=r"bins: expected a whole number of at least 2, got .*; disentanglement_lib"):
+        METRICS[name](GRID * 0.3, GRID, bins=bins)
+
+
+@pytest.mark.parametrize("quantile", [0, 1.1])
+def test_a_quantile_outside_its_range_is_refused(quantile):
+    with pytest.raises(UsageError, match="quantile: expected a number above 0 and up to 1"):
+        irs(GRID * 0.3, GRID, quantile=quantile)

@@ -1,0 +1,208 @@
+"""BetaVAE and FactorVAE scores from one encoding: closed forms, degenerate tables, and literal sampling of a grid."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from identifiable import DataError, UsageError
+from identifiable.disentanglement.codes import as_codes
+from identifiable.disentanglement.sampled import betavae_score, factorvae_score
+
+FEW = {"train": 600, "test": 300}
+SCORES = {"betavae": betavae_score, "factorvae": factorvae_score}
+REFERENCE = Path(__file__).parent / "reference" / "sampled.json"
+both = pytest.mark.parametrize("name", SCORES)
+
+
+def grid(*sizes: int) -> np.ndarray:
+    return np.stack(np.meshgrid(*map(range, sizes), indexing="ij"), -1).reshape(-1, len(sizes))
+
+
+def codes_of_the_alert(metric) -> list[str]:
+    return [alert.code for alert in metric.alerts]
+
+
+@both
+def test_a_perfect_code_scores_1_in_any_order_sign_and_scale(name):
+    S = grid(3, 4, 5)
+    found = SCORES[name](S[:, [2, 0, 1]] * [-2.0, 1.0, 30.0] + 4, S, **FEW)
+    assert found.scores[name] == 1.0
+    assert found.details["chance"] == pytest.approx(1 / 3)
+    assert not found.alerts
+
+
+@both
+def test_noise_scores_as_guessing_does(name):
+    S = grid(10, 10, 10)
+    Z = np.random.default_rng(0).standard_normal((1000, 6))
+    found = SCORES[name](Z, S, train=2000, test=2000)
+    assert abs(found.scores[name] - 1 / 3) < 4 * math.sqrt(2 / 9 / 2000)
+
+
+@both
+@pytest.mark.parametrize("case", ["turned", "one_latent_for_two_factors", "noisy", "noise"])
+def test_scores_come_from_the_distribution_of_literal_sampling(name, case):
+    reference = json.loads(REFERENCE.read_text())
+    size = {k: reference["sizes"][k] for k in ("samples", "train", "test")}
+    known = reference["cases"][case]
+    codes = as_codes(np.array(known["latents"]), np.array(reference["factors"]))
+    ours = np.mean([SCORES[name](codes, seed=seed, **size).scores[name] for seed in range(8)])
+    error = known[name]["sd"] * math.sqrt(1 / 8 + 1 / reference["sizes"]["repeats"])
+    assert abs(ours - known[name]["mean"]) < 4 * error + 1e-9
+
+
+def test_the_reference_cases_are_not_all_1_or_chance():
+    cases = json.loads(REFERENCE.read_text())["cases"]
+    assert sum(0.45 < cases[c][name]["mean"] < 0.99 for c in cases for name in SCORES) >= 4
+
+
+def test_factorvae_falls_to_guessing_where_two_latents_share_two_factors_evenly():
+    S = grid(8, 8)
+    turned = S @ np.array([[1.0, 1.0], [1.0, -1.0]])
+    assert factorvae_score(turned, S, train=2000, test=2000).factorvae < 0.6
+    assert factorvae_score(S.astype(float), S, **FEW).factorvae == 1.0
+
+
+def test_one_latent_for_two_factors_stands_for_one_of_them():
+    S = grid(6, 6)
+    found = factorvae_score(S.sum(axis=1, keepdims=True).astype(float), S, train=2000, test=2000)
+    assert abs(found.factorvae - 0.5) < 0.06  # every vote goes to the only latent
+
+
+def test_betavae_depends_on_the_scale_through_its_penalty_and_factorvae_does_not():
+    S = grid(5, 5)
+    turned = S @ np.array([[1.0, 0.5], [0.3, -1.0]])
+    tiny = 1e-4 * turned
+    assert betavae_score(turned, S, **FEW).betavae > 0.9
+    assert betavae_score(tiny, S, **FEW).betavae < betavae_score(turned, S, **FEW).betavae
+    assert (
+        factorvae_score(tiny, S, prune_below=0, **FEW).factorvae
+        == factorvae_score(turned, S, prune_below=0, **FEW).factorvae
+    )
+
+
+def test_latents_below_the_threshold_have_no_vote_and_the_alert_names_them():
+    S = grid(4, 4)
+    Z = np.column_stack([S[:, 0], 0.01 * S[:, 1], S[:, 1], np.full(16, 2.0)])
+    found = factorvae_score(Z, S, **FEW)
+    assert found.details["active"] == [True, False, True, False]
+    assert codes_of_the_alert(found) == ["pruned_latents"]
+    assert "latent 2, latent 4" in found.alerts[0].message
+    assert found.factorvae == 1.0
+    votes = np.array(found.matrix.values)
+    assert votes[:, [1, 3]].sum() == 0
+    assert np.allclose(votes.sum(axis=1), 1)
+
+
+def test_a_constant_latent_never_votes_even_without_a_threshold():
+    S = grid(4, 4)
+    Z = np.column_stack([np.full(16, 0.1), S])
+    assert factorvae_score(Z, S, prune_below=0, **FEW).factorvae == 1.0
+
+
+def test_without_an_active_latent_factorvae_is_0_as_in_disentanglement_lib():
+    S = grid(4, 4)
+    for Z in (0.001 * S, np.ones((16, 2))):
+        found = factorvae_score(Z, S, **FEW)
+        assert found.factorvae == 0.0
+        assert codes_of_the_alert(found) == ["pruned_latents"]
+
+
+def test_constant_latents_tell_betavae_nothing():
+    S = grid(4, 4)
+    assert abs(betavae_score(np.ones((16, 2)), S, **FEW).betavae - 0.5) < 0.12
+
+
+@both
+def test_one_factor_has_nothing_to_be_told_from(name):
+    S = grid(6, 3)
+    found = SCORES[name](S.astype(float), S[:, :1], **FEW)
+    assert math.isnan(found.scores[name])
+    assert codes_of_the_alert(found) == ["one_factor"]
+
+
+@both
+def test_a_row_whose_values_no_other_row_has_is_not_drawn(name):
+    S = np.vstack([grid(4, 4), [[9, 9]]])
+    Z = S.astype(float)
+    Z[-1] = -500.0  # would swamp every example it is in
+    found = SCORES[name](Z, S, **FEW)
+    assert found.scores[name] == 1.0
+    assert codes_of_the_alert(found) == ["unpaired_rows", "unpaired_rows"]
+    assert "factor 1: 1 of 17 rows have a value that no other row has" in found.alerts[0].message
+    twice = SCORES[name](np.vstack([Z, Z[-1:]]), np.vstack([S, S[-1:]]), **FEW)
+    assert not twice.alerts
+
+
+@both
+def test_factors_that_no_rows_share_are_left_out_and_none_left_is_an_error(name):
+    S = grid(5, 5)
+    codes = as_codes(S.astype(float), [S[:, 0], S[:, 1], np.linspace(0, 1, 25)])
+    found = SCORES[name](codes, **FEW)
+    assert found.scores[name] == 1.0
+    assert codes_of_the_alert(found) == ["continuous_factor"]
+    assert found.details["factors"] == ["factor 1", "factor 2"]
+    assert found.matrix is None
+    with pytest.raises(DataError, match=r"expected discrete factors with values that rows share, got none in factor 1"):
+        SCORES[name](S.astype(float), np.linspace(0, 1, 25), **FEW)
+    with pytest.raises(DataError, match="bin them"):
+        SCORES[name](S.astype(float), np.arange(25), **FEW)
+
+
+@both
+def test_correlated_factors_of_a_sample_are_drawn_as_they_occur(name):
+    rng = np.random.default_rng(1)
+    first = rng.integers(0, 4, 3000)
+    second = np.where(rng.random(3000) < 0.95, first, rng.integers(0, 4, 3000))
+    S = np.column_stack([first, second])
+    free = np.column_stack([first, rng.permutation(second)])
+    assert SCORES[name](S.astype(float), S, samples=8, **FEW).scores[name] < 0.97
+    assert SCORES[name](free.astype(float), free, samples=8, **FEW).scores[name] > 0.98
+
+
+@both
+def test_the_same_seed_gives_the_same_score_and_another_seed_another(name):
+    S = grid(5, 5, 5)
+    Z = S + np.random.default_rng(0).standard_normal(S.shape)
+    one, again, other = (SCORES[name](Z, S, samples=5, seed=seed, **FEW) for seed in (1, 1, 2))
+    assert one == again
+    assert one.scores != other.scores
+    assert other.settings["seed"] == 2
+
+
+def test_a_regression_that_stops_early_is_an_alert_and_no_warning():
+    S = grid(5, 5)
+    Z = np.random.default_rng(0).standard_normal((25, 40)) * np.geomspace(1, 1e7, 40)
+    assert "not_converged" in codes_of_the_alert(betavae_score(Z, S, samples=4, **FEW))
+    assert not betavae_score(S.astype(float), S, **FEW).alerts
+
+
+@both
+def test_sizes_are_checked(name):
+    S = grid(3, 3)
+    for wrong, message in (
+        ({"samples": 1}, "samples: expected at least 2, got 1"),
+        ({"train": 10}, "train: expected at least 100, got 10"),
+        ({"test": 0}, "test: expected at least 1, got 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            SCORES[name](S.astype(float), S, **wrong)
+    with pytest.raises(UsageError, match="prune_below: expected a standard deviation of 0 or more, got -1"):
+        factorvae_score(S.astype(float), S, prune_below=-1)
+
+
+def test_settings_of_disentanglement_lib_are_the_default():
+    S = grid(3, 3)
+    assert betavae_score(S.astype(float), S).settings | {"classifier": ""} == {
+        "samples": 64,
+        "train": 10_000,
+        "test": 5_000,
+        "seed": 0,
+        "classifier": "",
+    }
+    assert factorvae_score(S.astype(float), S).settings["prune_below"] == 0.05
