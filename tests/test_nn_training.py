@@ -334,8 +334,303 @@ def test_a_checkpoint_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
         ("clip", -1.0),
         ("min_delta", float("inf")),
         ("min_delta", -1.0),
+        ("clip_values", 0.0),
+        ("epoch_steps", 0),
+        ("keep", "first"),
     ],
 )
 def test_settings_out_of_range_are_refused(name: str, value: float) -> None:
     with pytest.raises(UsageError, match=name):
         Training(**{name: value})  # type: ignore[arg-type]
+
+
+DIGIT = 4  # rows are its powers, so that the sum of a batch says how often each row is in it, up to 3 times
+
+
+class Sum(Tiny):
+    """Its loss is the mean of the batch."""
+
+    def loss(self, batch: torch.Tensor) -> torch.Tensor:
+        return batch.mean() + 0 * self.a.sum()
+
+
+def batches_seen(
+    seed: int, epoch_steps: int | None, *, n: int = 10, batch: int = 4, epochs: int = 5
+) -> list[list[int]]:
+    """The rows of each epoch, sorted."""
+    X = (float(DIGIT) ** np.arange(n))[:, None]
+    settings = Training(batch=batch, max_epochs=epochs, epoch_steps=epoch_steps, patience=None)
+    (found,) = train([Sum(0.0).double()], X, X, settings, seeds=[seed])
+    rows_an_epoch = n if epoch_steps is None else batch * epoch_steps
+    sums = [round(loss * rows_an_epoch) for loss in found.losses]
+    return [[i for i in range(n) for _ in range(total // DIGIT**i % DIGIT)] for total in sums]
+
+
+def test_epochs_of_some_steps_draw_full_batches_from_one_permutation_after_another() -> None:
+    steps = batches_seen(3, 1)
+    stream = np.concatenate([np.random.default_rng([3, number]).permutation(10) for number in range(2)])
+    assert steps == [sorted(stream[a : a + 4].tolist()) for a in range(0, 20, 4)]
+    assert sorted(i for rows_of_step in steps for i in rows_of_step) == sorted([*range(10)] * 2)
+    assert batches_seen(4, 1) != steps
+    assert batches_seen(3, None, epochs=2) == [[*range(10)]] * 2  # as it is without
+
+
+def test_the_length_of_an_epoch_does_not_change_the_order_of_rows() -> None:
+    single, double = batches_seen(3, 1, epochs=6), batches_seen(3, 2, epochs=3)
+    assert [sorted(a + b) for a, b in zip(single[::2], single[1::2], strict=True)] == double
+    assert len({tuple(rows) for rows in double}) > 1
+
+
+def test_a_batch_may_be_larger_than_the_rows_where_epochs_count_steps() -> None:
+    assert sorted(batches_seen(0, 1, n=3, batch=7, epochs=1)[0]) in [sorted([0, 1, 2] * 2 + [k]) for k in range(3)]
+
+
+class Grouped(torch.nn.Module):
+    """Two layers, of which biases and the codebook are not regularised."""
+
+    def __init__(self, scale: float = 1.0, seed: int = 0):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.layer = torch.nn.Linear(12, 3)
+            self.codebook = torch.nn.Parameter(torch.randn(3))
+        self.register_buffer("scale", torch.tensor(scale))
+
+    @staticmethod
+    def regularised(name: str) -> bool:
+        return name == "layer.weight"
+
+    def loss(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.scale * ((self.layer(batch) - 3 * self.codebook - 1) ** 2).mean()
+
+
+CLIPPED = Training(batch=25, max_epochs=4, learning_rate=1e-2, clip=None, clip_values=0.02, keep="last")
+
+
+def plain_groups(decay: float, *, clip_by_norm: bool = False, all_in_one_group: bool = False) -> Grouped:
+    """The same with torch's AdamW, its groups and its clipping."""
+    model, data = Grouped(), torch.as_tensor(rows())
+    regularised = list(model.parameters()) if all_in_one_group else [model.layer.weight]
+    others = [p for p in model.parameters() if not any(p is q for q in regularised)]
+    groups = [{"params": regularised, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=CLIPPED.learning_rate, eps=1e-8)
+    clip = torch.nn.utils.clip_grad_norm_ if clip_by_norm else torch.nn.utils.clip_grad_value_
+    for epoch in range(CLIPPED.max_epochs):
+        order = np.random.default_rng([7, epoch]).permutation(len(data))
+        for a in range(0, len(data), CLIPPED.batch):
+            optimizer.zero_grad()
+            model.loss(data[order[a : a + CLIPPED.batch]]).backward()
+            clip(regularised, CLIPPED.clip_values)
+            optimizer.step()
+    return model
+
+
+def farthest(one: torch.nn.Module, other: torch.nn.Module) -> dict[str, float]:
+    """The largest difference in each parameter."""
+    pairs = zip(one.named_parameters(), other.parameters(), strict=True)
+    return {name: float((a - b).detach().abs().max()) for (name, a), b in pairs}
+
+
+@pytest.mark.parametrize("companions", [0, 2])
+def test_decay_and_clipping_are_those_of_adamw_on_regularised_parameters_alone(companions: int) -> None:
+    stack = [Grouped(), *(Grouped(seed=5) for _ in range(companions))]
+    decays = [3.0, *[0.0] * companions]
+    found = train(stack, rows(), rows(60, 1), CLIPPED, seeds=[7, *range(companions)], weight_decay=decays)[0].model
+    assert max(farthest(found, plain_groups(3.0)).values()) < 1e-6
+    assert farthest(found, plain_groups(0.0))["layer.weight"] > 0.01
+    assert farthest(found, plain_groups(3.0, clip_by_norm=True))["layer.weight"] > 1e-3
+    assert farthest(found, plain_groups(3.0, all_in_one_group=True))["layer.bias"] > 0.01
+
+
+def test_a_model_keeps_its_decay_and_its_rows_when_another_ends() -> None:
+    settings = Training(batch=25, max_epochs=4, epoch_steps=3, learning_rate=1e-2, keep="last")
+    data = rows(), rows(60, 1)
+    stack = [Grouped(scale=float("nan")), Grouped()]
+    first, second = train(stack, *data, settings, seeds=[0, 7], weight_decay=[0.0, 3.0])
+    (alone,) = train([Grouped()], *data, settings, seeds=[7], weight_decay=[3.0])
+    (other,) = train([Grouped()], *data, settings, seeds=[0], weight_decay=[3.0])
+    assert (first.stopped, second.epochs) == ("diverged", 4)
+    assert second.losses == pytest.approx(alone.losses, rel=1e-4)
+    assert max(farthest(second.model, alone.model).values()) < 1e-5
+    assert other.losses != pytest.approx(alone.losses, rel=1e-4)
+
+
+def test_without_gradient_decay_alone_shrinks_weights_and_leaves_the_rest() -> None:
+    settings = Training(batch=60, max_epochs=5, learning_rate=0.1, keep="last")
+    start = Grouped()
+    free, decayed = train(
+        [Grouped(scale=0.0), Grouped(scale=0.0)], rows(), rows(), settings, seeds=[0, 0], weight_decay=[0.0, 0.5]
+    )
+    assert decayed.steps == 10
+    torch.testing.assert_close(decayed.model.layer.weight, start.layer.weight * (1 - 0.1 * 0.5) ** 10)
+    assert torch.equal(decayed.model.layer.bias, start.layer.bias)
+    assert torch.equal(decayed.model.codebook, start.codebook)
+    assert torch.equal(free.model.layer.weight, start.layer.weight)
+
+
+def test_the_last_parameters_are_kept_where_they_are_asked_for() -> None:
+    X = np.zeros((2, 1), np.float32)
+    best, last = (
+        train([Tiny(1.5)], X, X, Training(batch=2, max_epochs=3, learning_rate=0.4, keep=keep), seeds=[0])[0]  # type: ignore[arg-type]
+        for keep in ("best", "last")
+    )
+    assert best.validation == last.validation
+    assert best.best_epoch == last.best_epoch < 2  # Adam's first step nearly hits, the next ones pass by
+    assert float((best.model.a.detach() - 1) ** 2) == pytest.approx(best.validation[best.best_epoch])
+    assert float((last.model.a.detach() - 1) ** 2) == pytest.approx(last.validation[-1])
+
+
+def test_without_patience_training_goes_on_to_its_end() -> None:
+    X = np.zeros((2, 1), np.float32)
+    settings = {"batch": 2, "max_epochs": 60, "learning_rate": 0.3, "min_delta": 1e-4}
+    (endless,) = train([Tiny(1.05)], X, X, Training(**settings, patience=None), seeds=[0])  # type: ignore[arg-type]
+    (patient,) = train([Tiny(1.05)], X, X, Training(**settings, patience=3), seeds=[0])  # type: ignore[arg-type]
+    assert (endless.stopped, endless.epochs) == ("max_epochs", 60)
+    assert patient.epochs < 60
+
+
+class Noisy(Tiny):
+    """Its loss is the mean of its noise, and of a squared parameter that noise drives away from 0."""
+
+    noise = 3
+
+    def loss(self, batch: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        assert noise.shape == (len(batch), 3)
+        return (self.a * noise).mean() + 0 * batch.sum()
+
+
+def noisy(seeds: list[int], start: float = 1.0, **options: object) -> list[Trained]:
+    settings = Training(batch=25, max_epochs=6, epoch_steps=1, learning_rate=1e-9, keep="last")
+    X = rows()
+    return train([Noisy(start) for _ in seeds], X, X, settings, seeds=seeds, **options)  # type: ignore[arg-type]
+
+
+def test_noise_differs_between_models_and_steps_but_not_between_runs() -> None:
+    first, second = noisy([0, 1])
+    assert len({*first.losses, *second.losses}) == 12
+    assert [t.losses for t in noisy([0, 1])] == [first.losses, second.losses]
+    (alone,) = noisy([1])
+    assert alone.losses == pytest.approx(second.losses, rel=1e-5)
+    drawn = [np.random.default_rng([1, step, training_module.NOISE]).standard_normal((25, 3)) for step in range(6)]
+    assert second.losses == pytest.approx([float(d.mean()) for d in drawn], rel=1e-4)
+
+
+def test_validation_is_without_noise() -> None:
+    assert all(t.validation == (0.0,) * 6 for t in noisy([0, 1]))
+    assert 0.0 not in noisy([0])[0].losses
+
+
+def looking(steps: int, seen: object) -> list[dict[str, object]]:
+    return [{"steps": steps, "sum": float(sum(p.detach().sum() for p in m.parameters()))} for m in seen]  # type: ignore[attr-defined]
+
+
+def test_what_was_watched_is_returned_an_epoch_at_a_time() -> None:
+    last = Training(batch=25, max_epochs=3, learning_rate=1e-2, keep="last")
+    found = ran(last, watch=looking)
+    for t in found:
+        assert [w["steps"] for w in t.watched] == [5, 10, 15]
+        assert t.steps == 15
+        assert t.watched[-1] == looking(15, [t.model])[0]
+        assert t.watched[0] != {**t.watched[-1], "steps": 5}
+    assert [t.validation for t in found] == [t.validation for t in ran(last)]
+    assert ran(last)[0].watched == ()
+
+
+def test_a_watched_model_is_in_eval_mode_and_one_that_diverged_is_not_shown() -> None:
+    shown = []
+
+    def watch(steps: int, seen: list[object]) -> list[int]:
+        shown.append(len(seen))
+        assert not any(m.training for m in seen)  # type: ignore[attr-defined]
+        return [0] * len(seen)
+
+    fine, broken = models()[:2]
+    with torch.no_grad():
+        broken.encoder.weights[0].weight[0, 0] = float("nan")
+    first, second = train([fine, broken], rows(), rows(60, 1), QUICK, seeds=[0, 1], watch=watch)
+    assert shown == [1] * 8
+    assert (len(first.watched), second.watched, second.steps) == (8, (), 0)
+
+
+def test_an_interrupted_training_with_noise_decay_and_watching_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", 0.0)
+
+    class Drawn(Grouped):
+        noise = 3
+
+        def loss(self, batch: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+            return ((self.layer(batch) + noise - 1) ** 2).mean() + (self.codebook**2).sum()
+
+    settings = Training(batch=25, epoch_steps=3, max_epochs=6, clip=None, clip_values=0.1, keep="last", patience=None)
+
+    def run(**options: object) -> list[Trained]:
+        stack, data = [Drawn(seed=k) for k in range(2)], (rows(), rows(60, 1))
+        return train(stack, *data, settings, seeds=[0, 1], weight_decay=[0.1, 0.2], watch=looking, **options)  # type: ignore[arg-type]
+
+    def stop_at_four(stage: str, done: int, total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    whole = run()
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint=tmp_path, progress=stop_at_four)
+    resumed = run(checkpoint=tmp_path)
+    for a, b in zip(whole, resumed, strict=True):
+        assert (a.losses, a.validation, a.watched, a.steps) == (b.losses, b.validation, b.watched, b.steps)
+        assert max(farthest(a.model, b.model).values()) == 0.0
+    assert whole[0].watched != whole[1].watched
+    with pytest.raises(DataError, match="other data, models or settings"):
+        train(
+            [Drawn(seed=k) for k in range(2)],
+            rows(),
+            rows(60, 1),
+            settings,
+            seeds=[0, 1],
+            weight_decay=[0.1, 0.3],
+            watch=looking,
+            checkpoint=tmp_path,
+        )
+
+
+def test_a_checkpoint_that_was_not_watched_is_refused_by_one_who_watches(tmp_path: Path) -> None:
+    ran(checkpoint=tmp_path)
+    with pytest.raises(DataError, match="other data, models or settings"):
+        ran(checkpoint=tmp_path, watch=looking)
+
+
+def test_a_watch_that_returns_the_wrong_thing_is_told() -> None:
+    with pytest.raises(UsageError, match="a value for each of 3 models, got 1"):
+        ran(watch=lambda steps, seen: [1.0])
+    with pytest.raises(UsageError, match="JSON"):
+        ran(watch=lambda steps, seen: [np.float32(1.0)] * len(seen))
+
+
+def test_bytes_are_trained_on_as_numbers_from_0_to_1_and_stay_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    as_numbers = training_module.as_numbers
+
+    def noting(batch: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
+        taken.append((batch.dtype, batch.shape[-2]))
+        return as_numbers(batch, precision)
+
+    monkeypatch.setattr(training_module, "as_numbers", noting)
+    pictures = np.random.default_rng(0).integers(0, 256, (120, 12), dtype=np.uint8)
+    pictures.setflags(write=False)
+    settings = Training(batch=25, epoch_steps=2, max_epochs=3)
+    numbers = pictures.astype(np.float32) / 255
+
+    def run(X: np.ndarray) -> tuple[float, ...]:
+        return train([Grouped(), Grouped(seed=1)], X, X[:10], settings, seeds=[0, 1])[1].validation
+
+    assert run(pictures) == run(numbers)
+    assert (torch.uint8, 25) in taken
+    assert max(n for kind, n in taken if kind == torch.uint8) == 25
+    assert run(pictures.astype(np.int16)) != run(pictures)
+
+
+def test_decays_that_do_not_fit_are_refused() -> None:
+    for wrong in ([0.1], [0.1, -1.0, 0.0], [0.1, float("nan"), 0.0]):
+        with pytest.raises(UsageError, match="weight_decay"):
+            ran(weight_decay=wrong)

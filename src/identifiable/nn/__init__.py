@@ -5,15 +5,23 @@ Nothing here is imported until it is used; without torch a message says what to 
 
 from identifiable.nn.applying import outputs
 from identifiable.nn.autoencoder import OrthogonalAutoencoder
+from identifiable.nn.convolutional import PUBLISHED, Architecture
 from identifiable.nn.derivatives import load_program, products
+from identifiable.nn.representations import encodings, psnr, reconstructions, representation_model
 from identifiable.nn.training import Trained, Training, train
 
 __all__ = [
+    "PUBLISHED",
+    "Architecture",
     "OrthogonalAutoencoder",
     "Trained",
     "Training",
+    "encodings",
     "load_program",
     "outputs",
     "products",
+    "psnr",
+    "reconstructions",
+    "representation_model",
     "train",
 ]
