@@ -384,6 +384,15 @@ def test_settings_name_the_split_and_the_seed(metric):
     assert metric(*binary_code(11, 90, blur=0.7), seed=6).scores != found.scores
 
 
+@pytest.mark.parametrize("metric", [sap, explicitness, dci])
+def test_values_no_predictor_can_hold_are_refused_or_taken_for_zero(metric):
+    """liblinear would not end on either."""
+    latents, factors = binary_code(13, 40)
+    with pytest.raises(DataError, match=r"latent 2: expected values up to 1e\+30 in size, got .*; rescale it"):
+        metric(latents * [1, 1e100], factors)
+    assert metric(latents * [1, 1e-320], factors).scores == metric(latents * [1, 0], factors).scores
+
+
 @pytest.mark.parametrize("metric", [sap, explicitness, partial(dci, predictor="lasso")])
 def test_codes_alone_score_as_their_arrays(metric):
     latents, factors = binary_code(12)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ SHUFFLES = 5  # ours: of each latent, for permutation importance
 ENTROPY_GUARD = 1e-11  # disentanglement_lib
 SVC_C = 0.01  # disentanglement_lib
 NO_VARIANCE = 1e-12  # disentanglement_lib, SAP
+LARGEST, SMALLEST = 1e30, 1e-100  # ours: trees read float32, and liblinear never ends on 1e100 or on 1e-320
 LOGISTIC_STEPS = 100  # scikit-learn's default, which disentanglement_lib takes
 
 
@@ -117,7 +118,7 @@ def dci(
     >>> round(dci(grid * 0.5, grid).informativeness_test, 6)
     1.0
     """
-    codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
+    codes = _of_ordinary_size(as_codes(latents, factors, discrete=discrete, kinds=kinds))
     if predictor not in _SETTINGS:
         raise UsageError(f"predictor: expected {', '.join(_SETTINGS)}, got {predictor!r}.")
     if predictor == "lasso":
@@ -179,7 +180,7 @@ def sap(
     >>> round(sap(factors, factors).sap, 2)
     1.0
     """
-    codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
+    codes = _of_ordinary_size(as_codes(latents, factors, discrete=discrete, kinds=kinds))
     split = lib_split(codes.n, seed)
     rows, converged = zip(*(_sap_row(codes.latents, factor, split) for factor in codes.factors), strict=True)
     matrix = np.array(rows)
@@ -222,7 +223,7 @@ def explicitness(
     >>> round(explicitness(grid * 0.5, grid).explicitness, 6)
     1.0
     """
-    codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
+    codes = _of_ordinary_size(as_codes(latents, factors, discrete=discrete, kinds=kinds))
     split = lib_split(codes.n, seed)
     scaled = _standardised(codes.latents, split.train)
     fits = [_explicit(scaled, classes, split) for classes in factor_classes(codes, bins)]
@@ -250,6 +251,19 @@ def explicitness(
         },
         codes.alerts + _converged_alert(codes, converged) + ((Alert("too_few_classes", text),) if undefined else ()),
     )
+
+
+def _of_ordinary_size(codes: Codes) -> Codes:
+    """The same codes; values too small to be told from 0 are 0, and values too large for a predictor are refused."""
+    size = np.abs(codes.latents)
+    if size.max() > LARGEST:
+        j = int(size.max(axis=0).argmax())
+        raise DataError(
+            f"{codes.latent_names[j]}: expected values up to {LARGEST:g} in size, got {size.max():.3g}; rescale it or "
+            "remove those rows."
+        )
+    lost = (size < SMALLEST) & (size > 0)
+    return replace(codes, latents=np.where(lost, 0.0, codes.latents)) if lost.any() else codes
 
 
 def lib_split(n: int, seed: int) -> Split:
