@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from identifiable import metrics as metrics
     from identifiable._checks import DataError as DataError
     from identifiable._checks import IdentifiableError as IdentifiableError
     from identifiable._checks import PairingError as PairingError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from identifiable.api import save_basis as save_basis
     from identifiable.api import structural as structural
     from identifiable.api import transform as transform
+    from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from identifiable.representation import Representation as Representation
     from identifiable.representation import pair as pair
     from identifiable.results import Comparison as Comparison
+    from identifiable.results import Disentanglement as Disentanglement
     from identifiable.results import Distortion as Distortion
     from identifiable.results import JointResolution as JointResolution
     from identifiable.results import Resolution as Resolution
@@ -43,6 +46,7 @@ _ROOM_OF = {
     "Blocks": "blocks",
     "Comparison": "results",
     "DataError": "_checks",
+    "Disentanglement": "results",
     "Distortion": "results",
     "GROUPS": "groups",
     "ICA": "api.estimator",
@@ -56,6 +60,7 @@ _ROOM_OF = {
     "UsageError": "_checks",
     "bilipschitz": "api",
     "compare": "api",
+    "disentangle": "api.disentangling",
     "fold": "blocks",
     "load": "api",
     "load_basis": "api",
@@ -67,6 +72,8 @@ _ROOM_OF = {
     "transform": "api",
 }
 
+_MODULES = ("metrics",)  # public as modules: `identifiable.metrics.infomec`
+
 __all__ = [
     "GROUPS",
     "ICA",
@@ -74,6 +81,7 @@ __all__ = [
     "Blocks",
     "Comparison",
     "DataError",
+    "Disentanglement",
     "Distortion",
     "IdentifiableError",
     "JointResolution",
@@ -85,10 +93,12 @@ __all__ = [
     "UsageError",
     "bilipschitz",
     "compare",
+    "disentangle",
     "fold",
     "load",
     "load_basis",
     "match_components",
+    "metrics",
     "pair",
     "resolve",
     "save_basis",
@@ -98,6 +108,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"identifiable.{name}")
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'identifiable' has no attribute {name!r}")
     value = getattr(import_module(f"identifiable.{_ROOM_OF[name]}"), name)

@@ -53,9 +53,8 @@ def functions(path: Path, extra: dict[str, object]) -> types.SimpleNamespace:
     """The functions of a file, with numpy and scikit-learn and nothing else it imports."""
     import functools
 
-    from sklearn import feature_selection, linear_model, metrics, preprocessing
-
     import sklearn
+    from sklearn import feature_selection, linear_model, metrics, preprocessing
 
     names: dict[str, object] = {
         "np": np, "jnp": np, "functools": functools, "sklearn": sklearn, "metrics": metrics,

@@ -1,6 +1,7 @@
 """The public calls: what is given as a path is opened, then the room that knows the work is called.
 
-The scikit-learn estimator is in `identifiable.api.estimator`, so that only who uses it loads scikit-learn.
+The scikit-learn estimator is in `identifiable.api.estimator` and `disentangle` in `identifiable.api.disentangling`, so that only
+who uses them loads scikit-learn and what compiles.
 """
 
 from __future__ import annotations

@@ -16,7 +16,18 @@ from identifiable._checks import DataError, PairingError, UsageError, check_uniq
 from identifiable._extras import require
 from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
-from identifiable.results import Alert, Comparison, Distortion, JointResolution, Reproduction, Resolution, from_json
+from identifiable.results import (
+    Alert,
+    Comparison,
+    Disentanglement,
+    Distortion,
+    JointResolution,
+    Reproduction,
+    Resolution,
+    from_json,
+)
+
+Result = Comparison | Resolution | JointResolution | Distortion | Reproduction | Disentanglement
 
 _ONE_IDS_FILE = (
     "{} names the rows of every table, so row i is taken to be the same sample everywhere, as without ids. "
@@ -63,14 +74,14 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def load(path: str | os.PathLike[str]) -> Comparison | Resolution | JointResolution | Distortion | Reproduction:
+def load(path: str | os.PathLike[str]) -> Result:
     """A result saved as JSON; its class follows from its schema."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise DataError(f"{path}: expected a JSON result of identifiable, could not read it ({why}).") from None
-    result: Comparison | Resolution | JointResolution | Distortion | Reproduction = from_json(text, str(path))
+    result: Result = from_json(text, str(path))
     return result
 
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from identifiable import __version__
 from identifiable._checks import IdentifiableError
-from identifiable.cli import bilipschitz, compare, demo, report, reproduce, resolve, transform
+from identifiable.cli import bilipschitz, compare, demo, disentangle, report, reproduce, resolve, transform
 from identifiable.cli.options import Parser
 from identifiable.cli.output import EXIT_USAGE
 
-COMMANDS = (compare, resolve, transform, bilipschitz, reproduce, report, demo)
+COMMANDS = (compare, resolve, transform, bilipschitz, disentangle, reproduce, report, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from identifiable._checks import OutputError, UsageError
 from identifiable.cli.conditions import Condition
 from identifiable.cli.options import add_result_options, command, recorded
 from identifiable.cli.output import EXIT_FINE, check_outputs, check_page, deliver, exit_code, progress_bar, say
-from identifiable.cli.reproduction_fields import reproduction_fields
+from identifiable.cli.reproduction_fields import reproduction_fields, table2_fields
 from identifiable.intake import default_provenance
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def add_to(commands: Any) -> None:
     add("name", nargs="?", metavar="NAME", help="which experiment; --list tells what there is")
     add("--list", action="store_true", help="the experiments, what each is and what data it needs")
     add("--scale", default=SCALE, metavar="smoke|small|paper", help=f"how much of it (default {SCALE})")
-    add("--data", metavar="FILE", help="mnist.npz or train-images-idx3-ubyte(.gz); --list tells which scales need it")
+    add("--data", metavar="PATH", help="mnist.npz, train-images-idx3-ubyte(.gz), or a folder of data sets; see --list")
     add("--seed", type=int, default=0, help="seed of everything (default 0)")
     add(
         "--checkpoint",
@@ -56,8 +57,8 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         metavar="COND",
-        help="exit 1 if it holds, for example 'spearman < 0.5', 'spearman_low < 0', 'maximum.r2 < 0.3' or 'removed > 15'; may "
-        "repeat",
+        help="exit 1 if it holds, for example 'spearman < 0.5', 'spearman_low < 0', 'maximum.r2 < 0.3' or 'removed > 15'; of "
+        "table2 'lift < 0.1' or 'lift_low < 0'; may repeat",
     )
     add_result_options(parser)
     parser.set_defaults(run=_run)
@@ -73,7 +74,8 @@ def _run(options: argparse.Namespace) -> int:
         return EXIT_FINE
     if options.name is None:
         raise UsageError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list tells what they are.")
-    conditions = [Condition.parse(text, reproduction_fields()) for text in options.fail_if]
+    known = table2_fields() if options.name == "table2" else reproduction_fields()
+    conditions = [Condition.parse(text, known) for text in options.fail_if]
     changes = _changes(options.set)
     check_outputs([options.json, options.report], filter(None, [options.data]))
     _check_folder(options.checkpoint)
@@ -88,6 +90,7 @@ def _run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint,
             changes=changes,
             progress=bar,
+            say=None if options.quiet or bar is not None else partial(print, file=sys.stderr, flush=True),
             provenance=default_provenance(options.seed, recorded("reproduce", options, DEFAULTS)),
         )
     deliver(found, options)  # first: a condition that cannot be decided must not cost what took hours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from identifiable._checks import UsageError
 from identifiable.cli.conditions import Field, Fields, is_number, kind_of_number, named_kinds, reached
-from identifiable.results import Fit, Reproduction
+from identifiable.results import Fit, Lift, Reproduction, Table2
 
 OF_A_FIT = {
     "spearman": ("spearman",),
@@ -13,6 +13,14 @@ OF_A_FIT = {
     "within_leak": ("within_leak",),
     "r2": ("r2",),
     "slope": ("slope",),
+}
+OF_A_LIFT = {  # what centred ICA does to InfoM, over all data sets
+    "lift": ("difference", "mean"),
+    "lift_low": ("difference", "ci95", "0"),
+    "lift_high": ("difference", "ci95", "1"),
+    "before": ("before", "mean"),
+    "after": ("after", "mean"),
+    "infoe_difference": ("infoe_difference", "mean"),
 }
 FORMS = ("mean", "maximum", "sample")  # `maximum.r2`; without one it is the mean
 
@@ -36,6 +44,23 @@ def reproduction_fields() -> Fields:
         return Field(kind, lambda result: [(result.experiment, reached(result, path))])
 
     return Fields("spearman < 0.5", find)
+
+
+def table2_fields() -> Fields:
+    """`lift` is what ICA adds to InfoM of the plain autoencoder, `lift_low` the lower end of its interval."""
+
+    def find(path: tuple[str, ...]) -> Field:
+        if path[0] not in OF_A_LIFT or len(path) > 1:
+            raise UsageError(f"no field {'.'.join(path)!r}; choose from {', '.join(OF_A_LIFT)}.")
+        real = OF_A_LIFT[path[0]]
+        kind = kind_of_number(Lift, real, path[0])
+        return Field(kind, lambda result: [("table2", reached(_of_all(result), real))])
+
+    return Fields("lift < 0.1", find)
+
+
+def _of_all(result: Table2) -> Lift | None:
+    return result.lift()
 
 
 def _fit(result: Reproduction, form: str) -> Fit | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Any
 
 from identifiable._checks import UsageError
 from identifiable.blocks import Progress
-from identifiable.results import Provenance, Reproduction
+from identifiable.results import Provenance, Reproduction, Table2
 
 __all__ = ["EXPERIMENTS", "Experiment", "reproduce"]
 
@@ -47,12 +47,14 @@ def reproduce(
     checkpoint: str | None = None,
     changes: Mapping[str, Any] = MappingProxyType({}),
     progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
     provenance: Provenance | None = None,
-) -> Reproduction:
+) -> Reproduction | Table2:
     """Run an experiment of the paper again.
 
     `scale` is `smoke` (a minute, scikit-learn's digits unless there is `data`), `small` or `paper`; `changes` replaces
     settings by name. `checkpoint` is a folder in which training is kept, so that an interrupted call can be made again.
+    `say` is called with a line about every model that has been trained, where that takes long.
     """
     if name not in EXPERIMENTS:
         raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}.")
@@ -60,6 +62,20 @@ def reproduce(
         raise UsageError(f"scale {scale!r}: expected one of {', '.join(SCALES)}.")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"seed {seed!r}: expected a whole number of at least 0.")
+    if name == "table2":
+        from identifiable.experiments import table2
+
+        return table2.run(
+            EXPERIMENTS[name],
+            table2.settings(scale, changes),
+            scale=scale,
+            data=data,
+            seed=seed,
+            checkpoint=checkpoint,
+            progress=progress,
+            say=say,
+            provenance=provenance,
+        )
     from identifiable.experiments import warm_up
 
     return warm_up.run(

@@ -18,6 +18,8 @@ from identifiable._checks import DataError, UsageError
 from identifiable.api.decoding import summarised
 from identifiable.blocks import Blocks, Progress
 from identifiable.diameter import diameter
+from identifiable.experiments.changing import changed
+from identifiable.experiments.recording import choices, with_torch
 from identifiable.groups import Rigid
 from identifiable.identifiability.trend import spearman_interval, trend
 from identifiable.intake import content_hash, default_provenance
@@ -26,7 +28,6 @@ from identifiable.jacobians import random_directions, spectra
 from identifiable.moments import Array, Moments
 from identifiable.results import (
     Alert,
-    Choice,
     Constants,
     Distances,
     Fit,
@@ -93,7 +94,7 @@ class WarmUp:
     def training(self) -> Training:
         from identifiable.nn import Training
 
-        return Training(**{f.name: getattr(self, f.name) for f in fields(Training)})
+        return Training(**{f.name: getattr(self, f.name) for f in fields(Training) if hasattr(self, f.name)})
 
 
 # What differs from the paper's scale. `small` takes about half an hour on two cores, `smoke` less than a minute.
@@ -145,26 +146,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 def settings(name: str, scale: str, changes: Mapping[str, Any]) -> WarmUp:
     """The settings of an experiment at a scale, some of them changed."""
-    start = WarmUp(**PRESETS[name][scale])
-    known = {f.name: getattr(start, f.name) for f in fields(WarmUp)}
-    checked = {}
-    for key, value in changes.items():
-        if key not in known:
-            raise UsageError(f"there is no setting {key!r}; choose from {', '.join(known)}.")
-        checked[key] = _like(known[key], value, key)
-    return replace(start, **checked)
-
-
-def _like(example: Any, value: Any, key: str) -> Any:
-    """`value` as the kind of number that `example` is."""
-    if isinstance(example, tuple):
-        parts = value if isinstance(value, (tuple, list)) else (value,)
-        return tuple(_like(example[0], part, key) for part in parts)
-    right = isinstance(value, int) or (isinstance(example, float) and isinstance(value, float))
-    if not right or isinstance(value, bool):
-        kind = "a number" if isinstance(example, float) else "a whole number"
-        raise UsageError(f"{key} {value!r}: expected {kind}, such as {example}.")
-    return type(example)(value)
+    return changed(WarmUp(**PRESETS[name][scale]), changes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,10 +223,10 @@ def run(
         inputs=(given,),
         settings={"experiment": name, "scale": scale, "seed": seed, **asdict(chosen)},
         alerts=_alerts(measured, kept, chosen),
-        provenance=_with_torch(provenance or default_provenance(seed, f"identifiable.experiments.reproduce({name!r})")),
+        provenance=with_torch(provenance or default_provenance(seed, f"identifiable.experiments.reproduce({name!r})")),
         experiment=name,  # type: ignore[arg-type]
         scale=scale,
-        choices=_choices(chosen, experiment),
+        choices=choices(chosen, experiment.settings),
         published=experiment.published,
         runs=tuple(m.run for m in measured),
         leaks=tuple(_leak(leak, measured, chosen, seed) for leak in chosen.leaks),
@@ -452,15 +434,6 @@ def _units(kept: Sequence[_Measured]) -> list[int]:
     return [names.index((m.run.digit or 0, m.run.pair)) for m in kept]
 
 
-def _choices(chosen: WarmUp, experiment: Experiment) -> tuple[Choice, ...]:
-    """Every setting; the paper's where it is known and this run keeps to it."""
-    return tuple(
-        Choice(f.name, value, "paper" if paper == value else "ours", paper)
-        for f in fields(chosen)
-        for value, paper in ((getattr(chosen, f.name), experiment.settings.get(f.name)),)
-    )
-
-
 def _alerts(measured: Sequence[_Measured], kept: Sequence[_Measured], chosen: WarmUp) -> tuple[Alert, ...]:
     alerts = []
     unfinished = sum("max_epochs" in m.run.stopped for m in measured)
@@ -488,9 +461,3 @@ def _alerts(measured: Sequence[_Measured], kept: Sequence[_Measured], chosen: Wa
     if infinite:
         alerts.append(Alert("rank_deficient", f"In {infinite} pairs a decoder loses a direction at some sample."))
     return tuple(alerts)
-
-
-def _with_torch(provenance: Provenance) -> Provenance:
-    from importlib.metadata import version
-
-    return replace(provenance, libraries={**provenance.libraries, "torch": version("torch")})

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from identifiable.report.page import (
+    LEFT_OUT,
     Block,
     Card,
     Code,
     Curves,
     Dots,
     Fold,
+    Gallery,
     Heading,
     Key,
     Notice,
@@ -66,6 +68,10 @@ def _markdown_block(block: Block, level: int) -> Iterator[str]:
             yield _markdown_table(block)
         case Dots() | Curves():
             yield f"Figure: {_safe(block.title)}. {_safe(block.description)}".rstrip()
+        case Gallery():
+            yield f"Figure: {_safe(block.title)}. {_safe(block.description)}"
+            said = ((image.title, image.alt if image.sound else LEFT_OUT) for image in block.images)
+            yield "\n".join(f"- {_safe(title)}: {_safe(words)}" for title, words in said)
         case Key():
             return  # a legend without its figures says nothing
         case Fold(summary=summary, blocks=inner):

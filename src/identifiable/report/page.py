@@ -6,6 +6,8 @@ sentence is written twice.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,6 +17,9 @@ from identifiable.results import Interval
 Tone = Literal["good", "caution", "plain"]
 MarkKind = Literal["main", "hollow", "q95", "max", "shuffle", "rotation"]
 LegendKind = MarkKind | Literal["whisker", "limit", "beyond"]
+
+PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
+LEFT_OUT = "The picture is left out: what the result holds in its place is not a PNG."
 
 
 @dataclass(frozen=True)
@@ -197,6 +202,36 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class Image:
+    """A raster picture: a PNG in base64. `alt` is read in its place; `lines` name its lines, all as high, from the top."""
+
+    title: str
+    alt: str
+    png: str
+    width: int
+    height: int
+    lines: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is a picture at all. Results come from files, and nothing else may enter a page as one."""
+        try:
+            begins = base64.b64decode(self.png, validate=True).startswith(PNG)
+        except (binascii.Error, ValueError):
+            return False
+        return begins and self.width > 0 and self.height > 0
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures to compare: side by side where the screen is wide enough, else one below the other."""
+
+    title: str
+    description: str
+    images: tuple[Image, ...]
+
+
+@dataclass(frozen=True)
 class Key:
     """A legend that holds for all figures after it."""
 
@@ -218,7 +253,7 @@ class Heading:
     text: str
 
 
-Block = Text | Terms | Code | Notice | Card | Table | Dots | Curves | Fold | Heading | Key
+Block = Text | Terms | Code | Notice | Card | Table | Dots | Curves | Gallery | Fold | Heading | Key
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 from identifiable._checks import UsageError
 from identifiable.report.content import comparison_page
+from identifiable.report.disentanglement import disentanglement_page
+from identifiable.report.disentanglement_text import disentanglement_table
 from identifiable.report.distortion import distortion_page
 from identifiable.report.distortion_text import distortion_table
 from identifiable.report.joint import joint_page
@@ -16,8 +18,18 @@ from identifiable.report.reproduction import reproduction_page
 from identifiable.report.reproduction_text import reproduction_table
 from identifiable.report.resolution import resolution_page
 from identifiable.report.resolution_text import joint_table, resolution_table
+from identifiable.report.table2 import table2_page
+from identifiable.report.table2_text import table2_table
 from identifiable.report.text import comparison_table
-from identifiable.results import Comparison, Distortion, JointResolution, Reproduction, Resolution
+from identifiable.results import (
+    Comparison,
+    Disentanglement,
+    Distortion,
+    JointResolution,
+    Reproduction,
+    Resolution,
+    Table2,
+)
 
 Drawing = tuple[Callable[[Any], Page], Callable[[Any], str]]
 
@@ -27,6 +39,8 @@ PAGES: dict[type, Drawing] = {
     JointResolution: (joint_page, joint_table),
     Distortion: (distortion_page, distortion_table),
     Reproduction: (reproduction_page, reproduction_table),
+    Disentanglement: (disentanglement_page, disentanglement_table),
+    Table2: (table2_page, table2_table),
 }
 
 
@@ -47,6 +61,7 @@ def _drawing(result: Any) -> Drawing:
     if found is None:
         raise UsageError(
             f"expected a Comparison to draw, got {type(result).__name__}; a Resolution or a JointResolution can be drawn "
-            "too, and a Distortion or a Reproduction: pass what compare(), bilipschitz(), reproduce() or resolve() returned."
+            "too, and a Disentanglement, a Distortion, a Reproduction or a Table2: pass what compare(), bilipschitz(), disentangle(), "
+            "reproduce() or resolve() returned."
         )
     return found

@@ -94,6 +94,108 @@ BIBTEX = {
   pages = {33--51},
   year = {1975}
 }""",
+    "hsu": """@inproceedings{hsu2023disentanglement,
+  title = {Disentanglement via latent quantization},
+  author = {Hsu, Kyle and Dorrell, Will and Whittington, James C. R. and Wu, Jiajun and Finn, Chelsea},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2023}
+}""",
+    "ross": """@article{ross2014mutual,
+  title = {Mutual information between discrete and continuous data sets},
+  author = {Ross, Brian C.},
+  journal = {PLoS ONE},
+  volume = {9},
+  number = {2},
+  pages = {e87357},
+  year = {2014}
+}""",
+    "eastwood": """@inproceedings{eastwood2018framework,
+  title = {A framework for the quantitative evaluation of disentangled representations},
+  author = {Eastwood, Cian and Williams, Christopher K. I.},
+  booktitle = {International Conference on Learning Representations},
+  year = {2018}
+}""",
+    "chen": """@inproceedings{chen2018isolating,
+  title = {Isolating sources of disentanglement in variational autoencoders},
+  author = {Chen, Ricky T. Q. and Li, Xuechen and Grosse, Roger and Duvenaud, David},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2018}
+}""",
+    "li": """@inproceedings{li2020progressive,
+  title = {Progressive learning and disentanglement of hierarchical representations},
+  author = {Li, Zhiyuan and Murkute, Jaideep Vitthal and Gyawali, Prashnna Kumar and Wang, Linwei},
+  booktitle = {International Conference on Learning Representations},
+  year = {2020}
+}""",
+    "do": """@inproceedings{do2020theory,
+  title = {Theory and evaluation metrics for learning disentangled representations},
+  author = {Do, Kien and Tran, Truyen},
+  booktitle = {International Conference on Learning Representations},
+  year = {2020}
+}""",
+    "sepliarskaia": """@article{sepliarskaia2019how,
+  title = {How not to measure disentanglement},
+  author = {Sepliarskaia, Anna and Kiseleva, Julia and de Rijke, Maarten},
+  year = {2019},
+  eprint = {1910.05587},
+  archivePrefix = {arXiv}
+}""",
+    "ridgeway": """@inproceedings{ridgeway2018learning,
+  title = {Learning deep disentangled embeddings with the {F}-statistic loss},
+  author = {Ridgeway, Karl and Mozer, Michael C.},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2018}
+}""",
+    "kumar": """@inproceedings{kumar2018variational,
+  title = {Variational inference of disentangled latent concepts from unlabeled observations},
+  author = {Kumar, Abhishek and Sattigeri, Prasanna and Balakrishnan, Avinash},
+  booktitle = {International Conference on Learning Representations},
+  year = {2018}
+}""",
+    "suter": """@inproceedings{suter2019robustly,
+  title = {Robustly disentangled causal mechanisms: validating deep representations for interventional robustness},
+  author = {Suter, Raphael and Miladinovi{\\'c}, {\\DJ}or{\\dj}e and Sch{\\"o}lkopf, Bernhard and Bauer, Stefan},
+  booktitle = {International Conference on Machine Learning},
+  year = {2019}
+}""",
+    "morioka": """@inproceedings{hyvarinen2016unsupervised,
+  title = {Unsupervised feature extraction by time-contrastive learning and nonlinear {ICA}},
+  author = {Hyv{\\"a}rinen, Aapo and Morioka, Hiroshi},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2016}
+}""",
+    "higgins": """@inproceedings{higgins2017beta,
+  title = {beta-{VAE}: Learning basic visual concepts with a constrained variational framework},
+  author = {Higgins, Irina and Matthey, Loic and Pal, Arka and Burgess, Christopher and Glorot, Xavier and
+    Botvinick, Matthew and Mohamed, Shakir and Lerchner, Alexander},
+  booktitle = {International Conference on Learning Representations},
+  year = {2017}
+}""",
+    "kim": """@inproceedings{kim2018disentangling,
+  title = {Disentangling by factorising},
+  author = {Kim, Hyunjik and Mnih, Andriy},
+  booktitle = {International Conference on Machine Learning},
+  year = {2018}
+}""",
+    "whittington": """@inproceedings{whittington2023disentanglement,
+  title = {Disentanglement with biological constraints: a theory of functional cell types},
+  author = {Whittington, James C. R. and Dorrell, Will and Ganguli, Surya and Behrens, Timothy E. J.},
+  booktitle = {International Conference on Learning Representations},
+  year = {2023}
+}""",
+    "oord": """@inproceedings{oord2017neural,
+  title = {Neural discrete representation learning},
+  author = {van den Oord, A{\\"a}ron and Vinyals, Oriol and Kavukcuoglu, Koray},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2017}
+}""",
+    "locatello": """@inproceedings{locatello2019challenging,
+  title = {Challenging common assumptions in the unsupervised learning of disentangled representations},
+  author = {Locatello, Francesco and Bauer, Stefan and Lucic, Mario and R{\\"a}tsch, Gunnar and Gelly, Sylvain and
+    Sch{\\"o}lkopf, Bernhard and Bachem, Olivier},
+  booktitle = {International Conference on Machine Learning},
+  year = {2019}
+}""",
 }
 
 

@@ -9,10 +9,21 @@ from typing import Any, TypeVar
 
 from identifiable.report.page import Block, Code, Column, Heading, Notice, Page, Section, Table, Text
 from identifiable.report.wording import MISSING, count, one_line, setting
-from identifiable.results import Alert, Comparison, Distortion, JointResolution, Reproduction, Resolution, to_json
+from identifiable.results import (
+    Alert,
+    Comparison,
+    Disentanglement,
+    Distortion,
+    JointResolution,
+    Metric,
+    Reproduction,
+    Resolution,
+    Table2,
+    to_json,
+)
 
-Drawn = Comparison | Resolution | JointResolution | Distortion | Reproduction
-R = TypeVar("R", Comparison, Resolution, JointResolution, Distortion, Reproduction)
+Drawn = Comparison | Resolution | JointResolution | Distortion | Reproduction | Disentanglement | Table2
+R = TypeVar("R", Comparison, Resolution, JointResolution, Distortion, Reproduction, Disentanglement, Table2)
 
 
 def saved_form(result: R) -> R:
@@ -23,15 +34,22 @@ def saved_form(result: R) -> R:
     """
     if isinstance(result, JointResolution):
         result = replace(result, models=tuple(map(saved_form, result.models)))
-    if isinstance(result, Reproduction):
+    if isinstance(result, (Reproduction, Table2)):
         choices = tuple(replace(c, **_saved({"value": c.value, "paper": c.paper})) for c in result.choices)
         result = replace(result, choices=choices, published=_saved(result.published))
+    if isinstance(result, Disentanglement):
+        after = tuple(replace(a, metrics=_saved_metrics(a.metrics)) for a in result.after)
+        result = replace(result, metrics=_saved_metrics(result.metrics), after=after)
     return replace(result, settings=_saved(result.settings))
 
 
 def _saved(settings: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = json.loads(to_json(settings))
     return kept
+
+
+def _saved_metrics(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    return {name: replace(m, settings=_saved(m.settings), details=_saved(m.details)) for name, m in metrics.items()}
 
 
 def byline(result: Drawn) -> str:

@@ -88,7 +88,7 @@ def reproduction_page(result: Reproduction) -> Page:
         _by_digit(saved),
         _fits(saved),
         _runs(saved),
-        _choices(saved),
+        choices_section(saved.choices),
         how_to_read(saved),
         reproduction(saved, paragraphs(saved), bibtex()),
     ]
@@ -535,16 +535,16 @@ def _run_line(run: PairRun) -> tuple[str, ...]:
     )
 
 
-def _choices(result: Reproduction) -> Section:
+def choices_section(choices: Sequence[Choice], lost_as: str = "Lost in our copy of the paper; ours") -> Section:
     """The paper's settings, those of which this run departs from it, and those that are lost, each under its own name."""
     value, papers = Column("value", "code"), Column("the paper's", "code")
-    own = [c for c in result.choices if c.source == "paper"]
-    changed = [c for c in result.choices if c.source == "ours" and c.paper is not None]
-    lost = [c for c in result.choices if c.source == "ours" and c.paper is None]
+    own = [c for c in choices if c.source == "paper"]
+    changed = [c for c in choices if c.source == "ours" and c.paper is not None]
+    lost = [c for c in choices if c.source == "ours" and c.paper is None]
     tables: list[tuple[str, tuple[Column, ...], list[tuple[str, ...]]]] = [
         ("The paper's settings", (value,), [(_name(c), setting(c.value)) for c in own]),
         ("Other than the paper's", (value, papers), [(_name(c), setting(c.value), setting(c.paper)) for c in changed]),
-        ("Lost in our copy of the paper; ours", (value,), [(_name(c), setting(c.value)) for c in lost]),
+        (lost_as, (value,), [(_name(c), setting(c.value)) for c in lost]),
     ]
     blocks = [
         Table(caption, (Column("setting", "text"), *columns), tuple(lines))

@@ -94,8 +94,8 @@ class Lift:
 class Traversal:
     """Pictures of a decoder as one latent (or component of ICA) at a time moves, from its 5 % to its 95 % quantile.
 
-    A line for each latent, the most varying first, `columns` pictures wide; `png` is the whole, base64. `labels` say which factor
-    each latent tells most about, and how much (normalised mutual information).
+    Of the first seed, at the end of training. A line for each latent, the most varying first, `columns` pictures wide; `png` is
+    the whole, base64. `labels` say which factor each latent tells most about, and how much (normalised mutual information).
     """
 
     data: str
@@ -145,7 +145,10 @@ class Table2(Shown):
         if found is None or math.isnan(found.difference.mean):
             return "no plain autoencoder passes the reconstruction filter, so nothing can be said of what ICA does"
         low, high = found.difference.ci95
-        span = f"by {found.difference.mean:+.2f} [{low:+.2f}, {high:+.2f}], from {found.before.mean:.2f} to {found.after.mean:.2f}"
+        moved = f"from {found.before.mean:.2f} to {found.after.mean:.2f}"
+        if math.isnan(low):
+            return f"ICA moves InfoM of the plain autoencoder by {found.difference.mean:+.2f}, {moved}, of one seed: no interval"
+        span = f"by {found.difference.mean:+.2f} [{low:+.2f}, {high:+.2f}], {moved}"
         over = f"over {found.difference.n} seeds on {', '.join(self.data)}"
         if low > 0:
             return f"ICA lifts InfoM of the plain autoencoder {span}, {over}"
