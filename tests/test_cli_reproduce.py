@@ -1,10 +1,11 @@
 """`identifiable reproduce` on the command line: what it asks for, prints and writes, and every way to use it wrongly.
 
-Nothing is trained here: the call that would is replaced by one that remembers how it was called.
+Hardly anything is trained here: the call that would is replaced by one that remembers how it was called.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -17,9 +18,10 @@ import pytest
 from identifiable import experiments
 from identifiable._checks import UsageError
 from identifiable.api import load
-from identifiable.cli import main
-from identifiable.results import Reproduction
+from identifiable.cli import main, progress
+from identifiable.results import Reproduction, Table2
 from reproduction_cases import make_reproduction
+from table2_cases import make_table2
 
 RESULT = make_reproduction(below=0.3)
 CALL = ["reproduce", "fig2"]
@@ -33,6 +35,13 @@ def calls(tmp_path, monkeypatch):
     def stand_in(name, *, provenance, **options):
         made.append({"name": name, **options})
         print("training")  # as a library below might
+        if name == "table2":
+            for k in (1, 2):
+                if options["progress"] is not None:
+                    options["progress"](f"model {k}", 1, 2)
+                if options["say"] is not None:
+                    options["say"](f"run {k}/2: sprites")
+            return make_table2(provenance=provenance)
         return make_reproduction(name, pairs=3, below=0.3, provenance=provenance)
 
     monkeypatch.setattr(experiments, "reproduce", stand_in)
@@ -66,6 +75,7 @@ def test_the_example_of_the_help_makes_the_call_and_writes_its_page(calls, capsy
     assert Path("fig2.html").stat().st_size > 10_000
     (call,) = calls
     assert call.pop("progress") is None
+    assert callable(call.pop("say"))
     expected = {"name": "fig2", "scale": "smoke", "data": None, "seed": 0, "checkpoint": None, "changes": {}}
     assert call == expected
 
@@ -76,7 +86,7 @@ def test_every_option_reaches_the_call(calls, capsys):
     assert run("reproduce", "figA6", *words, "--quiet", capsys=capsys)[:2] == (0, "")
     (call,) = calls
     given = {"scale": "small", "data": "mnist.npz", "seed": 3, "checkpoint": "kept", "changes": {"pairs": 4}}
-    assert call == {"name": "figA6", "progress": None, **given}
+    assert call == {"name": "figA6", "progress": None, "say": None, **given}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,7 @@ def test_the_recorded_command_gives_the_same_call_again(calls, capsys):
     assert run(*CALL, *words, "--checkpoint", "kept", "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
     command = load("r.json").provenance.command
     assert command == shlex.join(["identifiable", *CALL, *words])
-    assert run(*shlex.split(command)[1:], capsys=capsys)[0] == 0
+    assert run(*shlex.split(command)[1:], "--quiet", capsys=capsys)[0] == 0
     assert calls[1] == {**calls[0], "checkpoint": None}
     assert run(*CALL, "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
     assert load("r.json").provenance.command == "identifiable reproduce fig2"
@@ -202,7 +212,7 @@ def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["reproduce"], 2, "name an experiment: fig2, figA6; --list tells what they are"),
+        (["reproduce"], 2, "name an experiment: fig2, figA6, table2; --list tells what they are"),
         (["reproduce", "fig2", "--list"], 2, "--list shows every experiment and takes no NAME; leave 'fig2' out"),
         (["reproduce", "fig2", "figA6"], 2, "unrecognized arguments: figA6"),
         ([*CALL, "--set", "epochs"], 2, "--set 'epochs': expected NAME=VALUE, for example max_epochs=50"),
@@ -239,7 +249,7 @@ def test_what_the_experiment_refuses_is_one_line_and_no_output(calls, capsys, mo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["reproduce", "fig3"], "there is no experiment 'fig3'; choose from fig2, figA6"),
+        (["reproduce", "fig3"], "there is no experiment 'fig3'; choose from fig2, figA6, table2"),
         ([*CALL, "--scale", "large"], "scale 'large'"),
         ([*CALL, "--set", "no_such_setting=1"], "no_such_setting"),
     ],
@@ -281,3 +291,143 @@ def test_without_torch_the_list_is_shown_and_the_rest_says_what_to_install(tmp_p
     assert (refused.returncode, refused.stdout, one_line(refused.stderr)) == (2, "", True), refused.stderr
     assert "needs torch: pip install 'identifiable[nn]'" in refused.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+# -- table2
+
+
+def test_the_list_shows_table2_with_its_scales(calls, capsys):
+    code, out, _ = run("reproduce", "--list", capsys=capsys)
+    told = " ".join(out.split("table2 ")[1].split())
+    assert code == 0
+    assert told.startswith("Disentanglement on pictures with known factors")
+    assert "Table 2 of Nelson et al. 2026" in told
+    assert told.endswith("scales: smoke, small, paper")
+
+
+def test_a_line_for_every_run_goes_to_stderr_and_none_when_quiet(calls, capsys):
+    code, out, err = run("reproduce", "table2", "--json", "-", capsys=capsys)
+    assert (code, err) == (0, "training\nrun 1/2: sprites\nrun 2/2: sprites\n")
+    assert json.loads(out)["schema"] == "identifiable/reproduce-table2/1"
+    code, out, err = run("reproduce", "table2", "--quiet", capsys=capsys)
+    assert (code, out, err) == (0, "", "training\n")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(text):
+    """What a terminal shows of it in the end: a line for each newline, each from where it was last cleared."""
+    return [line.split(progress.CLEAR)[-1] for line in text.split("\n")]
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """A bar that draws whenever it is called."""
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "SHORT", 0.0)
+
+
+def test_on_a_terminal_the_lines_stay_and_the_bar_is_taken_back(calls, monkeypatch, at_once):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert main(["reproduce", "table2", "--json", "r.json"]) == 0
+    assert shown(screen.getvalue()) == ["training", "run 1/2: sprites", "run 2/2: sprites", ""]
+    assert "model 1" in screen.getvalue()
+    assert "[" in screen.getvalue()
+    assert "model 1" not in "".join(shown(screen.getvalue()))
+
+
+def test_a_line_above_the_bar_clears_it_and_the_bar_is_drawn_again_below(at_once):
+    screen = Terminal()
+    with progress.Bar(screen) as bar:
+        bar("training", 1, 4)
+        bar.say("run 1/2")
+        assert shown(screen.getvalue()) == ["run 1/2", ""]
+        bar("training", 2, 4)
+        first, second = shown(screen.getvalue())
+        assert first == "run 1/2"
+        assert second.startswith("training")
+    assert shown(screen.getvalue()) == ["run 1/2", ""]
+
+
+def test_a_bar_that_only_said_lines_clears_nothing_after_them():
+    screen = Terminal()
+    with progress.Bar(screen) as bar:
+        bar.say("run 1/1")
+    assert screen.getvalue() == f"{progress.CLEAR}run 1/1\n"
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("lift < 2", 1),
+        ("lift < 0.1", 0),
+        ("lift_low < 0.22", 1),
+        ("lift_low < 0.2", 0),
+        ("lift_high > 0.3", 1),
+        ("before > 0.4", 0),
+        ("after > 0.6", 1),
+        ("infoe_difference > 0.01", 0),
+    ],
+)
+def test_conditions_of_table2_are_about_what_ica_lifts(calls, capsys, condition, code):
+    found, out, err = run("reproduce", "table2", "--quiet", "--fail-if", condition, capsys=capsys)
+    assert (found, out) == (code, "")
+    assert (f"failed: table2: {condition}" in err) is bool(code)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("lifts < 2", "no field 'lifts'; choose from lift, lift_low, lift_high, before, after, infoe_difference"),
+        ("spearman < 0.5", "no field 'spearman'; choose from lift"),
+        ("lift.mean < 2", "no field 'lift.mean'; choose from lift"),
+        ("lift < ", "expected FIELD OPERATOR NUMBER, for example 'lift < 0.1'"),
+    ],
+)
+def test_a_condition_table2_does_not_have_stops_before_the_work(calls, capsys, condition, message):
+    code, out, err = run("reproduce", "table2", "--fail-if", condition, "--json", "r.json", capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True), err
+    assert message in err
+    assert calls == []
+    assert files() == []
+
+
+def test_a_gate_on_a_lift_that_is_not_known_cannot_decide(calls, capsys, monkeypatch):
+    nothing = make_table2(missing=[("AE + ICA", data) for data in ("all", "sprites", "scene")])
+    monkeypatch.setattr(experiments, "reproduce", lambda *_, **__: nothing)
+    code, _, err = run("reproduce", "table2", "--fail-if", "lift < 2", "--json", "r.json", capsys=capsys)
+    assert (code, one_line(err)) == (2, True)
+    assert "the gate cannot decide" in err
+    assert files() == ["r.json"]
+
+
+TINY_TABLE2 = ["data=sprites", "models=ae", "seeds=1", "resolution=8", "widths=4", "dense=8", "latents-per-factor=1"]
+TINY_TABLE2 += ["rows=60", "validation=60", "sprite_sizes=3,2,2,3,2", "steps=2", "evaluations=1", "batch=8"]
+
+
+def test_table2_runs_for_real_at_the_smallest_settings(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    words = ["reproduce", "table2", "--scale", "smoke", *(w for text in TINY_TABLE2 for w in ("--set", text))]
+    outputs = ["--json", "r.json", "--report", "p.html", "--checkpoint", "kept"]
+    code, out, err = run(*words, *outputs, "--fail-if", "lift < 2", capsys=capsys)
+    first, second = err.splitlines()
+    assert code == 1
+    assert first.startswith("run 1/1: sprites, AE, weight decay 0, seed 0: 2 steps, ")
+    assert second.startswith("identifiable: failed: table2: lift < 2 (lift = ")
+    assert out.startswith("Table 2, run again")
+    found = load("r.json")
+    assert isinstance(found, Table2)
+    assert (found.data, found.settings["widths"], len(found.runs)) == (("sprites",), [4], 1)
+    assert found.provenance.command.startswith("identifiable reproduce table2 --set data=sprites --set models=ae")
+    assert files() == ["kept", "p.html", "r.json"]
+    assert run(*words, "--quiet", "--checkpoint", "kept", "--json", "again.json", capsys=capsys) == (0, "", "")
+    assert [r.evaluations for r in load("again.json").runs] == [r.evaluations for r in found.runs]
+    wrong = run(*words, "--set", "profile=hsu", "--json", "no.json", capsys=capsys)
+    assert wrong[:2] == (2, "")
+    assert one_line(wrong[2])
+    assert not Path("no.json").exists()

@@ -129,7 +129,7 @@ def test_compiled_exponentials_equal_those_of_numpy() -> None:
     logits = np.random.default_rng(0).uniform(-690, 690, size=(7, 500))
     logits[0, :3] = 0.0, -0.0, 1e-300
     values, scratch, sums = logits.copy(), np.empty(500), np.empty(500)
-    exponentials(values, values.view(np.int64), scratch, scratch.view(np.int64), sums)
+    exponentials(values, values.view(np.int64), scratch, scratch.view(np.int64), sums, 500)
     np.testing.assert_allclose(values, np.exp(logits), rtol=1e-15)
     np.testing.assert_allclose(sums, np.exp(logits).sum(axis=0), rtol=1e-14)
 

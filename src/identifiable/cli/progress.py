@@ -20,6 +20,7 @@ LONG = 5.0  # seconds from which on one of many passes says how far it is
 STAGE_WIDTH = 20
 NAME_WIDTH = 24
 SPINNER = "|/-\\"
+CLEAR = "\r\x1b[2K"  # the line the cursor is in
 # Stages that make passes until they have converged, and how they count them (`ica.passes`).
 _CONVERGING = re.compile(r"^(?:resolving (?P<name>.+?)|(?P<refit>refit \d+ of \d+))(?:, pass (?P<number>\d+))?$")
 
@@ -49,6 +50,12 @@ class Bar:
         if text:
             self.drawn = now
             self._write(text)
+
+    def say(self, line: str) -> None:
+        """Print a line that stays, above the bar."""
+        self.stream.write(f"{CLEAR}{line}\n")
+        self.stream.flush()
+        self.drawn = 0.0  # nothing is there now: draw at once, and leave nothing to clear
 
     def _enter(self, stage: str, done: int, form: re.Match[str] | None, now: float) -> None:
         """Notice when a pass, a stage or a model is new."""
@@ -95,7 +102,7 @@ class Bar:
 
     def _write(self, text: str) -> None:
         room = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken back
-        self.stream.write("\r\x1b[2K" + text[:room])
+        self.stream.write(CLEAR + text[:room])
         self.stream.flush()
 
     def __enter__(self) -> Bar:

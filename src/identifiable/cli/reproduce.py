@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +89,16 @@ def _run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint,
             changes=changes,
             progress=bar,
-            say=None if options.quiet or bar is not None else partial(print, file=sys.stderr, flush=True),
+            say=None if options.quiet else _print if bar is None else bar.say,
             provenance=default_provenance(options.seed, recorded("reproduce", options, DEFAULTS)),
         )
     deliver(found, options)  # first: a condition that cannot be decided must not cost what took hours
     failed = [sentence for condition in conditions for sentence in condition.failures(found)]
     return exit_code(failed)
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _check_folder(path: str | None) -> None:

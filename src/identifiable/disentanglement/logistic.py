@@ -13,11 +13,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from identifiable.disentanglement.codes import Array, Labels
-from identifiable.disentanglement.kernels import exponentials
+from identifiable.disentanglement.kernels import logistic_loss
 
 GRADIENT_TOLERANCE = 1e-4  # scikit-learn's `tol`, here of the gradient of a sum
 RELATIVE_TOLERANCE = 2.220446049250313e-09  # scipy's own
-ROWS = 5000  # at once, so that the probabilities of a block stay in the cache
+ROWS = 4096  # at once, where only a score is wanted
 LARGEST_LOGIT = 600.0  # exp overflows from 709 on
 
 
@@ -49,25 +49,13 @@ def regress(
     weight = (n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes]
     columns = np.ascontiguousarray(rows.T)
     longest = np.linalg.norm(rows, axis=1).max()
-    block, scratch, sums = np.empty((n_classes, min(ROWS, n))), np.empty(ROWS), np.empty(ROWS)
 
     def loss_and_gradient(flat: Array) -> tuple[float, Array]:
-        weights = flat.reshape(width, n_classes).T  # in the order of scikit-learn
-        total, gradient = 0.0, np.zeros((n_classes, width))
+        weights = np.ascontiguousarray(flat.reshape(width, n_classes).T)  # in the order of scikit-learn
+        gradient = np.zeros((n_classes, width))
         may_overflow = longest * np.linalg.norm(weights, axis=1).max() > LARGEST_LOGIT
-        for a in range(0, n, ROWS):
-            own = slice(a, min(a + ROWS, n))
-            here = (codes[own], np.arange(own.stop - a))  # of each row its class
-            logits = block[:, : own.stop - a]
-            np.matmul(weights, columns[:, own], out=logits)
-            if may_overflow:
-                np.maximum(logits - logits.max(axis=0), -LARGEST_LOGIT, out=logits)
-            of_class = logits[here]
-            normaliser = sums[: own.stop - a]
-            exponentials(logits, logits.view(np.int64), scratch, scratch.view(np.int64), normaliser)
-            total += float(weight[own] @ (np.log(normaliser) - of_class))
-            logits[here] -= normaliser  # before the sum over rows, in which it would cancel
-            gradient += logits @ (rows[own] * (weight[own] / normaliser)[:, None])
+        largest = LARGEST_LOGIT if may_overflow else 0.0
+        total = logistic_loss(weights, columns, codes, weight, largest, gradient)
         return total, np.ascontiguousarray(gradient.T).reshape(-1)
 
     found = minimize(

@@ -52,8 +52,8 @@ def reproduce(
 ) -> Reproduction | Table2:
     """Run an experiment of the paper again.
 
-    `scale` is `smoke` (a minute, scikit-learn's digits unless there is `data`), `small` or `paper`; `changes` replaces
-    settings by name. `checkpoint` is a folder in which training is kept, so that an interrupted call can be made again.
+    `scale` is `smoke` (at most a minute, on data that needs no file unless there is `data`), `small` or `paper`; `changes`
+    replaces settings by name. `checkpoint` is a folder in which training is kept, so that an interrupted call can be made again.
     `say` is called with a line about every model that has been trained, where that takes long.
     """
     if name not in EXPERIMENTS:

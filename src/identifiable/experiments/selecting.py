@@ -58,21 +58,21 @@ class _Chosen:
 
 
 def select(runs: Sequence[ModelRun], data: Sequence[str], models: Sequence[str], psnr_within: float) -> Selection:
-    """Select every row of the table on every data set, and over all of them."""
+    """Select every row of the table on every data set, and over all of them. Of equals the first run's, and its first step."""
     thresholds = {name: _threshold(runs, name, psnr_within) for name in data}
     rows = [(ROWS[m], m, "none") for m in models if m != PLAIN]
     if PLAIN in models:
         rows = [(ROWS[PLAIN], PLAIN, "none"), *((AFTER_ICA[mode], PLAIN, mode) for mode in MODES), *rows]
     cells: list[Cell] = []
     lifts: list[Lift] = []
-    empty: list[str] = []
+    empty: list[Cell] = []
     for row, model, ica in rows:
         own = [_choose(runs, name, row, model, ica, thresholds[name]) for name in data]
-        empty += [f"{row} on {one.cell.data}" for one in own if not one.evaluations]
+        empty += [one.cell for one in own if not one.evaluations]
         cells += [_over_data(own), *(one.cell for one in own)]
         if ica != "none":
             lifts += [_lift(ALL_DATA, ica, own), *(_lift(one.cell.data, ica, [one]) for one in own)]
-    return Selection(tuple(cells), tuple(lifts), thresholds, _none_passes(empty, psnr_within))
+    return Selection(tuple(cells), tuple(lifts), thresholds, _why_empty(empty, thresholds, psnr_within))
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -172,13 +172,16 @@ def _mean(values: Iterable[float]) -> float:
     return float(np.mean(found)) if found else math.nan
 
 
-def _none_passes(empty: Sequence[str], psnr_within: float) -> tuple[Alert, ...]:
-    if not empty:
-        return ()
-    return (
-        Alert(
-            "filter_leaves_none",
-            f"{', '.join(empty)}: no setting reconstructs within {psnr_within:g} dB of the best plain autoencoder, so there is no "
-            "score; set psnr_within higher to see one.",
-        ),
-    )
+def _why_empty(empty: Sequence[Cell], thresholds: Mapping[str, float], psnr_within: float) -> tuple[Alert, ...]:
+    reasons = {
+        "no_scores": "no setting and step has scores from every seed, because training diverged or ICA found no components",
+        "nothing_to_compare": "no plain autoencoder has scores from every seed, so it is not known what reconstructs well enough",
+        "filter_leaves_none": f"no setting reconstructs within {psnr_within:g} dB of the best plain autoencoder, so there is no "
+        "score; set psnr_within higher to see one",
+    }
+    cells: dict[str, list[str]] = {code: [] for code in reasons}
+    for cell in empty:
+        compared = not math.isnan(thresholds[cell.data])
+        code = "no_scores" if not cell.considered else "filter_leaves_none" if compared else "nothing_to_compare"
+        cells[code].append(f"{cell.row} on {cell.data}")
+    return tuple(Alert(code, f"{', '.join(cells[code])}: {why}.") for code, why in reasons.items() if cells[code])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,12 @@ from identifiable.blocks import Blocks, Progress
 from identifiable.disentanglement import MODES, PROFILES, Codes, as_codes
 from identifiable.experiments.changing import changed
 from identifiable.experiments.recording import choices, with_torch
-from identifiable.experiments.selecting import PLAIN, ROWS, select
+from identifiable.experiments.selecting import PLAIN, ROWS, Selection, select
 from identifiable.experiments.traversing import traversals
 from identifiable.intake import content_hash, default_provenance
 from identifiable.io import DATASETS, read_factor_pictures
 from identifiable.metrics import ica_step, infomec
-from identifiable.results import Alert, Evaluation, Input, ModelRun, Provenance, Table2
+from identifiable.results import Alert, Evaluation, Input, ModelRun, Provenance, Table2, Traversal
 from identifiable.worlds import FactorGrid, PictureWorld, SceneWorld, SpriteWorld
 
 if TYPE_CHECKING:
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from identifiable.nn import Architecture, Trained
 
 Pictures = NDArray[np.uint8]
+Draw = Callable[[Any], Pictures]
 Say = Callable[[str], None]
 
 WORLDS = ("sprites", "scene")  # rendered here; the others are files
 BIOAE_DECAY = 1e-4  # Hsu et al.: the only weight decay of BioAE
+PROFILE = "hsu-standalone"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Settings:
     batch: int = 128
     learning_rate: float = 1e-3
     clip_values: float = 1.0
-    profile: str = "hsu-standalone"
+    profile: str = PROFILE
     psnr_within: float = 2.0  # decibels of the best plain autoencoder's; the original's filter is not known
     together: int = 1
 
@@ -74,6 +76,9 @@ class Settings:
         for name in ("seeds", "rows", "validation", "steps", "evaluations", "batch", "latents_per_factor", "together"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} {getattr(self, name)}: expected a whole number of at least 1.")
+        for name in ("ae_decays", "betas", "lambda_tcs", "lambda_activities", "qlae_decays"):
+            _each_a_weight(name, getattr(self, name))
+        _each_a_weight("vq_decay", (self.vq_decay,))
         _each_known("data", self.data, (*WORLDS, *DATASETS))
         _each_known("models", self.models, tuple(GRIDS))
         _each_known("profile", (self.profile,), tuple(PROFILES))
@@ -95,7 +100,7 @@ class Settings:
         return Architecture(resolution=self.resolution, widths=self.widths, dense=self.dense)
 
 
-# What differs from the paper's scale. On two cores `small` takes about two hours, `smoke` about a minute.
+# What differs from the paper's scale. On two cores `small` takes about two hours, `smoke` half a minute.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "small": {
@@ -124,14 +129,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "ae_decays": (0.0,),
         "betas": (1.0,),
         "qlae_decays": (1e-3,),
-        "resolution": 16,
-        "widths": (4, 8),
+        "resolution": 8,
+        "widths": (8,),
         "dense": 32,
         "rows": 600,
-        "validation": 400,
+        "validation": 300,
         "sprite_sizes": (3, 3, 4, 6, 6),
         "scene_sizes": (4, 4, 4, 3, 2, 3),
-        "steps": 120,
+        "steps": 40,
         "evaluations": 2,
         "batch": 32,
         "learning_rate": 3e-3,
@@ -178,7 +183,7 @@ def settings(scale: str, changes: Mapping[str, Any]) -> Settings:
 
 @dataclass(frozen=True, eq=False)
 class FactorData:
-    """One data set: pictures to train on, the first of them also to validate on, and the factors of those."""
+    """One data set: pictures to train on, the first of them (a copy) also to validate on, and the factors of those."""
 
     name: str
     grid: FactorGrid
@@ -205,34 +210,33 @@ def run(
     provenance: Provenance | None,
 ) -> Table2:
     """Train every fit on every data set from every seed, select, and draw what ICA does."""
+    _ = chosen.architecture  # what cannot be had is said before the first of many hours
+    sources = {name: _source(name, chosen, data) for name in chosen.data}
     runs: list[ModelRun] = []
-    pictures: list[Any] = []
     inputs: list[Input] = []
     fits = [fit for model in chosen.models for fit in GRIDS[model](chosen)]
     total = len(chosen.data) * len(fits) * chosen.seeds
-    plain: dict[str, dict[tuple[float, int], Any]] = {}
-    sets: dict[str, FactorData] = {}
+    plain: dict[tuple[str, float], Any] = {}  # of the first seed
+    validated: dict[str, FactorData] = {}
     for name in chosen.data:
-        found = sets[name] = _factor_data(name, chosen, data, seed)
+        found = _factor_data(name, *sources[name], chosen, seed)
         inputs.append(found.about)
         for fit in fits:
             trained = _train(fit, found, chosen, seed, checkpoint, progress)
             for own_seed, one in zip(_seeds(chosen, seed), trained, strict=True):
                 runs.append(_record(fit, name, own_seed, one))
-                if fit.model == PLAIN:
-                    plain.setdefault(name, {})[fit.weight_decay, own_seed] = one.model
                 if say is not None:
                     say(_line(len(runs), total, runs[-1]))
+            if fit.model == PLAIN:
+                plain[name, fit.weight_decay] = trained[0].model
+        validated[name] = replace(found, training=found.validation)
+        del found  # pictures of two sets may not fit into memory
     selection = select(runs, chosen.data, chosen.models, chosen.psnr_within)
-    for name in chosen.data:
-        cell = selection.cell("AE + ICA", name)
-        if cell is not None and cell.step:
-            model = plain[name][cell.weight_decay, _seeds(chosen, seed)[0]]
-            pictures += traversals(name, model, sets[name].validation, sets[name].scored, seed=seed)
+    pictures, undrawn = _drawn(selection, validated, plain, seed)
     return Table2(
         inputs=tuple(inputs),
         settings={"experiment": "table2", "scale": scale, "seed": seed, **asdict(chosen)},
-        alerts=(*_alerts(runs, chosen), *selection.alerts),
+        alerts=(*_alerts(runs, chosen), *selection.alerts, *undrawn),
         provenance=with_torch(provenance or default_provenance(seed, "identifiable.experiments.reproduce('table2')")),
         scale=scale,
         choices=choices(chosen, experiment.settings),
@@ -246,6 +250,11 @@ def run(
     )
 
 
+def _each_a_weight(setting: str, values: Sequence[float]) -> None:
+    if not values or len(set(values)) < len(values) or not all(0 <= value < math.inf for value in values):
+        raise UsageError(f"{setting} {', '.join(map(str, values))}: expected different numbers of at least 0.")
+
+
 def _each_known(setting: str, names: Sequence[str], known: Sequence[str]) -> None:
     unknown = [name for name in names if name not in known]
     if unknown or not names or len(set(names)) < len(names):
@@ -256,24 +265,29 @@ def _seeds(chosen: Settings, seed: int) -> list[int]:
     return [seed + k for k in range(chosen.seeds)]
 
 
-def _factor_data(name: str, chosen: Settings, folder: str | None, seed: int) -> FactorData:
+def _factor_data(name: str, grid: FactorGrid, draw: Draw, chosen: Settings, seed: int) -> FactorData:
     """Rows drawn once from the grid, without repeats; the whole of it if there are no more."""
-    grid, draw = _source(name, chosen, folder)
     order = np.random.default_rng([seed, 1]).permutation(grid.n)[: chosen.rows]
-    if len(order) < max(chosen.batch, chosen.validation):
-        raise DataError(
-            f"{name}: expected at least {max(chosen.batch, chosen.validation)} pictures (a batch of {chosen.batch}, "
-            f"{chosen.validation} for validation), got {len(order)}; set rows higher, or validation and batch lower."
-        )
     training = draw(order)
     flat = training.reshape(len(training), -1)
     about = Input(name, len(flat), flat.shape[1], str(flat.dtype), content_hash(Blocks(flat, name=name)))
     first = order[: chosen.validation]
-    return FactorData(name, grid, training, training[: len(first)], grid.codes(first), about)
+    return FactorData(name, grid, training, training[: len(first)].copy(), grid.codes(first), about)
 
 
-def _source(name: str, chosen: Settings, folder: str | None) -> tuple[FactorGrid, Callable[[Any], Pictures]]:
+def _source(name: str, chosen: Settings, folder: str | None) -> tuple[FactorGrid, Draw]:
     """The grid of a data set, and how its pictures are had."""
+    grid, draw = _opened(name, chosen, folder)
+    there, wanted = min(grid.n, chosen.rows), max(chosen.batch, chosen.validation)
+    if there < wanted:
+        raise DataError(
+            f"{name}: expected at least {wanted} pictures (a batch of {chosen.batch}, {chosen.validation} for validation), "
+            f"got {there}; set rows or the sizes of factors higher, or validation and batch lower."
+        )
+    return grid, draw
+
+
+def _opened(name: str, chosen: Settings, folder: str | None) -> tuple[FactorGrid, Draw]:
     if name in WORLDS:
         world: PictureWorld
         if name == "sprites":
@@ -336,10 +350,15 @@ def _train(
         weight_decay=[fit.weight_decay] * len(seeds),
         together=chosen.together,
         watch=lambda _, now: [_evaluate(model, fit, data, chosen.profile, seed) for model in now],
-        checkpoint=None if checkpoint is None else Path(checkpoint) / data.name / fit.name,
+        checkpoint=None if checkpoint is None else Path(checkpoint) / data.name / _kept_as(fit, chosen.profile),
         progress=progress,
         stage=f"{data.name}, {fit.name}:",
     )
+
+
+def _kept_as(fit: Fit, profile: str) -> str:
+    """The name of a checkpoint. It keeps scores too, and `train` cannot know by which profile they were made."""
+    return fit.name if profile == PROFILE else f"{fit.name},{profile}"
 
 
 def _evaluate(model: Any, fit: Fit, data: FactorData, profile: str, seed: int) -> dict[str, Any]:
@@ -382,8 +401,24 @@ def _line(done: int, total: int, found: ModelRun) -> str:
     return f"{start}: {last.step} steps, {last.psnr:.1f} dB, {scores}"
 
 
+def _drawn(
+    selection: Selection, validated: Mapping[str, FactorData], plain: Mapping[tuple[str, float], Any], seed: int
+) -> tuple[list[Traversal], list[Alert]]:
+    """Traversals of the autoencoder that AE + ICA was selected for, of the first seed and as training left it."""
+    pictures, alerts = [], []
+    for name, data in validated.items():
+        cell = selection.cell("AE + ICA", name)
+        if cell is None or not cell.step:
+            continue
+        try:
+            pictures += traversals(name, plain[name, cell.weight_decay], data.validation, data.scored, seed=seed)
+        except DataError as error:  # selected at an earlier step; what took hours must not be lost for a picture
+            alerts.append(Alert("no_traversals", f"{name}: latents at the last step cannot be drawn ({error})"))
+    return pictures, alerts
+
+
 def _alerts(runs: Sequence[ModelRun], chosen: Settings) -> list[Alert]:
-    alerts = []
+    alerts = _without_rotation(runs)
     diverged = sum(found.stopped == "diverged" for found in runs)
     if diverged:
         alerts.append(Alert("diverged", f"Training diverged in {diverged} of {len(runs)} runs; they are left out."))
@@ -408,5 +443,16 @@ def _alerts(runs: Sequence[ModelRun], chosen: Settings) -> list[Alert]:
     return alerts
 
 
-def _lacks_a_mode(found: ModelRun) -> bool:
-    return any(seen.scores and len(seen.scores) < 1 + len(MODES) for seen in found.evaluations)
+def _without_rotation(runs: Sequence[ModelRun]) -> list[Alert]:
+    """One alert for each mode of ICA that failed, which takes settings out of its row."""
+    scored = [seen.scores for found in runs if found.model == PLAIN for seen in found.evaluations if seen.scores]
+    failed = {mode: sum(mode not in scores for scores in scored) for mode in MODES}
+    return [
+        Alert(
+            "ica_failed",
+            f"ICA ({mode}) found no components in {count} of {len(scored)} evaluations of plain autoencoders; settings and steps "
+            "at which it did so for any seed are left out of its row.",
+        )
+        for mode, count in failed.items()
+        if count
+    ]

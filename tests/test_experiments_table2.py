@@ -1,0 +1,452 @@
+"""`reproduce table2`: settings, data, and a run small enough for a test, from training to its page."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from cases import MADE_BY
+from identifiable import report
+from identifiable._checks import DataError, UsageError
+from identifiable.disentanglement import MODES
+from identifiable.experiments import EXPERIMENTS, reproduce, table2, traversing
+from identifiable.io import DATASETS
+from identifiable.results import Table2, from_json
+from identifiable.worlds import FactorGrid
+
+TINY: dict[str, Any] = {
+    "data": ("sprites",),
+    "models": ("ae", "beta-vae", "qlae"),
+    "seeds": 2,
+    "ae_decays": (0.0, 0.1),
+    "resolution": 8,
+    "widths": (4,),
+    "dense": 16,
+    "latents_per_factor": 1,
+    "rows": 150,
+    "validation": 100,
+    "sprite_sizes": (3, 2, 3, 3, 3),
+    "scene_sizes": (3, 2, 2, 2, 2, 3),
+    "steps": 8,
+    "evaluations": 2,
+    "batch": 16,
+    "psnr_within": 20.0,
+}
+LEAST = {**TINY, "models": ("ae",), "seeds": 1, "ae_decays": (0.0,), "steps": 2, "evaluations": 1}
+
+
+class Stopped(Exception):
+    """As if someone pressed Ctrl-C."""
+
+
+def run(
+    *, say: Any = None, progress: Any = None, checkpoint: Path | None = None, seed: int = 0, **changes: Any
+) -> Table2:
+    found = reproduce(
+        "table2",
+        changes={**TINY, **changes},
+        seed=seed,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        say=say,
+        progress=progress,
+        provenance=MADE_BY,
+    )
+    assert isinstance(found, Table2)
+    return found
+
+
+def least(**changes: Any) -> Table2:
+    return run(**{**LEAST, **changes})
+
+
+def alerts(found: Table2) -> dict[str, str]:
+    return {alert.code: alert.message for alert in found.alerts}
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def tiny(lines: list[str]) -> Table2:
+    return run(say=lines.append)
+
+
+# -- what is run and what comes out
+
+
+def test_every_fit_is_run_from_every_seed_and_evaluated_as_often_as_asked(tiny: Table2) -> None:
+    fits = [("ae", None, 0.0), ("ae", None, 0.1), ("beta-vae", "beta", 0.0), ("qlae", None, 1e-3)]
+    assert [(r.model, r.knob, r.weight_decay, r.seed) for r in tiny.runs] == [(*f, s) for f in fits for s in (0, 1)]
+    for found in tiny.runs:
+        assert (found.steps, found.stopped) == (8, "max_epochs")
+        assert [e.step for e in found.evaluations] == [4, 8]
+        assert math.isnan(found.value) is (found.knob is None)
+    assert len({r.evaluations[-1].psnr for r in tiny.runs}) == len(tiny.runs)
+
+
+def test_only_the_plain_autoencoder_has_scores_after_ica(tiny: Table2) -> None:
+    for found in tiny.runs:
+        expected = {"none", *MODES} if found.model == "ae" else {"none"}
+        for seen in found.evaluations:
+            assert set(seen.scores) == expected
+            assert all(set(own) == {"infom", "infoe", "infoc"} for own in seen.scores.values())
+            assert all(0 <= own["infom"] <= 1 for own in seen.scores.values())
+
+
+def test_a_cell_has_the_scores_of_the_runs_it_names(tiny: Table2) -> None:
+    cell = tiny.cell("AE + ICA", "sprites")
+    assert cell is not None
+    own = [r for r in tiny.runs if r.model == "ae" and r.weight_decay == cell.weight_decay]
+    seen = [e for r in own for e in r.evaluations if e.step == cell.step]
+    assert cell.infom.mean == pytest.approx(np.mean([e.scores["centred"]["infom"] for e in seen]))
+    assert cell.infom.n == len(seen) == 2
+    others = [e for r in tiny.runs if r.model == "ae" for e in r.evaluations]
+    assert cell.infom.mean == pytest.approx(
+        max(np.mean([e.scores["centred"]["infom"] for e in (a, b)]) for a, b in _pairs(tiny))
+    )
+    assert cell.considered == len(others) / 2 == 4
+
+
+def _pairs(found: Table2) -> list[tuple[Any, ...]]:
+    """The plain autoencoder's evaluations of one setting and step, of both seeds."""
+    plain = [r for r in found.runs if r.model == "ae"]
+    return [
+        pair
+        for a, b in zip(plain[::2], plain[1::2], strict=True)
+        for pair in zip(a.evaluations, b.evaluations, strict=True)
+    ]
+
+
+def test_a_line_is_said_for_every_run(tiny: Table2, lines: list[str]) -> None:
+    assert len(lines) == len(tiny.runs) == 8
+    assert [line.split(":")[0] for line in lines] == [f"run {k}/8" for k in range(1, 9)]
+    last = tiny.runs[5].evaluations[-1]
+    expected = f"run 6/8: sprites, beta-VAE, beta 1, weight decay 0, seed 1: 8 steps, {last.psnr:.1f} dB"
+    assert lines[5] == f"{expected}, InfoM {last.scores['none']['infom']:.2f}"
+    assert all(mode in lines[0] for mode in MODES)
+
+
+def test_traversals_are_of_the_autoencoder_before_and_after_ica(tiny: Table2) -> None:
+    assert [(t.data, t.row) for t in tiny.traversals] == [("sprites", "AE"), ("sprites", "AE + ICA")]
+    assert {len(t.labels) for t in tiny.traversals} == {5}
+    before, after = tiny.traversals
+    assert before.png != after.png
+
+
+def test_the_settings_say_which_are_the_papers_and_the_alerts_that_it_is_smaller(tiny: Table2) -> None:
+    sources = {c.name: c.source for c in tiny.choices}
+    assert sources["learning_rate"] == sources["seeds"] == sources["steps"] == "ours"
+    assert sources["clip_values"] == "paper"
+    assert {"procedural_data", "smaller_than_published"} <= set(alerts(tiny))
+    assert (tiny.inputs[0].name, tiny.inputs[0].n, tiny.inputs[0].d) == ("sprites", 150, 3 * 8 * 8)
+    assert tiny.published["rows"]["AE + ICA"][0] == [0.65, 0.83, 0.40]
+
+
+def test_it_goes_to_json_and_back_and_can_be_drawn(tiny: Table2) -> None:
+    again = from_json(tiny.to_json())
+    assert isinstance(again, Table2)
+    assert again.to_json() == tiny.to_json()
+    assert again.headline == tiny.headline
+    for draw in (report.html, report.markdown):
+        assert draw(again) == draw(tiny)
+    table = tiny.table()
+    assert all(row in table for row in ("AE + ICA", "β-VAE", "QLAE"))
+    for row in ("AE", "AE + ICA", "QLAE"):
+        cell = tiny.cell(row)
+        assert cell is not None
+        assert f"{cell.infom.mean:.3f} [" in table
+
+
+# -- the same again, and going on
+
+
+def test_the_same_seed_gives_the_same_result_and_another_seed_others() -> None:
+    first, again, other = (least(models=TINY["models"], seed=seed) for seed in (0, 0, 1))
+    assert again.to_json() == first.to_json()
+    assert [r.seed for r in other.runs] == [1, 1, 1]
+    assert {r.evaluations[-1].psnr for r in other.runs}.isdisjoint(r.evaluations[-1].psnr for r in first.runs)
+    assert other.inputs != first.inputs
+
+
+def test_a_run_stopped_between_and_within_models_goes_on_to_the_same_result(tiny: Table2, tmp_path: Path) -> None:
+    def stop_after(many: int) -> Any:
+        calls: list[Any] = []
+
+        def stop(*call: Any) -> None:
+            calls.append(call)
+            if len(calls) == many:
+                raise Stopped
+
+        return stop
+
+    with pytest.raises(Stopped):
+        run(checkpoint=tmp_path, say=stop_after(2))
+    with pytest.raises(Stopped):
+        run(checkpoint=tmp_path, progress=stop_after(5))  # the first epoch of a model of the third fit
+    trained: list[Any] = []
+    again = run(checkpoint=tmp_path, progress=lambda *call: trained.append(call))
+    assert again.to_json() == tiny.to_json()
+    assert 0 < len(trained) == 16 - 4 - 5
+    assert sorted(p.name for p in (tmp_path / "sprites").iterdir()) == [
+        "ae,decay=0",
+        "ae,decay=0.1",
+        "beta-vae,beta=1,decay=0",
+        "qlae,decay=0.001",
+    ]
+    trained.clear()
+    assert run(checkpoint=tmp_path, progress=lambda *call: trained.append(call)).to_json() == tiny.to_json()
+    assert trained == []
+
+
+def test_a_checkpoint_of_another_seed_or_other_settings_is_refused(tmp_path: Path) -> None:
+    least(checkpoint=tmp_path)
+    with pytest.raises(DataError, match="a checkpoint of other data, models or settings"):
+        least(checkpoint=tmp_path, seed=1)
+    with pytest.raises(DataError, match="a checkpoint of other data, models or settings"):
+        least(checkpoint=tmp_path, learning_rate=0.5)
+
+
+def test_scores_of_another_profile_are_not_taken_from_a_checkpoint(tmp_path: Path) -> None:
+    standalone = least(checkpoint=tmp_path)
+    training = least(checkpoint=tmp_path, profile="hsu-training")
+    scores = [found.runs[0].evaluations[0].scores for found in (standalone, training)]
+    assert scores[0] != scores[1]
+    assert scores[1] == least(profile="hsu-training").runs[0].evaluations[0].scores
+    assert least(checkpoint=tmp_path).runs == standalone.runs
+
+
+def test_models_trained_together_are_those_trained_one_by_one(tiny: Table2) -> None:
+    at_once = run(together=2, models=("ae",), ae_decays=(0.0,))
+    for one, other in zip(at_once.runs, tiny.runs, strict=False):
+        assert one.seed == other.seed
+        assert one.evaluations[-1].psnr == pytest.approx(other.evaluations[-1].psnr, abs=1e-2)
+    assert abs(at_once.runs[0].evaluations[-1].psnr - tiny.runs[1].evaluations[-1].psnr) > 1e-2
+
+
+# -- what goes wrong
+
+
+def test_where_ica_fails_its_row_is_empty_and_an_alert_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = table2.ica_step
+
+    def refuse_literal(latents: Any, *, mode: Any, seed: int) -> Any:
+        if mode == "literal":
+            raise DataError("latents: FastICA (literal) found no rotation.")
+        return real(latents, mode=mode, seed=seed)
+
+    monkeypatch.setattr(table2, "ica_step", refuse_literal)
+    found = least()
+    cells = {row: found.cell(row, "sprites") for row in ("AE", "AE + ICA", "AE + ICA (literal)")}
+    assert [math.isnan(c.infom.mean) for c in cells.values() if c is not None] == [False, False, True]
+    assert "ICA (literal) found no components in 1 of 1 evaluations" in alerts(found)["ica_failed"]
+    assert alerts(found)["no_scores"].startswith("AE + ICA (literal) on sprites: ")
+    monkeypatch.undo()
+    assert {"ica_failed", "no_scores"}.isdisjoint(alerts(least()))
+
+
+def test_a_traversal_that_cannot_be_drawn_does_not_cost_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise DataError("latents: no rotation.")
+
+    monkeypatch.setattr(traversing, "ica_step", refuse)
+    found = least()
+    assert found.traversals == ()
+    assert alerts(found)["no_traversals"] == "sprites: latents at the last step cannot be drawn (latents: no rotation.)"
+    assert found.lift() is not None
+    monkeypatch.undo()
+    assert len(least().traversals) == 2
+
+
+def test_where_training_diverges_there_is_a_result_that_says_so() -> None:
+    said: list[str] = []
+    found = least(learning_rate=1e30, models=("ae", "beta-vae"), steps=4, evaluations=2, say=said.append)
+    assert {r.stopped for r in found.runs} == {"diverged"}
+    assert alerts(found)["diverged"] == "Training diverged in 2 of 2 runs; they are left out."
+    assert [line.rpartition(": ")[2] for line in said] == ["diverged", "diverged"]
+    assert "no plain autoencoder" in found.headline
+    assert found.traversals == ()
+    assert isinstance(from_json(found.to_json()), Table2)
+    assert "diverged" not in alerts(least())
+
+
+# -- data
+
+
+def test_both_worlds_are_tables_of_their_own_and_one_together() -> None:
+    found = least(data=("scene", "sprites"))
+    assert [(i.name, i.n) for i in found.inputs] == [("scene", 144), ("sprites", 150)]
+    assert [t.data for t in found.traversals] == ["scene", "scene", "sprites", "sprites"]
+    over, *own = [found.cell("AE", data) for data in ("all", "scene", "sprites")]
+    assert over is not None
+    assert over.infom.mean == pytest.approx(np.mean([c.infom.mean for c in own if c is not None]))
+
+
+def test_pictures_are_drawn_once_without_repeats_and_have_their_factors() -> None:
+    chosen = table2.settings("smoke", TINY)
+    grid, draw = table2._source("sprites", chosen, None)
+    found = table2._factor_data("sprites", grid, draw, chosen, 0)
+    assert (len(found.training), len(found.validation), found.codes.shape) == (150, 100, (100, 5))
+    assert len(np.unique(grid.index(found.codes))) == 100
+    np.testing.assert_array_equal(found.validation, found.training[:100])
+    np.testing.assert_array_equal(found.validation, draw(grid.index(found.codes)))
+    assert not np.shares_memory(found.validation, found.training)  # so that training pictures can be let go
+    other = table2._factor_data("sprites", grid, draw, chosen, 1)
+    assert not np.array_equal(other.codes, found.codes)
+
+
+GRID = FactorGrid(DATASETS["shapes3d"].grid.names, (2, 2, 2, 2, 2, 2))
+
+
+def write_shapes3d(folder: Path) -> None:
+    """A small file of the published format. The first pixel of a picture is its number, the others are noise."""
+    h5py = pytest.importorskip("h5py", reason="the extra `pictures` is not installed")
+    pictures = np.random.default_rng(20260302).integers(0, 256, (GRID.n, 64, 64, 3)).astype(np.uint8)
+    pictures[:, 0, 0] = np.arange(GRID.n)[:, None]
+    with h5py.File(folder / "3dshapes.h5", "w") as file:
+        file["images"], file["labels"] = pictures, GRID.codes(np.arange(GRID.n)) * 0.5
+
+
+AT_64 = {"data": ("shapes3d",), "resolution": 64, "widths": (2, 2, 2, 2), "rows": 64, "validation": 60}
+
+
+def test_a_published_file_is_found_in_its_folder_and_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_shapes3d(tmp_path)
+    (tmp_path / "3dshapes.h5.sha256").write_text("")  # not the data set
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(DataError, match=r"3dshapes\.h5"):  # it is not the whole grid
+        reproduce("table2", changes={**LEAST, **AT_64}, data=str(tmp_path))
+    (tmp_path / "3dshapes.h5.sha256").unlink()
+    monkeypatch.setitem(DATASETS, "shapes3d", replace(DATASETS["shapes3d"], grid=GRID))
+    chosen = table2.settings("smoke", {**LEAST, **AT_64})
+    found = table2._factor_data("shapes3d", *table2._source("shapes3d", chosen, str(tmp_path)), chosen, 0)
+    np.testing.assert_array_equal(found.codes, GRID.codes(found.validation[:, 0, 0, 0].astype(int)))
+    result = reproduce("table2", changes={**LEAST, **AT_64}, data=str(tmp_path))
+    assert isinstance(result, Table2)
+    assert (result.inputs[0].name, result.inputs[0].n, result.inputs[0].d) == ("shapes3d", 64, 3 * 64 * 64)
+    assert "procedural_data" not in alerts(result)
+    assert {c.name: c.source for c in result.choices}["resolution"] == "paper"
+
+
+@pytest.fixture
+def nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        pytest.fail("it was trained before the message")
+
+    monkeypatch.setattr(table2, "_train", refuse)
+
+
+def refusal(kind: type[Exception], *, folder: Path | None = None, **changes: Any) -> str:
+    with pytest.raises(kind) as caught:
+        reproduce("table2", changes={**LEAST, **changes}, data=None if folder is None else str(folder))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("nothing_is_trained")
+def test_data_that_is_not_there_is_said_before_anything_is_trained(tmp_path: Path) -> None:
+    both = {**AT_64, "data": ("sprites", "shapes3d")}
+    told = refusal(UsageError, **both)
+    assert "--data FOLDER" in told
+    assert DATASETS["shapes3d"].url in told
+    assert "--set data=sprites,scene" in told
+    told = refusal(DataError, folder=tmp_path, **both)
+    assert told.startswith(f"{tmp_path}: expected one file with '3dshapes' in its name, got none")
+    assert DATASETS["shapes3d"].url in told
+    for name in ("3dshapes.h5", "Old-3dshapes.h5"):
+        (tmp_path / name).write_bytes(b"")
+    assert "got 3dshapes.h5, Old-3dshapes.h5" in refusal(DataError, folder=tmp_path, **both)
+    assert "missing.h5" in refusal(DataError, folder=tmp_path / "missing.h5", **both)
+
+
+@pytest.mark.usefixtures("nothing_is_trained")
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"data": ("shapes3d",)}, UsageError, "resolution 8: Shapes3D is read at 64 pixels; set resolution=64"),
+        ({"resolution": 16}, UsageError, r"widths (4,): expected 2"),
+        ({"resolution": 10}, UsageError, "resolution 10"),
+        ({"rows": 99}, DataError, "expected at least 100 pictures (a batch of 16, 100 for validation), got 99"),
+        ({"validation": 170, "rows": 170}, DataError, "sprites: expected at least 170 pictures"),
+        ({"sprite_sizes": (3, 2)}, UsageError, "sizes"),
+    ],
+)
+def test_networks_and_data_that_do_not_fit_are_refused_before_anything_is_trained(
+    changes: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    assert words in refusal(kind, **changes)
+
+
+# -- settings
+
+
+@pytest.mark.usefixtures("nothing_is_trained")
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("data", "cifar", "data cifar: expected different ones of sprites, scene, shapes3d"),
+        ("data", ("sprites", "sprites"), "expected different ones of"),
+        ("data", (), "data : expected different ones of"),
+        ("data", 3, "data 3: expected a word"),
+        ("models", ("ae", "gan"), "models ae, gan: expected different ones of ae, beta-vae"),
+        ("models", ("qlae",), "expected ae among them"),
+        ("profile", "hsu", "profile hsu: expected different ones of hsu-standalone"),
+        ("profile", ("tripod",), "expected a word, such as hsu-standalone"),
+        ("evaluations", 3, "evaluations 3: expected a divisor of the 2 steps"),
+        ("seeds", 0, "seeds 0: expected a whole number of at least 1"),
+        ("seeds", True, "seeds True: expected a whole number"),
+        ("steps", 2.5, "steps 2.5: expected a whole number"),
+        ("psnr_within", -1, "psnr_within -1.0: expected decibels of at least 0"),
+        ("psnr_within", math.nan, "psnr_within nan"),
+        ("ae_decays", (), "ae_decays : expected different numbers of at least 0"),
+        ("ae_decays", (0.1, 0.1), "ae_decays 0.1, 0.1: expected different"),
+        ("betas", (-1,), "betas -1.0: expected different numbers of at least 0"),
+        ("qlae_decays", (math.inf,), "qlae_decays inf"),
+        ("vq_decay", math.nan, "vq_decay nan"),
+        ("widths", ("wide",), "widths 'wide': expected a whole number"),
+        ("epochs", 3, "there is no setting 'epochs'; choose from data, models, seeds"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(name: str, value: Any, words: str) -> None:
+    assert words in refusal(UsageError, **{name: value})
+
+
+def test_words_and_single_values_become_lists_where_lists_are_wanted() -> None:
+    chosen = table2.settings("smoke", {"data": "sprites", "models": "ae", "ae_decays": 1, "widths": [4, 8]})
+    assert (chosen.data, chosen.models, chosen.ae_decays, chosen.widths) == (("sprites",), ("ae",), (1.0,), (4, 8))
+    assert isinstance(chosen.ae_decays[0], float)
+    assert chosen.profile == "hsu-standalone"
+    assert table2.settings("smoke", {"profile": "tripod"}).profile == "tripod"
+
+
+def test_a_grid_names_every_fit_once() -> None:
+    chosen = table2.settings("paper", {})
+    fits = [fit for model in chosen.models for fit in table2.GRIDS[model](chosen)]
+    assert [sum(f.model == m for f in fits) for m in chosen.models] == [10, 5, 5, 2, 1, 1, 3]
+    assert len({f.name for f in fits}) == len(fits)
+    assert {f.weight_decay for f in fits if f.model == "bioae"} == {table2.BIOAE_DECAY}
+    assert [(f.kind, f.weight_decay) for f in fits if f.model.startswith("vq")] == [("vq-vae", 0.0), ("vq-vae", 0.01)]
+
+
+def test_presets_and_the_paper_file_name_real_settings() -> None:
+    published = EXPERIMENTS["table2"].settings
+    for scale in EXPERIMENTS["table2"].scales:
+        evaluations = 1  # a divisor of any number of steps
+        assert table2.settings(scale, {**published, "evaluations": evaluations}).steps == published["steps"]
+    at_paper = {c.name: c.source for c in table2.choices(table2.settings("paper", {}), published)}
+    assert {name for name, source in at_paper.items() if source == "paper"} == set(published)
+    at_smoke = {c.name: c.source for c in table2.choices(table2.settings("smoke", {}), published)}
+    assert at_smoke["steps"] == "ours"
+    rows = json.loads(json.dumps(EXPERIMENTS["table2"].published["rows"]))
+    assert {len(values) for values in rows.values()} == {len(EXPERIMENTS["table2"].published["columns"])}
