@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import shlex
 from pathlib import Path
@@ -36,6 +37,15 @@ def test_the_python_example_runs_and_writes_its_page(folder, capsys):
     exec(compile(example, "README.md", "exec"), {})
     assert "The same up to a rigid motion" in capsys.readouterr().out
     assert (folder / "run1-vs-run2.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("number", range(len(fenced("pycon"))))
+def test_what_a_session_shows_is_what_it_prints(number):
+    session = fenced("pycon")[number]
+    test = doctest.DocTestParser().get_doctest(session, {}, f"session {number}", "README.md", 0)
+    found = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
+    assert found.attempted
+    assert not found.failed
 
 
 def test_the_training_example_runs(folder):
