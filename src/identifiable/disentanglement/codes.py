@@ -172,6 +172,11 @@ def _kind(column: NDArray[Any], kind: str, name: str) -> Kind:
     return "discrete" if kind == "discrete" else "continuous"
 
 
+def latents_of(latents: Any, name: str = "latents") -> Array:
+    """Latents alone, checked; those of a `Codes` as they are."""
+    return latents.latents if isinstance(latents, Codes) else _numbers(latents, name)
+
+
 def _numbers(values: Any, name: str) -> Array:
     given = np.asarray(values)
     check_numeric(given.dtype, name)

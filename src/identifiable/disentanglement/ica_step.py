@@ -12,8 +12,7 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 from identifiable._checks import DataError, UsageError
-from identifiable.disentanglement.codes import Array
-from identifiable.disentanglement.unsupervised import latents_of
+from identifiable.disentanglement.codes import Array, latents_of
 from identifiable.ica import resolve
 from identifiable.results import Alert
 

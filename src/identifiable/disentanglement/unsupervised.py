@@ -11,7 +11,7 @@ from sklearn.linear_model import Lasso
 
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.disentanglement.binned import BINS, check_bins, information
-from identifiable.disentanglement.codes import Array, Codes, _numbers, codes_of
+from identifiable.disentanglement.codes import Array, codes_of, latents_of
 from identifiable.disentanglement.correlated import correlations
 from identifiable.groups import GRAM_TOLERANCE
 from identifiable.moments import Moments
@@ -139,11 +139,6 @@ def unsupervised(latents: Any, *, bins: int = BINS) -> Metric:
         details={"mutual_information": information.tolist()},
         alerts=alerts,
     )
-
-
-def latents_of(latents: Any, name: str = "latents") -> Array:
-    """The checked table of latents alone; that of a `Codes` as it is."""
-    return latents.latents if isinstance(latents, Codes) else _numbers(latents, name)
 
 
 def _active(tables: list[Array], kl: Sequence[Any] | None, active: Sequence[Any] | None) -> tuple[list[Mask], str]:

@@ -52,8 +52,8 @@ class NpyFile:
     def __init__(self, path: Path):
         self._path, self._label = path, str(path)
         self._file = FileBytes.open(path, self._label)
-        self._layout = _layout(self._file.read(0, HEADER_BYTES), self._label)
-        _check_size(self._layout, self._file.size, self._label)
+        self._layout = layout_of(self._file.read(0, HEADER_BYTES), self._label)
+        check_size(self._layout, self._file.size, self._label)
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         self._refuse_part(part)
@@ -88,8 +88,8 @@ class NpzFile:
             for name, member in self._members.items():
                 try:
                     with self._damage_named(), archive.open(member) as stream:
-                        layout = _layout(stream.read(HEADER_BYTES), f"{self._label}:{shown(name)}")
-                    _check_size(layout, member.file_size, f"{self._label}:{shown(name)}")
+                        layout = layout_of(stream.read(HEADER_BYTES), f"{self._label}:{shown(name)}")
+                    check_size(layout, member.file_size, f"{self._label}:{shown(name)}")
                     self._layouts[name] = layout
                 except DataError as error:  # matters only if this member is the one that is asked for
                     self._broken[name] = error
@@ -213,7 +213,7 @@ def _npz_again(path: Path, name: str) -> StoredRows:
     return NpzFile(path).table(name, ids=None, own_ids=False).rows
 
 
-def _layout(head: bytes, label: str) -> Layout:
+def layout_of(head: bytes, label: str) -> Layout:
     """The layout that the first bytes of a .npy file declare."""
     if not head.startswith(npy_format.MAGIC_PREFIX):
         raise DataError(_not_this_format(label, ".npy", head))
@@ -232,7 +232,7 @@ def _layout(head: bytes, label: str) -> Layout:
     return Layout(stream.tell(), tuple(int(length) for length in shape), np.dtype(dtype), bool(fortran))
 
 
-def _check_size(layout: Layout, size: int, label: str) -> None:
+def check_size(layout: Layout, size: int, label: str) -> None:
     """The declared shape must account for every byte, before anything is allocated."""
     if layout.stored.hasobject:
         return  # refused later, for a better reason

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable._extras import require
 from identifiable.io.containers import listed, pickled, reason, shown
-from identifiable.io.numpy_files import HEADER_BYTES, LOCAL_HEADER, NpzFile, _check_size, _layout
+from identifiable.io.numpy_files import HEADER_BYTES, LOCAL_HEADER, NpzFile, check_size, layout_of
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
 
 AGAIN = "copy or download it again"
@@ -329,11 +329,11 @@ def check_count(found: int, within: int, n: int, label: str) -> None:
 
 
 def labels_from_npy(data: bytes, shape: tuple[int, int], label: str) -> NDArray[Any]:
-    layout = _layout(data[:HEADER_BYTES], label)
+    layout = layout_of(data[:HEADER_BYTES], label)
     if layout.stored.hasobject:
         raise DataError(pickled(label))
     check_labels(layout.shape, layout.stored, shape, label)
-    _check_size(layout, len(data), label)
+    check_size(layout, len(data), label)
     values = layout.decode(np.frombuffer(data, np.uint8, offset=layout.offset))
     return values.reshape(shape, order="F" if layout.fortran else "C")
 
