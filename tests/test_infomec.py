@@ -140,7 +140,7 @@ def test_a_converged_regression_is_that_of_scikit_learn(classes: int) -> None:
     codes = rng.integers(classes, size=800)
     features = rng.standard_normal((800, 4)) + 0.5 * codes[:, None]
     rows = design(features)
-    ours = regress(rows, codes, classes, 5000, gradient_tolerance=1e-9, relative_tolerance=1e-15)
+    ours = regress(rows, codes, classes, 5000, gradient_tolerance=1e-5, relative_tolerance=1e-14)
     theirs = LogisticRegression(C=np.inf, class_weight="balanced", max_iter=5000, tol=1e-9).fit(features, codes)
     assert ours.converged
     assert cross_entropy(ours, rows, codes) == pytest.approx(log_loss(codes, theirs.predict_proba(features)), abs=1e-7)
@@ -231,17 +231,53 @@ def test_noise_lies_within_its_null_and_a_code_does_not() -> None:
     assert of_code.infoe > of_code.nulls["infoe"].q95 + 0.5
 
 
-def test_intervals_cover_the_score_and_shrink_with_more_rows() -> None:
+def noisy(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two factors in two latents with noise, and a latent of noise alone."""
+    rng = np.random.default_rng(seed)
+    factors = rng.integers(4, size=(n, 2))
+    return np.column_stack([factors + 0.5 * rng.standard_normal((n, 2)), rng.standard_normal(n)]), factors
+
+
+def test_intervals_cover_the_mean_score_of_tables_of_their_size() -> None:
+    """Of 20 tables; 95 % asked, and fewer than 15 of 20 is what a right interval gives once in 3,000 times."""
+    names = ["infomec", "mig", "irs", "modularity"]
+    others = [disentangle(as_codes(*noisy(300, 1000 + k)), metrics=names).metrics for k in range(40)]
+    expected = {(n, key): np.mean([o[n].scores[key] for o in others]) for n in names for key in others[0][n].scores}
+    covered = dict.fromkeys(expected, 0)
+    for k in range(20):
+        found = disentangle(as_codes(*noisy(300, k)), metrics=names, bootstrap=10).metrics
+        for (name, key), mean in expected.items():
+            low, high = found[name].intervals[key]
+            assert high <= 1
+            covered[name, key] += low <= mean <= high
+    assert min(covered.values()) >= 15, covered
+    assert max(high - low for low, high in found["infomec"].intervals.values()) < 1.0  # and they are not the whole line
+
+
+def test_intervals_shrink_with_more_rows() -> None:
     widths = []
     for n in (300, 4800):
-        latents, factors = perfect(n=n, noise=0.5)
-        found = disentangle(as_codes(latents, factors), metrics=["infomec", "mig"], bootstrap=20).metrics
-        for metric in found.values():
-            for score, (low, high) in metric.intervals.items():
-                assert low <= metric.scores[score] <= high
-        low, high = found["infomec"].intervals["infoe"]
+        found = disentangle(as_codes(*noisy(n, 0)), metrics=["infomec"], bootstrap=15).metrics["infomec"]
+        low, high = found.intervals["infoe"]
         widths.append(high - low)
     assert 0 < widths[1] < widths[0] / 2
+
+
+def test_few_splits_give_wide_intervals_and_rare_classes_are_said() -> None:
+    latents, factors = noisy(400, 0)
+    widths = [
+        np.subtract(
+            *disentangle(as_codes(latents, factors), metrics=["mig"], bootstrap=b).metrics["mig"].intervals["mig"][::-1]
+        )
+        for b in (1, 30)
+    ]
+    assert widths[0] > 0
+    rare = np.column_stack([factors, np.arange(400) == 7])
+    found = disentangle(as_codes(latents, rare), metrics=["mig"], bootstrap=10).metrics["mig"]
+    assert "rare_classes" in {a.code for a in found.alerts}
+    assert all(math.isnan(end) for end in found.intervals["mig"])  # a single row is in no two halves
+    without = disentangle(as_codes(latents, factors), metrics=["mig"], bootstrap=10).metrics["mig"]
+    assert "rare_classes" not in {a.code for a in without.alerts}
 
 
 def test_infom_of_a_noiseless_leak_rises_with_noise() -> None:
@@ -355,6 +391,9 @@ def test_a_regression_that_stopped_early_is_said() -> None:
         (np.eye(5), np.arange(5), {"profile": "hsu"}, UsageError, "hsu-standalone"),
         (np.eye(5), np.arange(5), {"parts": ()}, UsageError, "infom"),
         (np.eye(5), np.arange(5), {"holdout": 1.0}, UsageError, "share of the rows"),
+        (np.eye(5), np.arange(5), {"seed": 2**32}, UsageError, "whole number"),
+        (np.eye(5), np.arange(5), {"seed": 1.5}, UsageError, "whole number"),
+        (np.eye(5) * 1e200, np.arange(5), {}, DataError, "ordinary size"),
         (np.eye(5), np.arange(5), {"kinds": ["discrete"] * 2}, UsageError, "one for each of 1 factors"),
         (np.eye(5), np.array(list("abcde")), {"kinds": "continuous"}, DataError, "call it discrete"),
         (np.array([["a"]]), np.arange(1), {}, DataError, "text"),
@@ -365,6 +404,54 @@ def test_a_regression_that_stopped_early_is_said() -> None:
 def test_bad_input_is_refused(latents: Any, factors: Any, options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         infomec(latents, factors, **options)
+
+
+def test_columns_that_are_no_factors_are_noticed() -> None:
+    latents, factors = perfect(n=300)
+    numbers = np.column_stack([factors, np.arange(300)])
+    found = infomec(latents, numbers, parts=("infom",))
+    assert "taken_as_continuous" in {a.code for a in found.alerts}
+    words = [*factors.T.astype(str), np.array([f"image{i}" for i in range(300)])]
+    with pytest.raises(DataError, match="300 different words in 300 rows: an id"):
+        infomec(latents, words)
+    rare = np.column_stack([factors, np.arange(300) // 4])
+    assert "few_rows_per_class" in {a.code for a in infomec(latents, rare, parts=("infom",)).alerts}
+    assert infomec(latents, factors, parts=("infom",)).alerts == ()
+
+
+def test_float_codes_of_few_values_are_noticed() -> None:
+    _, factors = perfect()
+    assert "few_values" in {a.code for a in infomec(factors / 7, factors, parts=("infom",)).alerts}
+    assert "few_values" not in {a.code for a in infomec(factors / 7, factors, parts=("infom",), discrete=True).alerts}
+    assert "few_values" not in {a.code for a in infomec(*perfect(), parts=("infom",)).alerts}
+
+
+def test_tables_of_pandas_keep_names_and_are_joined_on_their_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    latents, factors = perfect(n=400)
+    labels = [f"r{i}" for i in range(400)]
+    z = pandas.DataFrame(latents, columns=list("abc"), index=labels)
+    s = pandas.DataFrame(factors, columns=["shape", "size", "hue"], index=labels)
+    s["shape"] = np.array(["x", "y", "z"])[factors[:, 0]]
+    order = np.random.default_rng(0).permutation(400)
+    before, joined = infomec(z, s, parts=("infom",)), infomec(z, s.iloc[order], parts=("infom",))
+    assert joined.infom == before.infom > 0.9
+    assert as_codes(z, s).names == ("shape", "size", "hue")
+    assert as_codes(z, s).latent_names == ("a", "b", "c")
+    by_position = infomec(z.to_numpy(), s.iloc[order].to_numpy(), parts=("infom",))
+    assert by_position.infom != pytest.approx(before.infom, abs=0.1)
+    with pytest.raises(PairingError, match="different labels of rows"):
+        infomec(z, s.rename(index={"r3": "other"}))
+    s.loc["r5", "shape"] = None
+    with pytest.raises(DataError, match="column 1 has 1 missing values"):
+        infomec(z, s)
+
+
+def test_too_many_indicators_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(20_000, size=(20_000, 2))
+    with pytest.raises(DataError, match="--continuous"):
+        infomec(codes, rng.integers(3, size=20_000))
 
 
 @pytest.mark.parametrize(
@@ -396,6 +483,27 @@ def test_ica_undoes_a_rotation_and_the_explicitness_agrees() -> None:
         assert step.metrics["infomec"].infom > before + 0.4
         assert step.infoe_agrees
     assert found.metrics["infomec"].infom < 0.6
+
+
+def test_a_metric_or_mode_that_does_not_apply_loses_no_other() -> None:
+    rng = np.random.default_rng(0)
+    latents, factors = rng.standard_normal((300, 3)), rng.uniform(size=(300, 2))  # BetaVAE wants classes
+    found = disentangle(as_codes(latents, factors), metrics="all")
+    assert "infomec" in found.metrics
+    assert "betavae" not in found.metrics
+    assert any(a.code == "metric_left_out" and a.message.startswith("betavae") for a in found.alerts)
+    with pytest.raises(DataError, match="discrete factors"):
+        disentangle(as_codes(latents, factors), metrics=["betavae"])
+    far = rotated()[0] * [3000, 1, 1] + 1e6
+    modes = disentangle(as_codes(far, rotated()[1]), metrics=["mig"], resolve=["literal", "whitened"])
+    assert [step.mode for step in modes.after] == ["whitened"]
+    assert "ica_failed" in {a.code for a in modes.alerts}
+
+
+def test_a_metric_without_factors_has_no_null() -> None:
+    found = disentangle(as_codes(*perfect(n=100)), metrics=["unsupervised", "mig"], null=3).metrics
+    assert not found["unsupervised"].nulls
+    assert found["mig"].nulls
 
 
 def test_ica_and_noise_of_discrete_codes_are_refused_or_left_out() -> None:

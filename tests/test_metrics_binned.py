@@ -95,11 +95,11 @@ def test_constant_latents_are_defined_without_a_warning(name):
 
 @pytest.mark.parametrize("name", ["mig_sup", "modularity", "irs", "jemmig"])
 def test_an_alert_names_constant_latents_and_no_others(name):
-    with_one = METRICS[name](np.column_stack([GRID * 0.3, np.ones(len(GRID))]), GRID)
+    with_one = METRICS[name](np.column_stack([GRID * 0.3, np.ones(len(GRID))]), GRID, discrete=False)
     (alert,) = with_one.alerts
     assert alert.code == "constant_latents"
     assert alert.message.startswith("latent 3:")
-    assert METRICS[name](GRID * 0.3, GRID).alerts == ()
+    assert METRICS[name](GRID * 0.3, GRID, discrete=False).alerts == ()
 
 
 def test_a_constant_latent_halves_modularity_and_leaves_irs():
@@ -116,7 +116,7 @@ def test_a_single_latent_has_its_gap_against_zero():
 
 
 def test_modularity_of_a_single_factor_is_undefined_and_says_so():
-    alone = modularity(GRID * 0.3, GRID[:, :1])
+    alone = modularity(GRID * 0.3, GRID[:, :1], discrete=False)
     assert np.isnan(alone.modularity)
     assert [a.code for a in alone.alerts] == ["single_factor"]
     assert modularity(GRID * 0.3, GRID).modularity == pytest.approx(1)
@@ -246,7 +246,7 @@ def test_settings_and_details_define_and_explain_the_score():
 
 
 def test_an_alert_about_a_constant_factor_reaches_the_metric():
-    found = mig(GRID * 0.3, np.column_stack([GRID, np.ones(len(GRID), dtype=int)]))
+    found = mig(GRID * 0.3, np.column_stack([GRID, np.ones(len(GRID), dtype=int)]), discrete=False)
     assert [a.code for a in found.alerts] == ["constant_factors"]
     assert found.mig == pytest.approx(1)
 
@@ -262,3 +262,13 @@ def test_bins_that_make_no_sense_are_refused(name, bins):
 def test_a_quantile_outside_its_range_is_refused(quantile):
     with pytest.raises(UsageError, match="quantile: expected a number above 0 and up to 1"):
         irs(GRID * 0.3, GRID, quantile=quantile)
+
+
+def test_more_classes_than_bins_are_said():
+    rng = np.random.default_rng(0)
+    factors = np.column_stack([rng.integers(40, size=2000), rng.integers(3, size=2000)])
+    found = mig(factors + 0.01 * rng.standard_normal(factors.shape), factors)
+    assert "more_classes_than_bins" in {a.code for a in found.alerts}
+    assert found.mig < 0.95
+    wider = mig(factors + 0.01 * rng.standard_normal(factors.shape), factors, bins=200)
+    assert "more_classes_than_bins" not in {a.code for a in wider.alerts}

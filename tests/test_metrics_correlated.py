@@ -103,9 +103,31 @@ def test_mcc_between_two_runs_agrees_for_the_same_run_and_not_for_another():
     assert mcc(noise(800, 4, seed=5), run, kinds="continuous").mcc < 0.1
 
 
-def test_mcc_of_values_beyond_the_range_of_squares():
+@pytest.mark.parametrize("scale", [1e250, 1e-250])
+def test_values_whose_squares_overflow_or_vanish_are_refused(scale):
     S = factors()
-    assert mcc(S * 1e250, S).mcc == pytest.approx(1.0)
+    with pytest.raises(DataError, match="ordinary size"):
+        mcc(S * scale, S)
+    assert mcc(S * scale**0.3, S).mcc == pytest.approx(1.0)
+
+
+def test_words_enter_by_the_alphabet_and_that_is_said():
+    S = factors()
+    codes = np.digitize(S[:, 0], np.quantile(S[:, 0], [0.25, 0.5, 0.75]))
+    renamed = [np.array(names)[codes] for names in (["a", "b", "c", "d"], ["c", "a", "d", "b"])]
+    ordered, shuffled = (mcc(S[:, :1], words) for words in renamed)
+    assert ordered.mcc > shuffled.mcc + 0.2
+    assert all("words_as_numbers" in {a.code for a in found.alerts} for found in (ordered, shuffled))
+    assert "words_as_numbers" not in {a.code for a in mcc(S[:, :1], codes).alerts}
+    by_indicators = [r2(S[:, :1], words).r2 for words in renamed]
+    assert by_indicators[0] == pytest.approx(by_indicators[1])
+
+
+def test_a_dead_latent_is_named():
+    S = factors()
+    with_dead = mcc(np.column_stack([S, np.zeros(len(S))]), S)
+    assert [a.message for a in with_dead.alerts if a.code == "dead_latents"][0].startswith("latent 4")
+    assert "dead_latents" not in {a.code for a in mcc(S, S).alerts}
 
 
 def test_mcc_after_a_linear_map_is_not_inflated_where_latents_are_many():

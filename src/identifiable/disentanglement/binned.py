@@ -258,7 +258,18 @@ def _metric(
     }
     matrix = factor_latent("mutual information of factor and binned latent, in nats", table.mutual)
     entropy = {"factor_entropy": table.factor_entropy.tolist(), "latent_entropy": table.latent_entropy.tolist()}
-    return Metric(scores, settings, matrix, details | entropy, codes.alerts + table.alerts + alerts)
+    return Metric(
+        scores, settings, matrix, details | entropy, codes.alerts + table.alerts + alerts + _crowded(codes, bins)
+    )
+
+
+def _crowded(codes: Codes, bins: int) -> tuple[Alert, ...]:
+    """That bins of latents cannot tell all classes of a factor apart."""
+    names = [f"{f.about.name} ({f.about.classes})" for f in codes.factors if f.about.classes > bins]
+    if codes.discrete or not names:
+        return ()
+    message = f"{', '.join(names)}: more classes than the {bins} bins of a latent can tell apart, so even a perfect code is below 1."
+    return (Alert("more_classes_than_bins", message),)
 
 
 def _information(codes: Codes, bins: int) -> Information:

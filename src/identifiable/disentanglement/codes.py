@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ Labels = NDArray[np.int64]
 
 FEW_VALUES = 256  # a column of floats with at most this many values, each of them at least ...
 ROWS_PER_VALUE = 10  # ... this often on average, is taken for a discrete factor
+MOSTLY_DIFFERENT = 2  # rows per value below which whole numbers are no classes, and words are ids
+QUANTISED = 32  # a table of floats with at most so many values in each column looks like codes
+LARGEST, SMALLEST = 1e100, 1e-100  # of a number in a table; squares of others overflow, or vanish
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,15 @@ class FactorColumn:
     @property
     def discrete(self) -> bool:
         return self.codes is not None
+
+
+class Column(NamedTuple):
+    """A factor whose kind is known, before it is coded."""
+
+    name: str
+    kind: Kind
+    values: NDArray[Any]
+    words: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +71,7 @@ class Codes:
         """Some rows, in this order; a factor that no longer varies is left out with an alert."""
         return codes_of(
             self.latents[index],
-            [(f.about.name, f.about.kind, f.values[index]) for f in self.factors],
+            [Column(f.about.name, f.about.kind, f.values[index], f.about.words) for f in self.factors],
             discrete=self.discrete,
             latent_names=self.latent_names,
         )
@@ -94,46 +106,112 @@ def as_codes(
         (n, d) finite numbers.
     factors
         (n,) or (n, m): numbers or words; a list of columns of different kinds is an object array or a list of arrays of (n,).
+        Of DataFrames the columns give names; two that have the same labels of rows in another order are joined on them.
     discrete
         Whether latents are discrete codes; None: they are if they are integers.
     kinds
-        "auto", "discrete", "continuous", or one for each factor. auto: integers, booleans and words are discrete; floats
-        are discrete with at most 256 different values that occur 10 times on average.
+        "auto", "discrete", "continuous", or one for each factor. auto: integers, booleans and words are discrete, but integers
+        most of which occur once; floats are discrete with at most 256 different values that occur 10 times on average.
     """
     if isinstance(latents, Codes):
         if factors is not None:
             raise UsageError("expected latents and factors as arrays, or one Codes alone, got a Codes and factors.")
         return latents
+    factors = _in_order_of(latents, factors)
     values = _numbers(latents, "latents")
     is_discrete = np.asarray(latents).dtype.kind in "iub" if discrete is None else bool(discrete)
     columns = _columns(factors, values.shape[0])
-    names = list(factor_names) if factor_names is not None else [f"factor {i + 1}" for i in range(len(columns))]
+    names = _given_names(factor_names, factors, len(columns), "factor")
     chosen = [kinds] * len(columns) if isinstance(kinds, str) else list(kinds)
-    for what, given in (("factor_names", names), ("kinds", chosen)):
-        if len(given) != len(columns):
-            raise UsageError(f"{what}: expected one for each of {len(columns)} factors, got {len(given)}.")
-    named = (
-        tuple(latent_names) if latent_names is not None else tuple(f"latent {j + 1}" for j in range(values.shape[1]))
-    )
-    if len(named) != values.shape[1]:
-        raise UsageError(f"latent_names: expected one for each of {values.shape[1]} latents, got {len(named)}.")
+    if len(chosen) != len(columns):
+        raise UsageError(f"kinds: expected one for each of {len(columns)} factors, got {len(chosen)}.")
     decided = [
-        (name, _kind(column, kind, name), column) for name, kind, column in zip(names, chosen, columns, strict=True)
+        Column(name, _kind(column, kind, name), column, column.dtype.kind in "US")
+        for name, kind, column in zip(names, chosen, columns, strict=True)
     ]
-    return codes_of(values, decided, discrete=is_discrete, latent_names=named)
+    named = _given_names(latent_names, latents, values.shape[1], "latent")
+    made = codes_of(values, decided, discrete=is_discrete, latent_names=named)
+    return replace(made, alerts=(*made.alerts, *_doubts(made, chosen, columns, asked=discrete is not None)))
 
 
-def codes_of(
-    latents: Array, columns: Sequence[tuple[str, Kind, NDArray[Any]]], *, discrete: bool, latent_names: Sequence[str]
-) -> Codes:
+def _given_names(names: Sequence[str] | None, table: Any, count: int, what: str) -> tuple[str, ...]:
+    """As given, or the columns of a DataFrame, or numbers from 1 on."""
+    if names is None:
+        columns = getattr(table, "columns", None)
+        own = [str(column) for column in columns] if columns is not None else []
+        return tuple(own) if len(own) == count else tuple(f"{what} {k + 1}" for k in range(count))
+    if len(names) != count:
+        raise UsageError(f"{what}_names: expected one for each of {count} {what}s, got {len(names)}.")
+    return tuple(map(str, names))
+
+
+def _in_order_of(latents: Any, factors: Any) -> Any:
+    """The factors with their rows as the labels of the latents' rows say, if both have labels (DataFrames)."""
+    wanted, given = (np.asarray(t.index) if hasattr(t, "iloc") else None for t in (latents, factors))
+    if wanted is None or given is None or (len(wanted) == len(given) and (wanted == given).all()):
+        return factors
+    for name, labels in (("latents", wanted), ("factors", given)):
+        if len(np.unique(labels)) < len(labels):
+            raise PairingError(
+                f"{name}: labels of rows occur more than once, and differ from the other table's; drop some."
+            )
+    place = {label: k for k, label in enumerate(given.tolist())}
+    missing = [label for label in wanted.tolist() if label not in place]
+    if missing or len(wanted) != len(given):
+        raise PairingError(
+            f"latents and factors have different labels of rows ({len(missing)} of {len(wanted)} have no factors, first: "
+            f"{missing[0] if missing else given[0]!r}); pass .to_numpy() to pair them by position."
+        )
+    return factors.iloc[[place[label] for label in wanted.tolist()]]
+
+
+def _doubts(codes: Codes, kinds: Sequence[str], columns: Sequence[NDArray[Any]], *, asked: bool) -> list[Alert]:
+    """What a user may not have meant."""
+    alerts = []
+    kept = {f.about.name: f.about for f in codes.factors}
+    rare = [name for name, about in kept.items() if about.classes * ROWS_PER_VALUE > codes.n]
+    if rare:
+        alerts.append(
+            Alert(
+                "few_rows_per_class",
+                f"{', '.join(rare)}: fewer than {ROWS_PER_VALUE} rows for each class, so a regression learns rows by heart (InfoE) "
+                "and classes tell of chance; call it continuous if it is a number, or leave it out.",
+            )
+        )
+    turned = [
+        name
+        for name, kind, column in zip(kept, kinds, columns, strict=False)
+        if kind == "auto" and column.dtype.kind in "iu" and kept[name].kind == "continuous"
+    ]
+    if turned:
+        alerts.append(
+            Alert(
+                "taken_as_continuous",
+                f"{', '.join(turned)}: whole numbers, most of which occur once, are taken as continuous; an id should be left out.",
+            )
+        )
+    if not codes.discrete and not asked:
+        values = max((len(np.unique(z)) for z in codes.latents.T), default=0)
+        if 1 < values <= min(QUANTISED, codes.n // ROWS_PER_VALUE):
+            alerts.append(
+                Alert(
+                    "few_values",
+                    f"no latent has more than {values} values: if these are discrete codes (QLAE, VQ-VAE), say so (discrete=True, "
+                    "--discrete); the scores of discrete and continuous latents are not comparable.",
+                )
+            )
+    return alerts
+
+
+def codes_of(latents: Array, columns: Sequence[Column], *, discrete: bool, latent_names: Sequence[str]) -> Codes:
     """`Codes` of columns whose kinds are known; constant factors are left out, since nothing can be said of them."""
     if len(latents) < 2:
         raise DataError(f"latents: expected at least 2 rows, got {len(latents)}.")
     kept, constant = [], []
-    for name, kind, column in columns:
-        found = _factor(name, kind, column)
+    for column in columns:
+        found = _factor(column)
         if found is None:
-            constant.append(name)
+            constant.append(column.name)
         else:
             kept.append(found)
     if not kept:
@@ -148,16 +226,17 @@ def codes_of(
     return Codes(latents, tuple(kept), discrete, tuple(latent_names), alerts)
 
 
-def _factor(name: str, kind: Kind, column: NDArray[Any]) -> FactorColumn | None:
-    distinct, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+def _factor(column: Column) -> FactorColumn | None:
+    name, kind, values, words = column
+    distinct, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     if len(distinct) < 2:
         return None
     if kind == "continuous":
-        return FactorColumn(Factor(name, kind, 0, float("nan")), column.astype(np.float64), None)
-    share = counts / len(column)
+        return FactorColumn(Factor(name, kind, 0, float("nan")), values.astype(np.float64), None)
+    share = counts / len(values)
     entropy = float(-(share * np.log(share)).sum())
     codes = codes.reshape(-1).astype(np.int64)
-    return FactorColumn(Factor(name, kind, len(distinct), entropy), codes.astype(np.float64), codes)
+    return FactorColumn(Factor(name, kind, len(distinct), entropy, words), codes.astype(np.float64), codes)
 
 
 def _kind(column: NDArray[Any], kind: str, name: str) -> Kind:
@@ -167,7 +246,16 @@ def _kind(column: NDArray[Any], kind: str, name: str) -> Kind:
     if kind == "continuous" and not is_number:
         raise DataError(f"{name}: expected numbers for a continuous factor, got {column.dtype}; call it discrete.")
     if kind == "auto":
-        few = column.dtype.kind != "f" or len(np.unique(column)) <= min(FEW_VALUES, len(column) // ROWS_PER_VALUE)
+        different = len(np.unique(column))
+        mostly_different = different * MOSTLY_DIFFERENT > len(column) > MOSTLY_DIFFERENT * ROWS_PER_VALUE
+        if not is_number and mostly_different:
+            raise DataError(
+                f"{name}: {different} different words in {len(column)} rows: an id? Name it as such (--ids), leave it out, or call "
+                "it discrete."
+            )
+        if column.dtype.kind in "iu":
+            return "continuous" if mostly_different else "discrete"
+        few = column.dtype.kind != "f" or different <= min(FEW_VALUES, len(column) // ROWS_PER_VALUE)
         return "discrete" if few else "continuous"
     return "discrete" if kind == "discrete" else "continuous"
 
@@ -189,7 +277,23 @@ def _numbers(values: Any, name: str) -> Array:
             f"{name}: expected finite numbers, got {int(wrong.sum())} NaN or infinite ones (first: row {row}, column "
             f"{column}); remove those rows."
         )
+    tops = np.abs(numbers).max(axis=0)
+    if (tops > LARGEST).any() or ((tops > 0) & (tops < SMALLEST)).any():
+        raise DataError(
+            f"{name}: expected numbers of ordinary size ({SMALLEST:g} to {LARGEST:g}), got a column whose largest is "
+            f"{tops[((tops > LARGEST) | ((tops > 0) & (tops < SMALLEST)))][0]:.3g}; divide it by that."
+        )
     return numbers
+
+
+def _of_one_kind(column: NDArray[Any], i: int) -> NDArray[Any]:
+    """A column of Python objects as numbers or words; a gap among them is not a word."""
+    gaps = [k for k, value in enumerate(column) if value is None or value != value]
+    if gaps:
+        raise DataError(
+            f"factors: column {i + 1} has {len(gaps)} missing values (first: row {gaps[0]}); remove those rows."
+        )
+    return np.asarray(column.tolist())
 
 
 def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
@@ -203,14 +307,17 @@ def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
         table = table[:, None] if table.ndim == 1 else table
         if table.ndim != 2 or not table.size:
             raise DataError(f"factors: expected an array (rows, factors), got shape {np.shape(factors)}.")
-        columns = [np.asarray(column.tolist()) if table.dtype == object else column for column in table.T]
+        columns = [_of_one_kind(column, i) if table.dtype == object else column for i, column in enumerate(table.T)]
     for i, column in enumerate(columns):
         if len(column) != n:
             raise PairingError(
                 f"factors: expected {n} rows as of the latents, got {len(column)} of factor {i + 1}; pass the same rows."
             )
         if column.dtype.kind == "f" and not np.isfinite(column).all():
-            raise DataError(f"factors: column {i + 1} has NaN or infinite values; remove those rows.")
+            gaps = np.flatnonzero(~np.isfinite(column))
+            raise DataError(
+                f"factors: column {i + 1} has NaN or infinite values in {len(gaps)} rows (first: row {gaps[0]}); remove those rows."
+            )
         if column.dtype.kind not in "fiubUS":
             raise DataError(
                 f"factors: expected numbers or words, got {column.dtype} in column {i + 1}; convert it first."

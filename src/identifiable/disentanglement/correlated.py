@@ -12,10 +12,10 @@ from scipy.stats import rankdata
 
 from identifiable._checks import DataError, UsageError
 from identifiable.disentanglement.binned import factor_latent
-from identifiable.disentanglement.codes import Array, as_codes
+from identifiable.disentanglement.codes import Array, Codes, as_codes
 from identifiable.groups import WhiteBasis
 from identifiable.moments import Moments
-from identifiable.results import Metric
+from identifiable.results import Alert, Metric
 
 Rows = NDArray[np.intp]
 Correlation = Literal["pearson", "spearman"]
@@ -64,6 +64,7 @@ def mcc(
         raise UsageError(f"after: expected none or linear, got {after!r}.")
     codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
     Z, S = codes.latents, np.column_stack([f.values for f in codes.factors])
+    alerts = (*codes.alerts, *words_alert(codes), *_dead_alert(codes))
     settings: dict[str, Any] = {"kind": kind, "after": after, "classes": "numbers"}
     if after == "linear":
         canonical = _held_out_canonical(Z, S, kind, seed)
@@ -71,7 +72,7 @@ def mcc(
             scores={"mcc": float(canonical.mean())},
             settings={**settings, "held_out": HALF, "seed": seed},
             details={"canonical_correlations": canonical.tolist()},
-            alerts=codes.alerts,
+            alerts=alerts,
         )
     signed = correlations(S, Z, kind)
     pairing = best_pairing(np.abs(signed))
@@ -83,8 +84,29 @@ def mcc(
             "latent": pairing,
             "correlation": [0.0 if j is None else float(signed[i, j]) for i, j in enumerate(pairing)],
         },
-        alerts=codes.alerts,
+        alerts=alerts,
     )
+
+
+def words_alert(codes: Codes) -> tuple[Alert, ...]:
+    """That factors given as words entered in the order of the alphabet, which means nothing."""
+    names = [f.about.name for f in codes.factors if f.about.words and f.about.classes > 2]
+    if not names:
+        return ()
+    return (
+        Alert(
+            "words_as_numbers",
+            f"{', '.join(names)}: words enter by their place in the alphabet, and the score depends on it; leave such factors out, "
+            "or trust metrics that do not order classes (InfoMEC, MIG, DCI).",
+        ),
+    )
+
+
+def _dead_alert(codes: Codes) -> tuple[Alert, ...]:
+    dead = [name for name, spread in zip(codes.latent_names, np.ptp(codes.latents, axis=0), strict=True) if not spread]
+    if not dead:
+        return ()
+    return (Alert("dead_latents", f"{', '.join(dead)}: constant, so a factor paired with it counts 0."),)
 
 
 def correlations(X: Array, Y: Array, kind: Correlation) -> Array:

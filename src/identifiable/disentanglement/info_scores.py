@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import UsageError
+from identifiable._checks import DataError, UsageError
 from identifiable.blocks import in_threads
 from identifiable.disentanglement.binned import BINS, factor_classes, factor_latent, information
 from identifiable.disentanglement.codes import Array, Codes, FactorColumn, Labels, as_codes
@@ -30,6 +30,7 @@ Part = Literal["infom", "infoe", "infoc"]
 Spread = Literal["range", "iqr"]
 PARTS: tuple[Part, ...] = ("infom", "infoe", "infoc")
 
+LARGEST_ONE_HOT = 2**27  # indicators: a gigabyte, and as much again while they are used
 CONVERGED_STEPS = 2000  # of `converged_infoe`, whose regressions are to end at their optimum
 CONVERGED_TOLERANCE = 1e-12
 
@@ -136,6 +137,8 @@ def infomec(
     wanted = [p for p in PARTS if p in parts]
     if not wanted or set(parts) - set(PARTS):
         raise UsageError(f"parts {tuple(parts)}: expected some of {', '.join(PARTS)}.")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise UsageError(f"seed {seed!r}: expected a whole number from 0 to 2^32 - 1.")
     if not 0 <= holdout < 1:
         raise UsageError(f"holdout {holdout!r}: expected a share of the rows, from 0 up to below 1.")
     scores: dict[str, float] = dict.fromkeys(wanted, math.nan)
@@ -293,6 +296,12 @@ def _features(codes: Codes, profile: Profile) -> Array:
     """Latents one-hot if they are discrete, standardised otherwise."""
     whole = bool((codes.latents == np.rint(codes.latents)).all())
     if codes.discrete and (whole or profile.one_hot_floats):
+        width = sum(len(np.unique(z)) for z in codes.latents.T)
+        if width * codes.n > LARGEST_ONE_HOT:
+            raise DataError(
+                f"latents: {width} values in all, and InfoE of discrete latents takes an indicator of each for {codes.n} rows; pass "
+                "discrete=False (--continuous) if they are numbers, or parts=('infom', 'infoc')."
+            )
         return np.concatenate([(z[:, None] == np.unique(z)).astype(np.float64) for z in codes.latents.T], axis=1)
     spread = codes.latents.std(axis=0)
     standardised: Array = (codes.latents - codes.latents.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

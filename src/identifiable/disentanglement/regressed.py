@@ -46,7 +46,7 @@ def r2(
     classes
         Discrete factors are predicted by their class "numbers", which is meaningful for ordered classes (the default, since
         a latent that is the class number is a perfect code), or, for classes without order, by "indicators" of each
-        class: R² is then of all indicators together, weighted by their variance.
+        class: R² is then of all indicators together, weighted by their variance. Words have no order, and always are.
     max_rows
         Of a random subsample that the kernel predictor sees.
 
@@ -144,7 +144,7 @@ def _kernel_settings(codes: Codes, max_rows: int) -> dict[str, Any]:
 
 
 def _targets(factor: FactorColumn, classes: Classes) -> Array:
-    if factor.codes is None or classes == "numbers":
+    if factor.codes is None or (classes == "numbers" and not factor.about.words):
         return factor.values[:, None]
     return np.asarray(factor.codes[:, None] == np.arange(factor.about.classes), dtype=np.float64)
 

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
+from scipy.stats import t as student
 
 from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Progress, in_threads
+from identifiable.blocks import Progress, in_threads, one_blas_thread
 from identifiable.disentanglement.binned import dcimig, jemmig, mig, mig_sup, modularity
 from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.correlated import mcc
@@ -65,6 +66,8 @@ METRICS: Mapping[str, Measure] = MappingProxyType(
 
 DEFAULT_METRICS = ("infomec", "dci", "mig", "sap", "modularity", "irs", "mcc", "r2")
 SEEDED = frozenset(METRICS) - {"mig", "mig_sup", "jemmig", "dcimig", "modularity", "irs", "unsupervised"}
+FACTORLESS = frozenset({"unsupervised"})  # nothing to shuffle
+UNBOUNDED = FACTORLESS  # all others are at most 1
 NOISE_LEVELS = (0.0, 0.01, 0.03, 0.1)  # of the standard deviation of each latent
 AGREES = 1e-3  # by how much InfoE of converged regressions may differ before and after an invertible map
 LEAST_ROWS = 20  # from which halves are drawn
@@ -101,19 +104,26 @@ def disentangle(
     null
         How often to shuffle factors against latents.
     bootstrap
-        From how many random halves of the rows 95 % intervals are drawn. Ours: a bootstrap with replacement would repeat rows, and
-        a row is its own nearest neighbour; the spread of halves about their mean is that of samples of this size.
+        From how many random splits of the rows 95 % intervals are made. Ours: a bootstrap with replacement would repeat rows, and
+        a row is its own nearest neighbour. See `_with_intervals`.
     """
-    names = _names(metrics)
+    names, everything = _names(metrics)
     _check(profile, resolve, null, bootstrap, seed)
     scored = partial(_scored, names=names, profile=profile, seed=seed)
-    found = scored(codes, workers=workers, progress=progress)
+    lost: list[Alert] = []
+    found = scored(codes, workers=workers, progress=progress, lost=lost if everything else None)
+    scored = partial(_scored, names=tuple(found), profile=profile, seed=seed)
     if bootstrap:
         found = _with_intervals(found, codes, scored, bootstrap, seed, workers, progress)
     if null:
         found = _with_nulls(found, codes, scored, null, seed, workers, progress)
     sweep = _sweep(codes, profile, seed, workers) if noise_sweep and not codes.discrete else ()
-    after = tuple(_after(codes, mode, scored, seed, workers, progress) for mode in resolve)
+    after, failed = [], []
+    for mode in resolve:
+        try:
+            after.append(_after(codes, mode, scored, seed, workers, progress))
+        except DataError as error:  # of this mode: the other scores are not lost for it
+            failed.append(Alert("ica_failed", f"after ICA ({mode}): no scores, {error}"))
     settings = {
         "metrics": list(names),
         "profile": profile,
@@ -126,7 +136,7 @@ def disentangle(
     return Disentanglement(
         inputs=inputs,
         settings=settings,
-        alerts=_alerts(codes, found, after, asked_for_sweep=noise_sweep),
+        alerts=(*_alerts(codes, found, after, asked_for_sweep=noise_sweep), *failed, *lost),
         provenance=provenance or default_provenance(seed, "identifiable.disentangle(…)"),
         n=codes.n,
         latents=codes.latent_names,
@@ -134,7 +144,7 @@ def disentangle(
         factors=tuple(f.about for f in codes.factors),
         metrics=found,
         sweep=sweep,
-        after=after,
+        after=tuple(after),
     )
 
 
@@ -160,12 +170,15 @@ def noise_sweep(
     return _sweep(codes, profile, seed, None, levels)
 
 
-def _names(metrics: Sequence[str] | str) -> tuple[str, ...]:
-    asked = tuple(METRICS) if metrics == "all" else (metrics,) if isinstance(metrics, str) else tuple(metrics)
+def _names(metrics: Sequence[str] | str) -> tuple[tuple[str, ...], bool]:
+    """The names asked for, and whether all were."""
+    asked = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    if "all" in asked:
+        return tuple(METRICS), True
     unknown = [name for name in asked if name not in METRICS]
     if unknown or not asked:
         raise UsageError(f"metrics {', '.join(unknown) or 'none'}: expected some of {', '.join(METRICS)}, or all.")
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(asked)), False
 
 
 def _check(profile: str, resolve: Sequence[str], null: int, bootstrap: int, seed: int) -> None:
@@ -175,8 +188,8 @@ def _check(profile: str, resolve: Sequence[str], null: int, bootstrap: int, seed
     if isinstance(resolve, str) or wrong:
         raise UsageError(f"resolve {resolve!r}: expected a list of {', '.join(MODES)}.")
     for name, value in (("null", null), ("bootstrap", bootstrap), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise UsageError(f"{name} {value!r}: expected a whole number of at least 0.")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+            raise UsageError(f"{name} {value!r}: expected a whole number of at least 0 and below 2^32.")
 
 
 def _scored(
@@ -187,7 +200,9 @@ def _scored(
     seed: int,
     workers: int | None = None,
     progress: Progress | None = None,
+    lost: list[Alert] | None = None,
 ) -> dict[str, Metric]:
+    """Every metric; where `lost` is given, one that these tables do not admit is left out, and said there."""
     found = {}
     for done, name in enumerate(names):
         if progress is not None:
@@ -195,7 +210,13 @@ def _scored(
         options: dict[str, Any] = {"seed": seed} if name in SEEDED else {}
         if name == "infomec":
             options |= {"profile": profile, "workers": workers}
-        found[name] = METRICS[name](codes, **options)
+        try:
+            with one_blas_thread():  # products of several threads round in another order
+                found[name] = METRICS[name](codes, **options)
+        except DataError as error:
+            if lost is None:
+                raise
+            lost.append(Alert("metric_left_out", f"{name}: {error}"))
     if progress is not None:
         progress("metrics", len(names), len(names))
     return found
@@ -210,29 +231,59 @@ def _with_intervals(
     workers: int | None,
     progress: Progress | None,
 ) -> dict[str, Metric]:
-    """95 % intervals: the whole table's score, plus the spread of halves about their mean."""
+    """95 % intervals of the scores of tables of this size, by Student's t with as many degrees of freedom as there are splits.
+
+    Ours. Every split gives two halves and two quarters that share no row, and the variance of a score at n / 2 and at n / 4 from
+    their differences; the variance at n is extrapolated from both. It halves from n / 2 to n for a mean, and less for scores that
+    are ratios, maxima or quantiles of few rows. They know the rows, not the bias of a score that falls or rises with n.
+    """
     if codes.n < LEAST_ROWS:
         raise DataError(f"latents: expected at least {LEAST_ROWS} rows to draw halves for intervals, got {codes.n}.")
 
-    def half(draw: int) -> dict[str, Metric]:
-        rng = np.random.default_rng([seed, 1, draw])
-        return scored(codes.rows(np.sort(rng.permutation(codes.n)[: codes.n // 2])), workers=1)
+    def split(draw: int) -> list[dict[str, Metric]] | None:
+        order = np.random.default_rng([seed, 1, draw]).permutation(codes.n)
+        half, quarter = codes.n // 2, codes.n // 4
+        parts = [
+            codes.rows(np.sort(part))
+            for part in (order[:half], order[half : 2 * half], order[:quarter], order[-quarter:])
+        ]
+        if any(len(part.factors) < len(codes.factors) for part in parts):  # of fewer factors it would be another score
+            return None
+        return [scored(part, workers=1) for part in parts]
 
-    halves = in_threads(half, range(draws), workers=workers, progress=progress, stage="halves for intervals")
+    splits = [s for s in in_threads(split, range(draws), workers=workers, progress=progress, stage="halves") if s]
+    few = () if len(splits) == draws else (_rare_alert(draws - len(splits), draws),)
     return {
         name: replace(
-            metric, intervals={key: _interval(metric.scores[key], name, key, halves) for key in metric.scores}
+            metric,
+            intervals={
+                key: _interval(
+                    metric.scores[key], [[part[name].scores[key] for part in parts] for parts in splits], name
+                )
+                for key in metric.scores
+            },
+            alerts=(*metric.alerts, *few),
         )
         for name, metric in found.items()
     }
 
 
-def _interval(score: float, name: str, key: str, halves: Sequence[dict[str, Metric]]) -> Interval:
-    values = np.array([half[name].scores[key] for half in halves])
-    if not np.isfinite(values).all() or not math.isfinite(score):
+def _rare_alert(lost: int, draws: int) -> Alert:
+    return Alert(
+        "rare_classes",
+        f"{lost} of {draws} splits for intervals had a part in which some factor is constant, and were left out; a class is rare.",
+    )
+
+
+def _interval(score: float, parts: Sequence[Sequence[float]], name: str) -> Interval:
+    values = np.array(parts).reshape(-1, 4)
+    if not len(values) or not np.isfinite(values).all() or not math.isfinite(score):
         return (math.nan, math.nan)
-    low, high = score + np.quantile(values - values.mean(), [0.025, 0.975])
-    return (float(low), float(high))
+    at_half, at_quarter = (((values[:, k] - values[:, k + 1]) ** 2).mean() / 2 for k in (0, 2))
+    shrinks = min(max(at_half / at_quarter, 0.5), 1.0) if at_quarter > 0 else 1.0
+    reach = float(student.ppf(0.975, len(values)) * math.sqrt(at_half * shrinks))
+    top = math.inf if name in UNBOUNDED else 1.0
+    return (score - reach, max(score, min(score + reach, top)))
 
 
 def _with_nulls(
@@ -250,6 +301,8 @@ def _with_nulls(
     nulls = in_threads(shuffled, range(draws), workers=workers, progress=progress, stage="shuffled factors")
     return {
         name: replace(metric, nulls={key: _null(metric.scores[key], name, key, nulls) for key in metric.scores})
+        if name not in FACTORLESS
+        else metric
         for name, metric in found.items()
     }
 

@@ -11,12 +11,11 @@ from sklearn.linear_model import Lasso
 
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.disentanglement.binned import BINS, check_bins, information
-from identifiable.disentanglement.codes import Array, codes_of, latents_of
+from identifiable.disentanglement.codes import Array, Column, codes_of, latents_of
 from identifiable.disentanglement.correlated import correlations
 from identifiable.groups import GRAM_TOLERANCE
 from identifiable.moments import Moments
 from identifiable.results import Alert, Metric
-from identifiable.results.disentanglement import Kind
 
 Mask = NDArray[np.bool_]
 Similarity = Literal["spearman", "lasso"]
@@ -202,7 +201,7 @@ def _mutual_information(Z: Array, varies: Mask, bins: int) -> Array:
     """Of every pair of latents; the diagonal is 0."""
     names = [f"latent {j + 1}" for j in np.flatnonzero(varies)]
     moving = Z[:, varies]
-    columns: list[tuple[str, Kind, Array]] = [(name, "continuous", x) for name, x in zip(names, moving.T, strict=True)]
+    columns = [Column(name, "continuous", x) for name, x in zip(names, moving.T, strict=True)]
     found = np.zeros((Z.shape[1], Z.shape[1]))
     against_each_other = codes_of(moving, columns, discrete=False, latent_names=names)
     found[np.ix_(varies, varies)] = information(against_each_other, bins).mutual

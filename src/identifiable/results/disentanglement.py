@@ -36,8 +36,8 @@ class Metric:
     """One metric: its scores by name, the settings that define it, and what it saw.
 
     A score is NaN (null in JSON) where it is not defined; an alert then says why. `details` has figures by factor or by
-    latent. `intervals` are 95 % bootstrap intervals of the scores, `nulls` what shuffled factors score; both are empty
-    unless asked for. A score can be read as an attribute: ``metric.infom``.
+    latent. `intervals` are 95 % intervals of the scores of tables of this size, from random halves and quarters, `nulls` what
+    shuffled factors score; both are empty unless asked for. A score can be read as an attribute: ``metric.infom``.
     """
 
     scores: Mapping[str, float]
@@ -57,12 +57,16 @@ class Metric:
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of variation. `classes` is the number of values of a discrete one, `entropy` in nats; 0 and NaN otherwise."""
+    """One factor of variation. `classes` is the number of values of a discrete one, `entropy` in nats; 0 and NaN otherwise.
+
+    `words`: it was given as words, so that its classes have no order but the alphabet's.
+    """
 
     name: str
     kind: Kind
     classes: int
     entropy: float
+    words: bool = False
 
 
 @dataclass(frozen=True)
