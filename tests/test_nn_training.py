@@ -600,6 +600,16 @@ def test_a_checkpoint_that_was_not_watched_is_refused_by_one_who_watches(tmp_pat
         ran(checkpoint=tmp_path, watch=looking)
 
 
+def test_a_checkpoint_that_was_watched_for_something_else_is_refused(tmp_path: Path) -> None:
+    def zero(_: int, now: list[object]) -> list[int]:
+        return [0 for _ in now]
+
+    first = ran(watch=zero, watch_name="zero", checkpoint=tmp_path)
+    assert ran(watch=zero, watch_name="zero", checkpoint=tmp_path)[0].watched == first[0].watched
+    with pytest.raises(DataError, match="other data, models or settings"):
+        ran(watch=zero, watch_name="another profile", checkpoint=tmp_path)
+
+
 def test_a_watch_that_returns_the_wrong_thing_is_told() -> None:
     with pytest.raises(UsageError, match="a value for each of 3 models, got 1"):
         ran(watch=lambda steps, seen: [1.0])

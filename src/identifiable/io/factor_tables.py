@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,39 +21,41 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, PairingError
 from identifiable.io.containers import IDS, identities, identities_from_text, listed, pickled, shown
 from identifiable.io.locations import check_is_file, split_spec
+from identifiable.io.missing_cells import MARKS_AMONG_NUMBERS, MARKS_AMONG_WORDS, REMEDY, gaps_in, of_rows, said
 from identifiable.io.numpy_files import NpyFile, NpzFile
 from identifiable.io.opening import READERS, open_representation, sidecar_ids
 from identifiable.io.tables import DELIMITERS, TextTable
 
-MISSING_MARKS = (
-    "na",
-    "n/a",
-    "nan",
-    "null",
-    "none",
-    "?",
-    ".",
-    "-",
-)  # in a column of numbers they are no class of their own
 INTEGER = re.compile(r"[+-]?\d+")
 
 
 @dataclass(frozen=True, eq=False)
 class FactorTable:
-    """Columns of one length, numbers or words; `names` is None where the source has none, `stored_dtype` how it stores them."""
+    """Columns of one length, numbers or words; `names` is None where the source has none, `stored_dtype` how it stores them.
+
+    `missing` (rows, columns) marks cells without a value, whose place in a column then holds no sense; None: there are none.
+    """
 
     columns: tuple[NDArray[Any], ...]
     names: tuple[str, ...] | None
     ids: NDArray[Any] | None
     name: str
     stored_dtype: str
+    missing: NDArray[np.bool_] | None = None
 
     @property
     def n(self) -> int:
         return len(self.columns[0])
 
+    @property
+    def gapped(self) -> NDArray[np.bool_]:
+        """Which rows have a missing cell."""
+        return np.zeros(self.n, dtype=bool) if self.missing is None else self.missing.any(axis=1)
 
-def read_factor_table(spec: str | os.PathLike[str], *, ids: str | None = None) -> FactorTable:
+
+def read_factor_table(
+    spec: str | os.PathLike[str], *, ids: str | None = None, drop_missing: bool = False
+) -> FactorTable:
     """The factors in a file, with the ids of its rows.
 
     Parameters
@@ -62,6 +64,8 @@ def read_factor_table(spec: str | os.PathLike[str], *, ids: str | None = None) -
         ``path`` or ``path:part``; a part is one name or a list of names and patterns with commas (``floor,wall_*``).
     ids
         As for `open_representation`.
+    drop_missing
+        Mark missing cells (`FactorTable.missing`) for the caller to drop; otherwise they are refused.
     """
     path, part = split_spec(spec, tuple(READERS))
     check_is_file(path)
@@ -69,7 +73,7 @@ def read_factor_table(spec: str | os.PathLike[str], *, ids: str | None = None) -
     name = path.stem if part is None else f"{path.stem}:{part}"
     suffix = path.suffix.lower()
     if suffix in DELIMITERS:
-        found = _FactorText(path).factors(part, ids, name)
+        found = _FactorText(path).factors(part, ids, name, drop_missing=drop_missing)
     elif suffix == ".npz":
         found = _FactorArrays(path).factors(part, ids, name)
     elif suffix == ".npy":
@@ -80,12 +84,26 @@ def read_factor_table(spec: str | os.PathLike[str], *, ids: str | None = None) -
         raise PairingError(
             f"{label}: {found.n} rows but {len(found.ids)} ids (from {ids or 'the same file'}); give one id for each row."
         )
-    for j, column in enumerate(found.columns):
-        if column.dtype.kind == "f" and not np.isfinite(column).all():
-            row = int(np.argmin(np.isfinite(column)))
-            what = repr(found.names[j]) if found.names else str(j + 1)
-            raise DataError(f"{label}: row {row} (from 0), column {what}: expected a finite number, got {column[row]}.")
-    return found
+    return found if suffix in DELIMITERS else with_gaps(found, label, drop_missing=drop_missing)
+
+
+def with_gaps(table: FactorTable, label: str, *, drop_missing: bool) -> FactorTable:
+    """`table` with its missing cells marked, or refused; infinite numbers are refused either way."""
+    missing = np.column_stack([gaps_in(column) for column in table.columns])
+    if missing.any() and not drop_missing:
+        row = int(missing.any(axis=1).argmax())
+        where = _cell_name(table, row, int(missing[row].argmax()))
+        raise DataError(f"{label}: {where} is missing: {of_rows(missing.any(axis=1))}; {REMEDY}.")
+    for j, column in enumerate(table.columns):
+        if column.dtype.kind == "f" and np.isinf(column).any():
+            row = int(np.isinf(column).argmax())
+            raise DataError(f"{label}: {_cell_name(table, row, j)}: expected a finite number, got {column[row]}.")
+    return replace(table, missing=missing) if missing.any() else table
+
+
+def _cell_name(table: FactorTable, row: int, column: int) -> str:
+    what = repr(table.names[column]) if table.names else str(column + 1)
+    return f"row {row} (from 0), column {what}"
 
 
 def header_names(spec: str | os.PathLike[str], *, ids: str | None = None) -> tuple[str, ...] | None:
@@ -101,7 +119,7 @@ class _FactorText(TextTable):
         columns, _ = self._roles(part, ids if ids in self.names else None, ids is None)
         return tuple(self._header[j] for j in columns) if self._has_header else None
 
-    def factors(self, part: str | None, ids: str | None, name: str) -> FactorTable:
+    def factors(self, part: str | None, ids: str | None, name: str, *, drop_missing: bool) -> FactorTable:
         inside = ids is not None and ids in self.names
         columns, id_column = self._roles(part, ids if inside else None, ids is None)
         lines: list[int] = []
@@ -112,13 +130,22 @@ class _FactorText(TextTable):
                 self._check_width(at, record)
                 lines.append(at)
                 for column, j in zip(cells, columns, strict=True):
-                    column.append(self._filled(at, record, j))
+                    column.append(record[j].strip())
                 if id_column is not None:
                     own.append(self._filled(at, record, id_column))
         if not lines:
             raise DataError(f"{self._label}: expected rows of factors, found a header and nothing below it.")
         self._refuse_a_header_that_is_a_row(columns, cells)
-        found = tuple(self._typed(j, column, lines) for j, column in zip(columns, cells, strict=True))
+        missing = np.column_stack([_missing(column) for column in cells])
+        if missing.any() and not drop_missing:
+            row = int(missing.any(axis=1).argmax())
+            j = int(missing[row].argmax())
+            where = f"line {lines[row]}, {self._shown(columns[j])}: {said(cells[j][row])}"
+            raise DataError(f"{self._label}: {where}; {of_rows(missing.any(axis=1))}; {REMEDY}.")
+        found = tuple(
+            self._typed(j, column, lines, gaps)
+            for j, column, gaps in zip(columns, cells, missing.T.tolist(), strict=True)
+        )
         row_ids = identities_from_text(own) if own else None
         return FactorTable(
             found,
@@ -126,6 +153,7 @@ class _FactorText(TextTable):
             row_ids if ids is None or inside else sidecar_ids(ids, self._path, self),
             name,
             "text",
+            missing if missing.any() else None,
         )
 
     def _refuse_a_header_that_is_a_row(self, columns: Sequence[int], cells: Sequence[Sequence[str]]) -> None:
@@ -137,21 +165,23 @@ class _FactorText(TextTable):
                 "again below it); put the names of the factors there."
             )
 
-    def _typed(self, column: int, cells: Sequence[str], lines: Sequence[int]) -> NDArray[Any]:
-        """A column as integers, as numbers, or as words; numbers with a gap in them are refused."""
-        numbers = [_number(cell) for cell in cells]
+    def _typed(self, column: int, cells: Sequence[str], lines: Sequence[int], gaps: Sequence[bool]) -> NDArray[Any]:
+        """A column as integers, as numbers, or as words, by the cells that have a value; the others get that of one of them."""
+        held = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
+        if not held:
+            raise DataError(f"{self._label}: {self._shown(column)}: no row has a value; leave the column out.")
+        filled = [held[0] if gap else cell for cell, gap in zip(cells, gaps, strict=True)]
+        numbers = [_number(cell) for cell in filled]
         words = [i for i, number in enumerate(numbers) if number is None]
         if not words:
-            return np.array(cells, np.int64) if all(map(_is_integer, cells)) else np.array(numbers, np.float64)
-        fractions = any(n is not None and not _is_integer(c) for n, c in zip(numbers, cells, strict=True))
-        gaps = len(words) < len(cells) and all(cells[i].lower() in MISSING_MARKS for i in words)
-        if fractions or gaps:
+            return np.array(filled, np.int64) if all(map(_is_integer, filled)) else np.array(numbers, np.float64)
+        if any(n is not None and not _is_integer(c) for n, c in zip(numbers, filled, strict=True)):
             where = f"line {lines[words[0]]}, {self._shown(column)}"
             raise DataError(
-                f"{self._label}: {where}: {cells[words[0]][:60]!r} is not a number, and other lines of that column have "
+                f"{self._label}: {where}: {filled[words[0]][:60]!r} is not a number, and other lines of that column have "
                 "numbers; correct it or drop the row."
             )
-        return np.array(cells, dtype=str)
+        return np.array(filled, dtype=str)
 
 
 class _FactorArrays(NpzFile):
@@ -228,6 +258,15 @@ def _as_table(values: NDArray[Any], label: str) -> NDArray[Any]:
     if table.dtype.kind not in "fiubUS":
         raise DataError(f"{label}: expected numbers or words, got {table.dtype}; convert it first.")
     return identities(table.ravel(), label).reshape(table.shape) if table.dtype.kind in "US" else table
+
+
+def _missing(cells: Sequence[str]) -> NDArray[np.bool_]:
+    """Which cells stand for no value; more of them do if all others are numbers."""
+    numbers = [_number(cell) is not None for cell in cells]
+    without = [cell.lower() in MARKS_AMONG_NUMBERS for cell in cells]
+    if any(numbers) and all(n or w for n, w in zip(numbers, without, strict=True)):
+        return np.array(without)
+    return np.array([cell in MARKS_AMONG_WORDS for cell in cells])
 
 
 def _number(cell: str) -> float | None:

@@ -13,6 +13,7 @@ from identifiable._checks import DataError, PairingError
 from identifiable.blocks import Blocks
 from identifiable.io.containers import Container, IdentifiedColumn, listed, shown
 from identifiable.io.locations import check_is_file, split_spec
+from identifiable.io.missing_cells import GappedTable
 from identifiable.io.numpy_files import NpyFile, NpzFile
 from identifiable.io.safetensors_files import SafetensorsFile
 from identifiable.io.tables import TextTable, read_lines
@@ -29,7 +30,7 @@ PLAIN_TEXT = (".txt", "")  # one id or label per line
 
 
 def open_representation(
-    spec: str | os.PathLike[str], *, ids: str | None = None, rows: int | None = None
+    spec: str | os.PathLike[str], *, ids: str | None = None, rows: int | None = None, gaps: bool = False
 ) -> Representation:
     """The table in a file, its rows read lazily.
 
@@ -45,12 +46,14 @@ def open_representation(
         column without a name.
     rows
         How many rows to read at once (`identifiable.Blocks`).
+    gaps
+        Read empty cells and the like of a text table as NaN, in place of refusing them (`first_gap` tells where).
 
     `values.source.stored_dtype` of the result tells how the numbers are stored, which may differ from
     the dtype they are read as (``bfloat16``, ``text``).
     """
     path, part = split_spec(spec, tuple(READERS))
-    container = _container(path)
+    container = _container(path, gaps=gaps)
     inside = ids is not None and ids in container.names
     table = container.table(part, ids=ids if inside else None, own_ids=ids is None)
     row_ids = table.ids if ids is None or inside else sidecar_ids(ids, path, container)
@@ -84,9 +87,21 @@ def read_label_table(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArra
     return column.values, column.ids
 
 
-def _container(path: Path) -> Container:
+def first_gap(spec: str | os.PathLike[str], *, ids: str | None = None) -> str | None:
+    """Where the first missing cell of a text table is; None of other files, which have no lines."""
+    path, part = split_spec(spec, tuple(READERS))
+    container = _container(path, gaps=True)
+    if not isinstance(container, GappedTable):
+        return None
+    container.table(part, ids=ids if ids in container.names else None, own_ids=ids is None)
+    return container.first_gap
+
+
+def _container(path: Path, *, gaps: bool = False) -> Container:
     check_is_file(path)
     suffix = path.suffix.lower()
+    if gaps and READERS.get(suffix) is TextTable:
+        return GappedTable(path)
     if suffix not in READERS:
         what = suffix or "a file without a suffix"
         raise DataError(f"{path}: cannot read {what}; expected one of {', '.join(READERS)}: convert or rename it.")
@@ -99,6 +114,7 @@ def sidecar_ids(ids: str, path: Path, container: Container) -> NDArray[Any]:
     if not os.path.lexists(beside):
         held = listed([shown(name) or "(unnamed)" for name in container.names]) or "no named parts"
         raise DataError(
-            f"{path}: ids {ids!r} are neither a column or key in it (it has {held}) nor a file; check the name."
+            f"{path}: ids {ids!r} are neither a column or key in it (it has {held}) nor a file; check the name, "
+            "or give --ids once per table if only another one has it."
         )
     return read_labels(ids)

@@ -137,6 +137,7 @@ def train(
     weight_decay: Sequence[float] | None = None,
     together: int = TOGETHER,
     watch: Watch | None = None,
+    watch_name: str = "",
     checkpoint: str | Path | None = None,
     progress: Progress | None = None,
     stage: str = "training",
@@ -166,6 +167,8 @@ def train(
     watch
         Called after each validation with the number of steps done and the models still in training as they are then, in
         eval mode. It returns a value for each that JSON can hold; they are kept in the checkpoint, and in the results.
+    watch_name
+        What `watch` measures, with every setting of it: a checkpoint with values of another name is refused.
     checkpoint
         A folder that keeps the state of every stack, at most some seconds old: what an interrupted call has done until then is
         not done again, and what it returns in the end is what it would have returned. With a larger `max_epochs` it goes on
@@ -205,7 +208,7 @@ def train(
     trained: list[Trained] = []
     for first in range(0, len(models), together):
         part = slice(first, first + together)
-        run = _Run(models[part], data, held_out, settings, seeds[part], decays[part], watch)
+        run = _Run(models[part], data, held_out, settings, seeds[part], decays[part], watch, watch_name)
         path = checkpoint / f"models-{first:04d}.safetensors" if checkpoint is not None else None
         fingerprint = run.fingerprint(identity.copy())
         if path is not None and path.exists():
@@ -251,6 +254,7 @@ class _Run:
         seeds: Sequence[int],
         decays: Sequence[float],
         watch: Watch | None,
+        watch_name: str,
     ):
         self.models, self.rows, self.validation, self.settings, self.seeds = models, rows, validation, settings, seeds
         state, self.buffers = stack_module_state([_Objective(model) for model in models])
@@ -263,7 +267,7 @@ class _Run:
         self.stopped: list[str] = [""] * len(models)
         self.losses: list[NDArray[np.float64]] = []  # one row an epoch, NaN for models that have ended
         self.validations: list[NDArray[np.float64]] = []
-        self.watch = watch
+        self.watch, self.watch_name = watch, watch_name
         self.watched: list[list[Any]] = [[] for _ in models]
         self.precision = next((p.dtype for p in self.kept.values() if p.is_floating_point()), torch.float32)
         self.decay = torch.tensor(decays, dtype=self.precision)
@@ -480,7 +484,8 @@ class _Run:
     def fingerprint(self, data: Any) -> str:
         """A hash of what decides the outcome, but for `max_epochs` and the models as they start, which `start` tells."""
         decisive = {key: value for key, value in asdict(self.settings).items() if key != "max_epochs"}
-        watched = self.watch is not None  # a run that was not watched cannot say what was seen
+        # A run that was not watched cannot say what was seen, and one that was watched for something else says that.
+        watched = self.watch is not None and (self.watch_name or True)
         seeds, decays = list(map(int, self.seeds)), self.decay.tolist()
         data.update(json.dumps([decisive, seeds, decays, watched, repr(self.models[0])]).encode())
         for name, values in self.buffers.items():
