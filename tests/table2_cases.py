@@ -97,10 +97,16 @@ def make_table2(
 
     def lifted(name: str, ica: str) -> Lift:
         if ("AE + ICA", name) in missing:
-            return Lift(name, ica, NONE, NONE, NONE, NONE)
+            return Lift(name, ica, NONE, NONE, NONE, NONE, NONE)
         moved = 0.0 if ica == "centred" else -0.05
         return Lift(
-            name, ica, estimate(0.39), estimate(0.39 + lift + moved), estimate(lift + moved), estimate(infoe_moves)
+            name,
+            ica,
+            estimate(0.39),
+            estimate(0.39 + lift + moved),
+            estimate(lift + moved),
+            estimate(infoe_moves),
+            estimate(lift + moved),
         )
 
     models = list(dict.fromkeys(ROWS[row][0] for row in rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from identifiable.disentanglement import MODES
@@ -229,13 +230,49 @@ def test_the_lift_is_a_difference_for_each_seed() -> None:
     assert other.difference.ci95[0] < -0.5
 
 
-def test_the_lift_is_of_the_fits_that_ica_was_selected_for() -> None:
+def test_the_lift_is_over_all_fits_that_pass_and_not_over_the_best() -> None:
     best_before = run("ae", seen(20.0, {"none": 0.6, "centred": 0.61}), decay=0.1)
     best_after = run("ae", seen(20.0, {"none": 0.3, "centred": 0.7}))
-    found = selected(best_before, best_after)
+    blurred = run("ae", seen(10.0, {"none": 0.1, "centred": 0.9}), decay=0.2)  # below the filter
+    found = selected(best_before, best_after, blurred)
     assert cell(found, "AE").infom.mean == 0.6
-    assert lift(found).before.mean == 0.3
-    assert lift(found).difference.mean == pytest.approx(0.4)
+    assert lift(found).before.mean == pytest.approx(0.45)
+    assert lift(found).difference.mean == pytest.approx((0.01 + 0.4) / 2)
+    assert math.isnan(lift(found).selected.mean)  # of one seed there are no others to select by
+
+
+def test_the_difference_of_the_rows_is_at_what_is_best_for_the_other_seeds() -> None:
+    runs = [
+        run("ae", seen(20.0, {"none": before, "centred": after}), decay=decay, seed=seed)
+        for decay, seed, before, after in [
+            (0.0, 0, 0.5, 0.9),
+            (0.0, 1, 0.4, 0.5),
+            (0.1, 0, 0.3, 0.6),
+            (0.1, 1, 0.6, 0.8),
+        ]
+    ]
+    found = lift(selected(*runs))
+    # After: seed 0 at what is best for seed 1 (decay 0.1: 0.6), seed 1 at decay 0 (0.5). Before: 0.3 and 0.4.
+    assert found.selected.mean == pytest.approx(((0.6 - 0.3) + (0.5 - 0.4)) / 2)
+
+
+def test_selection_alone_lifts_nothing() -> None:
+    """ICA that does nothing: before and after are draws of one law. The best after ICA would be lifted by 0.04."""
+    rng = np.random.default_rng(0)
+    found, chosen, naive = [], [], []
+    for _ in range(60):
+        runs = [
+            run("ae", *(seen(20.0, dict(zip(("none", "centred"), rng.normal(0.5, 0.05, 2), strict=True)), step=k) for k in (1, 2, 3)),
+                decay=decay, seed=seed)
+            for decay in (0.0, 0.1, 0.2) for seed in range(3)
+        ]  # fmt: skip
+        selection = selected(*runs)
+        found.append(lift(selection).difference.mean)
+        chosen.append(lift(selection).selected.mean)
+        naive.append(cell(selection, "AE + ICA").infom.mean - 0.5)
+    assert abs(np.mean(found)) < 0.01
+    assert abs(np.mean(chosen)) < 0.02
+    assert np.mean(naive) > 0.03
 
 
 def test_the_lift_of_infoe_is_its_own() -> None:

@@ -158,6 +158,26 @@ def test_after_ica_one_thing_changes_in_a_line_and_before_it_several() -> None:
     assert concentration(after) > concentration(before) + 0.1
 
 
+def test_the_lines_after_ica_are_what_the_decoder_makes_of_moved_components() -> None:
+    turn, shift = rotation(), 3.0
+    _, after = both(turn, shift)
+    latents = np.asarray((pictures()[:, :, 0, 0] / np.float32(255) - np.float32(0.5)) @ turn + shift, dtype=np.float64)
+    step = ica_step(latents, mode="centred", seed=0)
+    middle = ((latents - latents.mean(axis=0)) ** 2).sum(axis=1).argmin()
+
+    def expected(back: NDArray[np.float64]) -> NDArray[np.float64]:
+        lines = []
+        for j in np.argsort(-step.latents.std(axis=0)):
+            places = np.tile(step.latents[middle], (COLUMNS, 1))
+            places[:, j] = np.linspace(*np.quantile(step.latents[:, j], [0.05, 0.95]), COLUMNS)
+            lines.append((places @ back + step.offset - shift) @ turn.T + 0.5)
+        return 255 * np.stack(lines)
+
+    found = cells(decoded(after)).astype(float)
+    assert abs(found - expected(step.matrix.T)).max() <= 1  # a rotation, whose inverse is its transpose
+    assert abs(found - expected(step.matrix)).max() > 10
+
+
 def test_labels_name_the_factor_of_each_line() -> None:
     before, _ = both(np.eye(3))
     assert [label.split()[0] for label in before.labels] == ["turn", "size", "hue"]

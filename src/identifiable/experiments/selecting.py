@@ -51,10 +51,11 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class _Chosen:
-    """A cell with the evaluations it is about, one for each seed."""
+    """A cell with the evaluations it is about, one for each seed; and all settings and steps that passed."""
 
     cell: Cell
     evaluations: Mapping[int, Evaluation]
+    passed: Mapping[Setting, Mapping[int, Evaluation]]
 
 
 def select(runs: Sequence[ModelRun], data: Sequence[str], models: Sequence[str], psnr_within: float) -> Selection:
@@ -66,12 +67,14 @@ def select(runs: Sequence[ModelRun], data: Sequence[str], models: Sequence[str],
     cells: list[Cell] = []
     lifts: list[Lift] = []
     empty: list[Cell] = []
+    plain = [_choose(runs, name, ROWS[PLAIN], PLAIN, "none", thresholds[name]) for name in data]
     for row, model, ica in rows:
         own = [_choose(runs, name, row, model, ica, thresholds[name]) for name in data]
         empty += [one.cell for one in own if not one.evaluations]
         cells += [_over_data(own), *(one.cell for one in own)]
         if ica != "none":
-            lifts += [_lift(ALL_DATA, ica, own), *(_lift(one.cell.data, ica, [one]) for one in own)]
+            lifts.append(_lift(ALL_DATA, ica, own, plain))
+            lifts += [_lift(one.cell.data, ica, [one], [base]) for one, base in zip(own, plain, strict=True)]
     return Selection(tuple(cells), tuple(lifts), thresholds, _why_empty(empty, thresholds, psnr_within))
 
 
@@ -114,7 +117,7 @@ def _choose(runs: Sequence[ModelRun], data: str, row: str, model: str, ica: str,
     if not passed:
         none = estimate(())
         cell = Cell(data, row, model, ica, latents, none, none, none, none, math.nan, math.nan, 0, 0, len(settings))
-        return _Chosen(cell, {})
+        return _Chosen(cell, {}, {})
     best = max(passed, key=lambda k: _mean(e.scores[ica]["infom"] for e in passed[k].values()))
     own = passed[best]
     infom, infoe, infoc = (estimate([e.scores[ica][score] for e in own.values()]) for score in SCORES)
@@ -124,6 +127,7 @@ def _choose(runs: Sequence[ModelRun], data: str, row: str, model: str, ica: str,
     return _Chosen(
         Cell(data, row, model, ica, latents, infom, infoe, infoc, psnr, value, decay, step, len(passed), len(settings)),
         own,
+        passed,
     )
 
 
@@ -145,12 +149,17 @@ def _over_data(own: Sequence[_Chosen]) -> Cell:
     )  # fmt: skip
 
 
-def _lift(data: str, ica: str, own: Sequence[_Chosen]) -> Lift:
-    def by_seed(mode: str, score: str) -> list[Mapping[int, float]]:
-        return [{s: e.scores[mode][score] for s, e in one.evaluations.items()} for one in own]
+def _lift(data: str, ica: str, own: Sequence[_Chosen], plain: Sequence[_Chosen]) -> Lift:
+    """After less before, over all fits that passed: choosing the best after ICA would lift it even if ICA did nothing."""
 
-    before, after = (_seed_means(by_seed(mode, "infom")) for mode in ("none", ica))
-    infoe = [_seed_means(by_seed(mode, "infoe")) for mode in ("none", ica)]
+    def by_seed(mode: str, score: str) -> list[float]:
+        return _seed_means([_means_by_seed(one.passed, mode, score) for one in own])
+
+    before, after = by_seed("none", "infom"), by_seed(ica, "infom")
+    infoe = by_seed("none", "infoe"), by_seed(ica, "infoe")
+    chosen = [
+        _seed_means([_left_out(one.passed, mode) for one in some]) for mode, some in (("none", plain), (ica, own))
+    ]
     return Lift(
         data,
         ica,
@@ -158,7 +167,25 @@ def _lift(data: str, ica: str, own: Sequence[_Chosen]) -> Lift:
         estimate(after),
         estimate([b - a for a, b in zip(before, after, strict=True)]),
         estimate([b - a for a, b in zip(*infoe, strict=True)]),
+        estimate([b - a for a, b in zip(*chosen, strict=False)]),
     )
+
+
+def _means_by_seed(passed: Mapping[Setting, Mapping[int, Evaluation]], mode: str, score: str) -> dict[int, float]:
+    """Of every seed the mean over settings and steps."""
+    seeds = {seed for own in passed.values() for seed in own}
+    return {seed: _mean(own[seed].scores[mode][score] for own in passed.values()) for seed in seeds}
+
+
+def _left_out(passed: Mapping[Setting, Mapping[int, Evaluation]], mode: str) -> dict[int, float]:
+    """InfoM of every seed at the setting and step that is best for the other seeds; of one seed there are no others."""
+    found = {}
+    for seed in {seed for own in passed.values() for seed in own}:
+        others = {k: [e for s, e in own.items() if s != seed] for k, own in passed.items()}
+        if any(others.values()):
+            best = max(others, key=lambda k: _mean(e.scores[mode]["infom"] for e in others[k]))
+            found[seed] = passed[best][seed].scores[mode]["infom"]
+    return found
 
 
 def _seed_means(by_data: Sequence[Mapping[int, float]]) -> list[float]:

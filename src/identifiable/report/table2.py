@@ -252,8 +252,9 @@ def _lifts(result: Table2) -> Section:
     if not lines:
         return Section("lifts", "What ICA does", ())
     table = Table(
-        "InfoM of the same autoencoders before and after ICA, at the setting and step selected for AE + ICA. Before need not be the "
-        "row AE, which is selected by itself",
+        "InfoM of the same autoencoders before and after ICA: means over all settings and steps that pass the filter, since the best "
+        "after ICA would be lifted by being chosen. The rows AE and AE + ICA are selected; their difference, each at what is best for "
+        "the other seeds, is in the column 'of the rows'",
         (Column("data", "text"), Column("ICA", "text"), *map(Column, LIFT_HEADS)),
         tuple(lines),
         next((i for i, line in enumerate(lines) if line[1] == "centred"), None),

@@ -62,8 +62,9 @@ def how_to_read(result: Table2) -> Section:
                     *((f"ICA, {mode}", f"{MODES[mode][0].upper()}{MODES[mode][1:]}.") for mode in modes),
                     (
                         "Lift",
-                        "InfoM after ICA less InfoM before, of the same fits: those that AE + ICA was selected for. A difference for "
-                        "each seed, then their mean.",
+                        "InfoM after ICA less InfoM before, of the same fits: all settings and steps that pass the filter, none selected "
+                        "by its score. A difference for each seed, then their mean. Of the rows: AE + ICA less AE, each at the setting "
+                        "and step that is best for the other seeds.",
                     ),
                     (
                         "[95 %]",

@@ -27,7 +27,7 @@ PLAIN, WITH_ICA = "AE", "AE + ICA"
 MOVED = 0.01  # change of InfoE from which on it is explained
 SCORES = 3  # InfoM, InfoE, InfoC
 SCORE_HEADS = ("InfoM [95 %]", "InfoE [95 %]", "InfoC [95 %]", "PSNR", "seeds")
-LIFT_HEADS = ("before", "after", "lift [95 %]", "change of InfoE [95 %]", "seeds")
+LIFT_HEADS = ("before", "after", "lift [95 %]", "of the rows [95 %]", "change of InfoE [95 %]", "seeds")
 
 Triple = tuple[float, float, float]
 Latents = Literal["continuous", "discrete"]
@@ -118,6 +118,7 @@ def lift_lines(result: Table2) -> list[tuple[str, ...]]:
             number(lift.before.mean),
             number(lift.after.mean),
             change_words(lift.difference),
+            change_words(lift.selected),
             change_words(lift.infoe_difference),
             count(lift.difference.n) if known(lift.difference.mean) else MISSING,
         )

@@ -79,7 +79,9 @@ class Cell:
 class Lift:
     """What ICA does to InfoM (and InfoE) of the same autoencoders: after less before, a difference for each seed.
 
-    Of the fits that AE + ICA was selected for.
+    Each is a mean over all settings and steps that reconstruct well enough: nothing is selected by its score, which would favour
+    what it was selected for. `selected` is the difference of the rows AE + ICA and AE, each at the setting and step that is best
+    for the other seeds; NaN of one seed.
     """
 
     data: str
@@ -88,6 +90,7 @@ class Lift:
     after: Estimate
     difference: Estimate
     infoe_difference: Estimate
+    selected: Estimate
 
 
 @dataclass(frozen=True)
