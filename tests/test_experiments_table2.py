@@ -198,10 +198,10 @@ def test_a_run_stopped_between_and_within_models_goes_on_to_the_same_result(tiny
     assert again.to_json() == tiny.to_json()
     assert 0 < len(trained) == 16 - 4 - 5
     assert sorted(p.name for p in (tmp_path / "sprites").iterdir()) == [
-        "ae,decay=0",
-        "ae,decay=0.1",
-        "beta-vae,beta=1,decay=0",
-        "qlae,decay=0.001",
+        "ae,decay=0,hsu-standalone",
+        "ae,decay=0.1,hsu-standalone",
+        "beta-vae,beta=1,decay=0,hsu-standalone",
+        "qlae,decay=0.001,hsu-standalone",
     ]
     trained.clear()
     assert run(checkpoint=tmp_path, progress=lambda *call: trained.append(call)).to_json() == tiny.to_json()

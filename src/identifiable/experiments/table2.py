@@ -39,7 +39,8 @@ Say = Callable[[str], None]
 
 WORLDS = ("sprites", "scene")  # rendered here; the others are files
 BIOAE_DECAY = 1e-4  # Hsu et al.: the only weight decay of BioAE
-PROFILE = "hsu-standalone"
+PROFILE = "hsu-training"  # which logged the runs that Hsu et al. published; smaller scales take the code given to users
+SMALL_PROFILE = "hsu-standalone"
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "ae_decays": (0.0, 0.01, 0.1),
         "betas": (0.3, 3.0),
         "lambda_tcs": (0.3, 3.0),
+        "profile": SMALL_PROFILE,
         "lambda_activities": (0.01,),
         "qlae_decays": (1e-3, 0.1),
         "resolution": 16,
@@ -124,6 +126,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "smoke": {
         "data": WORLDS,
+        "profile": SMALL_PROFILE,
         "models": ("ae", "beta-vae", "qlae"),
         "seeds": 2,
         "ae_decays": (0.0,),
@@ -349,6 +352,7 @@ def _train(
         seeds=seeds,
         weight_decay=[fit.weight_decay] * len(seeds),
         together=chosen.together,
+        watch_name=f"InfoMEC, {chosen.profile}",
         watch=lambda _, now: [_evaluate(model, fit, data, chosen.profile, seed) for model in now],
         checkpoint=None if checkpoint is None else Path(checkpoint) / data.name / _kept_as(fit, chosen.profile),
         progress=progress,
@@ -357,8 +361,8 @@ def _train(
 
 
 def _kept_as(fit: Fit, profile: str) -> str:
-    """The name of a checkpoint. It keeps scores too, and `train` cannot know by which profile they were made."""
-    return fit.name if profile == PROFILE else f"{fit.name},{profile}"
+    """The name of a checkpoint, which keeps scores, too."""
+    return f"{fit.name},{profile}"
 
 
 def _evaluate(model: Any, fit: Fit, data: FactorData, profile: str, seed: int) -> dict[str, Any]:

@@ -290,7 +290,7 @@ def _gallery(title: str, traversals: Sequence[Traversal]) -> Gallery:
         title,
         "In each line one latent moves, from its 5 % to its 95 % quantile; the most varying come first. Beside it the factor that "
         "the latent tells most about, and how much of it (normalised mutual information). Where latents are disentangled, one "
-        "thing changes in each line.",
+        "thing changes in each line. Models of the first seed at the end of training, which need not be the step selected.",
         tuple(map(_image, traversals)),
     )
 
