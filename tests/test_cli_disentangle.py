@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from disentanglement_cases import make_after, make_disentanglement, make_metric
 from identifiable import Blocks, Representation, disentangle
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api import load
-from identifiable.cli import main
-from identifiable.disentanglement import METRICS, MODES, PROFILES
+from identifiable.cli import main, output
+from identifiable.cli.conditions import Condition
+from identifiable.cli.disentanglement_fields import disentanglement_fields
+from identifiable.cli.progress import Lines
+from identifiable.disentanglement import METRICS, MODES, PROFILES, scoring
 from identifiable.results import Disentanglement, without_time
 
 SEED = 20261116
@@ -57,10 +64,15 @@ def test_the_help_names_everything_and_its_example_runs_and_writes_its_page(fold
     told = capsys.readouterr().out
     words = " ".join(told.split())
     assert all(name in re.split(r"[ ,;()]+", words) for name in (*METRICS, *PROFILES, *MODES))
+    assert re.search(r"\sZ FACTORS\n", told.partition("options:")[0])
+    assert "Z FACTORS Z" not in words
+    assert "random halves" in words
     (example,) = re.findall(r"example:\n  identifiable (.*)", told)
     code, out, _ = run(*shlex.split(example), capsys=capsys)
     assert code == 0
-    assert "4 latents (continuous, 3 active), 3 factors (2 discrete and 1 continuous)" in out
+    assert "4 latents (continuous, 3 active), 3 factors (2 discrete and 1 continuous; 1 of words)" in " ".join(
+        out.split()
+    )
     assert "paired_by_position" in out
     assert out.endswith("page: disentangled.html\n")
     assert Path("disentangled.html").stat().st_size > 10_000
@@ -224,6 +236,11 @@ def test_kinds_and_discreteness_are_asked_for_by_flags_and_recorded(folder, caps
         ("mig.mig < 0.1", 0),
         ("mig.mig > 0.1", 1),
         ("mig.mig_low > 0.99", 0),
+        ("mig > 0.1", 1),
+        ("MIG < 0.1", 0),
+        ("mig_low > 0.99", 0),
+        ("mig_p < 0.6", 1),
+        ("InfoM > 0.5", 1),
         ("infomec.infoe > 0.1", 1),
         ("after.infom < 2", 1),
         ("after.mig.mig > 2", 0),
@@ -257,6 +274,35 @@ def test_a_condition_that_cannot_be_read_is_one_line_and_leaves_no_output(folder
     assert not Path("r.json").exists()
 
 
+def gate(condition, result, **asked):
+    measured = {"metrics": ("infomec", "dci", "mig", "mcc_spearman"), "modes": ("centred", "whitened")}
+    fields = disentanglement_fields(**{**measured, "bootstrap": True, "null": True, **asked})
+    return list(Condition.parse(condition, fields).failures(result))
+
+
+def test_a_gate_on_ica_that_did_not_converge_decides_only_if_its_mode_is_named():
+    unsettled = make_disentanglement(after=(make_after(converged=False), make_after("whitened")))
+    with pytest.raises(
+        UsageError, match=r"centred ICA did not converge, so the gate cannot decide; .* \(after.centred.infom\)"
+    ):
+        gate("after.infom < 0.6", unsettled)
+    assert gate("after.centred.infom > 0.9", unsettled) != []
+    assert gate("after.whitened.infom < 0.6", unsettled) == []
+    assert gate("after.infom < 0.6", make_disentanglement()) == []
+
+
+def test_a_metric_of_one_score_stands_for_it_and_one_of_several_says_which_there_are():
+    result = make_disentanglement()
+    result = replace(result, metrics={**result.metrics, "mcc_spearman": make_metric({"mcc": 0.8}, draws=True)})
+    assert gate("mcc_spearman > 0.7", result) == ["codes: mcc_spearman > 0.7 (mcc_spearman = 0.8)"]
+    assert gate("mcc_spearman_low > 0.7", result) == ["codes: mcc_spearman_low > 0.7 (mcc_spearman_low = 0.78)"]
+    assert gate("MCC_Spearman_p > 0.5", result) == []
+    with pytest.raises(UsageError, match=r"no score 'dci' of dci; choose from dci\.disentanglement, dci\.completeness"):
+        gate("dci > 0.5", result)
+    with pytest.raises(UsageError, match="has no value for codes, so the gate cannot decide"):
+        gate("mcc_spearman > 0.7", make_disentanglement())  # left out of the result
+
+
 def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(folder, capsys):
     words = ["disentangle", "codes.npy", "factors.csv:x", "--metrics", "modularity", "--quiet", "--json", "r.json"]
     code, _, err = run(*words, "--fail-if", "modularity.modularity < 0.5", capsys=capsys)
@@ -269,7 +315,7 @@ def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(fo
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["disentangle", "codes.npy"], 2, "Z FACTORS"),
+        (["disentangle", "codes.npy"], 2, "the following arguments are required: FACTORS"),
         ([*CALL, "--metrics", "infomc"], 2, "--metrics 'infomc': expected a list of infomec, dci"),
         (
             [*CALL, "--profile", "hsu"],
@@ -295,8 +341,36 @@ def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(fo
         ),
         (["disentangle", "codes.npy", "short.csv"], 3, "must be equally many, got codes: 240, short: 100"),
         (["disentangle", "factors.csv", "codes.npy"], 3, "factors.csv: line 2, column 'shape': 'ball' is not a number"),
-        (["disentangle", "holes.npy", "factors.csv"], 3, "holes.npy: expected finite latents, got 1 NaN"),
-        (["disentangle", "codes.npy", "holes.csv"], 3, "holes.csv: line 3, column 'hue': the cell is empty"),
+        (
+            ["disentangle", "holes.npy", "factors.csv"],
+            3,
+            "holes.npy: row 7 (from 0): NaN; expected finite latents, 1 of 240 rows",
+        ),
+        (
+            ["disentangle", "holes.csv", "factors.csv"],
+            3,
+            "holes.csv: line 3, column 'hue': the cell is empty; expected",
+        ),
+        (
+            ["disentangle", "codes.npy", "labels.csv"],
+            3,
+            "labels.csv: line 3, column 'shape': 'NA' is a missing value; 2 of 3",
+        ),
+        (
+            [*CALL, "--metrics", "mig,UDR"],
+            2,
+            "udr compares runs of a model without factors; in Python identifiable.metrics",
+        ),
+        (
+            [*CALL, "--metrics", "sis"],
+            2,
+            "sis takes groups (slots) of latents and of factors; in Python identifiable.metrics",
+        ),
+        (
+            ["disentangle", "codes.npy", "gaps.csv"],
+            3,
+            "gaps.csv: line 3, column 'hue': the cell is empty; 1 of 2 rows has",
+        ),
         (["disentangle", "codes.npy", "same.csv"], 3, "none of shape varies"),
         (
             ["disentangle", "whole.npy", "factors.csv", "--metrics", "mig", "--resolve"],
@@ -308,14 +382,16 @@ def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(fo
             2,
             "ids: expected one for both tables or one for each, got 3",
         ),
-        ([*CALL, "--ids", "name"], 3, "codes.npy: ids 'name' are neither a column or key in it"),
+        ([*CALL, "--ids", "name"], 3, "or give --ids once per table if only another one has it"),
     ],
 )
 def test_wrong_usage_and_bad_data_are_one_line_and_nothing_is_written(folder, capsys, words, code, message):
     holes = np.load("codes.npy")
     holes[7, 1] = np.nan
     np.save("holes.npy", holes)
-    Path("holes.csv").write_text("shape,hue\nball,1\ncube,\n")
+    Path("gaps.csv").write_text("shape,hue\nball,1\ncube,\n")
+    Path("holes.csv").write_text("x,hue\n0.5,1\n0.7,\n")
+    Path("labels.csv").write_text("shape\nball\nNA\nNone\n")
     Path("same.csv").write_text("shape\n" + "ball\n" * N)
     before = {p.name: p.read_bytes() for p in Path().iterdir()}
     outputs = [] if "--json" in words or "--report" in words else ["--json", "r.json", "--report", "p.html"]
@@ -345,3 +421,145 @@ def test_as_many_factors_as_rows_are_columns_all_the_same():
     found = disentangle(np.arange(6.0).reshape(3, 2) ** 2, square, metrics=["mcc"])
     assert len(found.factors) == 3
     assert found.n == 3
+
+
+# -- rows with missing values
+
+
+def with_gaps(rows, *, shape="NA"):
+    """The factors with a gap in these rows, in turn of a word and of a number."""
+    header, *lines = Path("factors.csv").read_text().splitlines()
+    for k, row in enumerate(rows):
+        _, hue, x = lines[row].split(",")
+        lines[row] = f"{shape},{hue},{x}" if k % 2 == 0 else f"ball,,{x}"
+    return [header, *lines]
+
+
+def test_rows_with_missing_values_are_dropped_on_both_sides_only_if_asked(folder, capsys):
+    codes = np.load("codes.npy")
+    np.save("holes.npy", np.where(np.arange(N)[:, None] == 7, np.nan, codes))
+    Path("gaps.csv").write_text("\n".join(with_gaps([3, 9, 200])) + "\n")
+    header, *lines = Path("factors.csv").read_text().splitlines()
+    kept = [i for i in range(N) if i not in (3, 7, 9, 200)]
+    Path("kept.csv").write_text("\n".join([header, *(lines[i] for i in kept)]) + "\n")
+    expected = disentangle(codes[kept], "kept.csv", metrics=["infomec", "mig"])
+    words = ["disentangle", "holes.npy", "gaps.csv", "--metrics", "infomec,mig", "--quiet", "--json", "r.json"]
+    assert run(*words, capsys=capsys)[0] == 3
+    assert run(*words, "--drop-missing", capsys=capsys)[:2] == (0, "")
+    found = load("r.json")
+    assert found.n == N - 4
+    for key in ("infomec", "mig"):
+        assert dict(found.metrics[key].scores) == pytest.approx(dict(expected.metrics[key].scores), abs=1e-9)
+    (dropped,) = (a for a in found.alerts if a.code == "rows_dropped")
+    assert dropped.message.endswith("left out of both tables: holes 1, gaps 3; 236 of 240 remain.")
+    assert found.provenance.command.endswith("--metrics infomec,mig --drop-missing")
+    assert found.settings["drop_missing"] is True
+    whole = disentangle(codes, "factors.csv", metrics=["mig"], drop_missing=True)
+    assert whole.n == N
+    assert "rows_dropped" not in [a.code for a in whole.alerts]
+
+
+def test_missing_rows_are_dropped_by_id_too_and_in_text_of_latents(folder):
+    codes, order = np.load("codes.npy"), np.random.default_rng(1).permutation(N)
+    cells = [[f"{value:.17g}" for value in codes[i]] for i in order]
+    cells[0][2] = "N/A"
+    Path("z.csv").write_text(
+        "id,a,b,c,d\n" + "".join(f"{i},{','.join(row)}\n" for i, row in zip(order, cells, strict=True))
+    )
+    header, *lines = with_gaps([int(order[5])])
+    Path("f.csv").write_text(f"id,{header}\n" + "".join(f"{i},{line}\n" for i, line in enumerate(lines)))
+    found = disentangle("z.csv", "f.csv", metrics=["mig"], drop_missing=True)
+    kept = np.setdiff1d(np.arange(N), order[[0, 5]])
+    plain = disentangle("codes.npy", "factors.csv", metrics=["mig"])
+    assert found.n == N - 2 == plain.n - 2
+    (alert,) = found.alerts
+    assert "z 1, f 1; 238 of 240 remain" in alert.message
+    shape = np.genfromtxt("factors.csv", delimiter=",", skip_header=1, usecols=0, dtype=str)
+    rest = np.genfromtxt("factors.csv", delimiter=",", skip_header=1)[:, 1:]
+    expected = disentangle(codes[kept], [shape[kept], rest[kept, 0], rest[kept, 1].astype(int)], metrics=["mig"])
+    assert found.metrics["mig"].mig == pytest.approx(expected.metrics["mig"].mig, abs=1e-9)
+    with pytest.raises(
+        DataError, match=r"z\.csv: line 2, column 'c': 'N/A' is a missing value; expected finite .* 1 of 240"
+    ):
+        disentangle("z.csv", "factors.csv", metrics=["mig"])
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), "NaN"])
+def test_missing_values_in_memory_are_no_class_of_their_own(gap):
+    rng = np.random.default_rng(SEED)
+    Z, words = rng.standard_normal((60, 2)), np.array([["red"], ["blue"]] * 30, dtype=object)
+    words[4, 0] = gap
+    with pytest.raises(DataError, match=r"factors: row 4 \(from 0\), column 1 is missing: 1 of 60 rows has"):
+        disentangle(Z, words, metrics=["mig"])
+    found = disentangle(Z, words, metrics=["mig"], drop_missing=True)
+    assert (found.n, found.factors[0].classes) == (59, 2)
+    words[:, 0] = gap
+    with pytest.raises(DataError, match="every one of the 60 rows has a missing value"):
+        disentangle(Z, words, metrics=["mig"], drop_missing=True)
+    with pytest.raises(DataError, match="infinite values in 60 rows"):
+        disentangle(Z * np.inf, np.arange(60) % 3, metrics=["mig"], drop_missing=True)
+
+
+def test_dataframes_bring_their_names_and_are_joined_on_their_index():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(SEED)
+    S = rng.integers(0, 3, (80, 2))
+    frame = pd.DataFrame(S + 0.1 * rng.standard_normal((80, 2)), columns=["u", "v"])
+    factors = pd.DataFrame({"shape": SHAPES[S[:, 0]], "size": S[:, 1]})
+    plain = disentangle(frame, factors, metrics=["mig"])
+    assert (plain.latents, [f.name for f in plain.factors]) == (("u", "v"), ["shape", "size"])
+    assert [f.words for f in plain.factors] == [True, False]
+    assert [a.code for a in plain.alerts] == ["paired_by_position"]
+    joined = disentangle(frame, factors.sample(frac=1, random_state=0), metrics=["mig"])
+    assert joined.metrics["mig"].mig == pytest.approx(plain.metrics["mig"].mig, abs=1e-12)
+    assert joined.alerts == ()
+    assert (
+        disentangle(frame, factors.iloc[::-1].to_numpy(), metrics=["mig"]).metrics["mig"].mig
+        < 0.5 * plain.metrics["mig"].mig
+    )
+
+
+# -- progress and alerts
+
+
+def test_progress_lines_come_at_each_stage_and_each_tenth_after_some_time():
+    stream = io.StringIO()
+    lines = Lines(stream, patience=0.0)
+    lines("dci", 1, 8)
+    for done in range(101):
+        lines("halves", done, 100)
+    assert stream.getvalue().splitlines()[:2] == ["dci: 1 of 8 done, 0 s", "halves: 0 of 100 done, 0 s"]
+    assert [line.split()[1] for line in stream.getvalue().splitlines()[1:]] == [str(k) for k in range(0, 101, 10)]
+    patient = Lines(io.StringIO())
+    patient("dci", 1, 8)
+    assert patient.stream.getvalue() == ""
+
+
+def test_long_work_leaves_lines_in_a_log_but_not_if_quiet(folder, capsys, monkeypatch):
+    words = [*CALL, "--metrics", "mig,irs", "--null", "2", "--workers", "1"]
+    assert run(*words, capsys=capsys)[2] == ""  # it took no time
+    monkeypatch.setattr(output, "Lines", partial(Lines, patience=0.0))
+    _, out, err = run(*words, capsys=capsys)
+    assert [line.partition(",")[0] for line in err.splitlines()] == [
+        "mig: 0 of 2 done",
+        "irs: 1 of 2 done",
+        "metrics: 2 of 2 done",
+        "shuffled factors: 1 of 2 done",
+        "shuffled factors: 2 of 2 done",
+    ]
+    assert "done" not in out
+    assert run(*words, "--quiet", capsys=capsys)[1:] == ("", "")
+
+
+def test_alerts_of_ica_are_in_the_words_of_this_command(monkeypatch):
+    monkeypatch.setattr(scoring, "ica_step", partial(scoring.ica_step, max_iter=1))
+    Z = np.random.default_rng(SEED).standard_normal((300, 4))
+    found = disentangle(Z, np.arange(300) % 3, metrics=["mig"], resolve=["literal", "whitened"])
+    told = {a.code: a.message for a in found.alerts}
+    assert told["gaussian_components"].startswith(
+        "after ICA (whitened): 4 of 4 components cannot be told from a Gaussian"
+    )
+    assert "after ICA (literal): it had not settled when it stopped" in told["not_converged"]
+    assert "--resolve whitened (resolve=['whitened'])" in told["not_converged"]
+    said = " ".join([*told.values(), *(a.message for step in found.after for a in step.alerts)])
+    assert not re.search(r"max_iter|mode=|\ba: |listed", said)

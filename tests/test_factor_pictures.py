@@ -505,10 +505,14 @@ def test_a_missing_file_says_where_to_get_it(name: str, tmp_path: Path) -> None:
     for text in (
         message(lambda: read_factor_pictures(path, dataset=name.upper())),
         message(lambda: read_factor_pictures(tmp_path / f"{known.file_hint}_v1.zip")),
+        message(lambda: read_factor_pictures(name)),
     ):
         assert f"download it yourself from {known.url}" in text
         assert known.name in text
         assert (known.size or "") in text
+    told = message(lambda: read_factor_pictures(path))
+    assert all(f"{d.name} from {d.url}" in told for d in DATASETS.values())
+    path.touch()
     assert "download" not in message(lambda: read_factor_pictures(path))
 
 

@@ -77,14 +77,44 @@ def test_a_first_line_that_is_a_row_is_not_taken_for_names(tmp_path: Path, text:
 
 @pytest.mark.parametrize(
     ("column", "line", "cell"),
-    [("0.5\nNA\n0.7", 3, "NA"), ("1\n2\nn/a", 4, "n/a"), ("0.5\n0.7\nnan", 4, "nan"), ("o.5\n0.7\n0.9", 2, "o.5")],
+    [
+        ("0.5\nNA\n0.7", 3, "'NA' is a missing value; 1 of 3 rows has"),
+        ("1\n2\nn/a", 4, "'n/a' is a missing value"),
+        ("0.5\n-\nnan", 3, "'-' is a missing value; 2 of 3 rows have a missing value; fill them in"),
+        ("o.5\n0.7\n0.9", 2, "'o.5' is not a number"),
+    ],
 )
 def test_a_gap_in_a_column_of_numbers_is_refused_with_file_line_and_column(
     tmp_path: Path, column: str, line: int, cell: str
 ) -> None:
     path = written(tmp_path / "f.csv", f"hue\n{column}\n")
-    with pytest.raises(DataError, match=re.escape(f"{path}: line {line}, column 'hue': {cell!r} is not a number")):
+    with pytest.raises(DataError, match=re.escape(f"{path}: line {line}, column 'hue': {cell}")):
         read_factor_table(path)
+
+
+@pytest.mark.parametrize("mark", ["NA", "NaN", "nan", "null", "None", "N/A", '""', "  "])
+def test_a_gap_in_a_column_of_words_is_refused_or_marked_and_no_class(tmp_path: Path, mark: str) -> None:
+    path = written(tmp_path / "f.csv", f"shape,x\nball,1\n{mark},2\ncube,\n{mark},4\n")
+    said = "the cell is empty" if not mark.strip(' "') else f"{mark!r} is a missing value"
+    with pytest.raises(DataError, match=re.escape(f"{path}: line 3, column 'shape': {said}; 3 of 4 rows have")):
+        read_factor_table(path)
+    found = read_factor_table(path, drop_missing=True)
+    assert found.gapped.tolist() == [False, True, True, True]
+    assert found.missing is not None
+    assert found.missing.tolist() == [[False, False], [True, False], [False, True], [True, False]]
+    assert [c[~m].tolist() for c, m in zip(found.columns, found.missing.T, strict=True)] == [
+        ["ball", "cube"],
+        [1, 2, 4],
+    ]
+    assert set(found.columns[0].tolist()) == {"ball", "cube"}
+    whole = read_factor_table(written(path, "shape\nnone\nball\n"), drop_missing=True)
+    assert whole.missing is None
+    assert whole.gapped.tolist() == [False, False]
+
+
+def test_a_column_without_any_value_is_refused_even_so(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="column 'hue': no row has a value; leave the column out"):
+        read_factor_table(written(tmp_path / "f.csv", "shape,hue\nball,NA\ncube,\n"), drop_missing=True)
 
 
 def test_labels_that_are_partly_numbers_are_words(tmp_path: Path) -> None:
@@ -182,7 +212,9 @@ def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
         (np.zeros((0, 2)), r"got shape \(0, 2\)"),
         (np.array([b"\xff\xfe", b"a"]), "expected text, got bytes that are not UTF-8"),
         (np.zeros(3, complex), "expected numbers or words, got complex128"),
-        (np.array([[0.0, 1.0], [2.0, np.nan]]), r"row 1 \(from 0\), column 2: expected a finite number, got nan"),
+        (np.array([[0.0, 1.0], [2.0, np.nan]]), r"row 1 \(from 0\), column 2 is missing: 1 of 2 rows has"),
+        (np.array([[0.0, 1.0], [2.0, np.inf]]), r"row 1 \(from 0\), column 2: expected a finite number, got inf"),
+        (np.array(["a", "None", "b", ""]), r"row 1 \(from 0\), column 1 is missing: 2 of 4 rows have"),
     ],
 )
 def test_arrays_that_are_no_factors_are_refused(tmp_path: Path, values: Any, message: str) -> None:

@@ -23,8 +23,11 @@ from disentanglement_cases import (
 from identifiable import report
 from identifiable.disentanglement import METRICS as KNOWN
 from identifiable.report import wording
-from identifiable.report.disentanglement import (
-    LATENTS_SHOWN,
+from identifiable.report.disentanglement import LATENTS_SHOWN
+from identifiable.report.disentanglement_methods import KINDS, METRICS, SCALE_FREE
+from identifiable.report.disentanglement_reading import (
+    BY_CHANCE,
+    LESS_WORDS,
     NO_CHANCE,
     SHARES_OF_NOTHING,
     best_latents,
@@ -32,7 +35,6 @@ from identifiable.report.disentanglement import (
     leak_words,
     sentence,
 )
-from identifiable.report.disentanglement_methods import KINDS, METRICS, SCALE_FREE
 from identifiable.report.page import Block, Card, Curves, Fold, Notice, Table, Text
 from identifiable.report.pages import page_of
 from identifiable.results import (
@@ -56,6 +58,10 @@ RESULTS = {
     "discrete": make_disentanglement(latent_kind="discrete", sweep=(), after=()),
     "mixed": make_disentanglement(factors=(FACTORS[0], Factor("hue", "continuous", 0, math.nan), FACTORS[2])),
     "no metrics": make_disentanglement(metrics={}, sweep=(), after=()),
+    "unsettled": make_disentanglement(
+        after=tuple(make_after(mode, converged=mode == "whitened") for mode in ("centred", "literal", "whitened"))
+    ),
+    "words": make_disentanglement(factors=(FACTORS[0], replace(FACTORS[1], words=True), FACTORS[2])),
     "no inputs": replace(make_disentanglement(), inputs=()),
 }
 
@@ -179,6 +185,10 @@ def test_a_score_that_chance_reaches_is_a_caution_and_is_explained() -> None:
     told = text_of(result, "verdict")
     assert "Shuffled factors score InfoM 0.67 (p 0.620), InfoE 0 (p 0.010), InfoC 0.10 (p 0.010)." in told
     assert SHARES_OF_NOTHING in told
+    assert sentence(result).count(BY_CHANCE) == 1
+    assert f"InfoM 0.73: a latent tells mainly of one factor, but {BY_CHANCE};" in sentence(result)
+    assert BY_CHANCE in " ".join(report.text_table(result).split())
+    assert BY_CHANCE not in text_of(RESULTS["full"], "verdict")
     assert SHARES_OF_NOTHING not in text_of(RESULTS["full"], "verdict")
     assert NO_CHANCE in text_of(RESULTS["bare"], "verdict")
     assert NO_CHANCE not in told
@@ -214,6 +224,23 @@ def test_nothing_is_explained_where_infom_is_high_or_latents_are_discrete() -> N
     assert leak_words(RESULTS["full"]) != ""
 
 
+def test_a_metric_that_chance_reaches_is_named_where_there_is_no_infomec() -> None:
+    chance = replace(make_metric({"mig": 0.3}), nulls={"mig": ScoreNull(0.3, 0.4, 0.5)})
+    result = make_disentanglement(
+        metrics={"mig": chance, "sap": make_metric({"sap": 0.3}, draws=True)}, sweep=(), after=()
+    )
+    assert sentence(result).endswith(f"InfoMEC is not among them. MIG: {BY_CHANCE}.")
+
+
+def test_a_p_that_cannot_be_smaller_is_shown_as_a_bound_and_said_to_be_one() -> None:
+    told = text_of(RESULTS["full"])
+    assert "(p ≤ 0.010)" in told
+    assert "100 shuffles cannot give a p below 0.010; more of them could." in told
+    more = make_disentanglement(settings={"null": 1000})
+    assert "(p 0.010)" in text_of(more)
+    assert "cannot give a p below" not in text_of(more) + report.text_table(more)
+
+
 # -- the heat map
 
 
@@ -242,6 +269,31 @@ def test_an_inactive_latent_that_tells_more_is_pointed_at_but_is_not_the_best() 
     assert "Not active, yet tells more than any active one: latent 5, 0.99 of scale." in told
     rows = {row[0]: row for row in table_called(RESULTS["full"], "Factors").rows}
     assert rows["scale"] == ("scale", "discrete", "8", "latent 2", "0.77", "latent 3", "0.15")
+
+
+def test_every_active_latent_is_said_in_words_with_its_column_and_mixtures_come_first() -> None:
+    table = table_called(RESULTS["full"], "Active latents")
+    assert table.rows[0] == ("latent 3", "2", "0.44", "mixes shape 0.20, scale 0.15 and floor hue 0.10")
+    assert table.rows[-1] == ("latent 2", "1", "0.94", "tells of scale 0.77")
+    assert [row[0] for row in table.rows] == ["latent 3", "latent 1", "latent 4", "latent 2"]  # 5 is not active
+    place = "Latents are counted from 1: latent 5 is column 4 of the array, and place 4 in the JSON."
+    assert place in text_of(RESULTS["full"], "matrix")
+    assert place in report.text_table(RESULTS["full"])
+    named = make_disentanglement(latents=["u", "v", "w", "x", "y"])
+    assert "counted from 1" not in text_of(named) + report.text_table(named)
+    assert table_called(named, "Active latents").rows[0][:2] == ("w", "2")
+
+
+def test_factors_of_words_are_said_to_be() -> None:
+    result = RESULTS["words"]
+    assert {row[0]: row[1] for row in table_called(result, "Factors").rows} == {
+        "floor hue": "discrete",
+        "shape": "discrete, words",
+        "scale": "discrete",
+    }
+    assert "3 factors (3 discrete; 1 of words)" in report.text_table(result)
+    assert "shape (discrete, words)" in [row[0] for row in heat_maps(result, "matrix")[0].rows]
+    assert "of words" not in report.text_table(RESULTS["full"])
 
 
 def test_one_latent_for_two_factors_is_said_unless_it_hardly_tells_of_one() -> None:
@@ -293,8 +345,12 @@ def test_a_matrix_that_does_not_fit_is_not_drawn() -> None:
 
 def test_every_score_is_in_the_table_with_its_figures() -> None:
     rows = table_called(RESULTS["full"], "Scores of continuous latents").rows
-    assert rows[0] == ("InfoMEC", "InfoM", "0.730", "[0.710, 0.750]", "0.100", "0.150", "0.010")
+    assert rows[0] == ("InfoMEC", "InfoM", "0.730", "[0.710, 0.750]", "0.100", "0.150", "≤ 0.010")
     assert [row[0] for row in rows] == ["InfoMEC", "", "", "DCI", "", "", "MIG", "MIG-sup", "Unsupervised"]
+    assert rows[-1][1] == "total correlation ↓"
+    assert LESS_WORDS in text_of(RESULTS["full"], "scores")
+    assert not any("↓" in row[1] for row in rows[:-1])
+    assert "↓" not in text_of(RESULTS["no infomec"], "scores")
     assert rows[-1][2:] == ("3.200", *[wording.MISSING] * 4)  # shuffled factors do not touch it
     assert "predictor forest; trees 100" in text_of(RESULTS["full"], "scores")
 
@@ -319,6 +375,9 @@ def test_discrete_and_continuous_are_never_silently_in_one_column() -> None:
 def test_the_noise_sweep_is_drawn_and_explained() -> None:
     (figure,) = (b for b in blocks_of(RESULTS["full"], "noise") if isinstance(b, Curves))
     assert figure.curves[0].points == ((0.0, 0.73), (1.0, 0.76), (3.0, 0.87), (10.0, 0.98))
+    assert not any(curve.dotted for curve in figure.curves)
+    (measured,) = figure.clouds
+    assert sorted(measured.points) == sorted(point for curve in figure.curves for point in curve.points)
     assert SCALE_FREE in text_of(RESULTS["full"], "noise")
     assert "0.73" in SCALE_FREE
     assert table_called(RESULTS["full"], "Scores with noise").rows[2] == ("3 %", "0.870", "0.960", "0.580")
@@ -335,9 +394,52 @@ def test_before_and_after_ica_stand_side_by_side_with_the_change() -> None:
         "whitened ICA",
     ]
     assert table.rows[0] == ("InfoMEC", "InfoM", "0.730", *["0.940 (+0.21)"] * 3)
-    assert table.rows[1][3] == "0.990 (+0.00)"
+    assert table.rows[1][3] == "0.990 (±0)"
     assert "MIG" not in [row[0] for row in table.rows]
     assert len(heat_maps(RESULTS["full"], "ica")) == 3
+
+
+def test_a_mode_that_did_not_converge_is_marked_over_its_column_and_above_the_table() -> None:
+    result = RESULTS["unsettled"]
+    blocks = [b for b in blocks_of(result, "ica") if isinstance(b, (Text, Table))]
+    assert isinstance(blocks[0], Text)
+    assert blocks[0].text.startswith(
+        "Centred and literal ICA did NOT converge: below are the scores of where they stopped"
+    )
+    assert isinstance(blocks[1], Table)
+    assert [c.label for c in blocks[1].columns[3:]] == [
+        "centred ICA, not converged",
+        "literal ICA, not converged",
+        "whitened ICA",
+    ]
+    lines = report.text_table(result).splitlines()
+    head = next(i for i, line in enumerate(lines) if "centred ICA" in line and "before" in line)
+    assert lines[head + 1].count("not converged") == 2
+    assert lines[head + 1].index("not converged") + len("not converged") == lines[head].index("centred ICA") + len(
+        "centred ICA"
+    )
+    assert any("did NOT converge: below" in line for line in lines[:head])
+    alone = make_disentanglement(after=(make_after(converged=False),))
+    assert "--resolve whitened has a stopping rule of its own" in text_of(alone, "ica")
+    for told in (text_of(RESULTS["full"], "ica"), report.text_table(RESULTS["full"])):
+        assert "onverge: below" not in told
+        assert "not converged" not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0.994, "0.994 (+0.004)"),
+        (0.986, "0.986 (-0.004)"),
+        (0.9897, "0.990 (-0.0003)"),
+        (0.99 - 1e-9, "0.990 (±0)"),
+        (0.89, "0.890 (-0.10)"),
+        (1.6e-16, "0 (-0.99)"),
+    ],
+)
+def test_changes_have_their_sign_and_enough_digits_and_rounding_is_zero(value: float, said: str) -> None:
+    after = make_after(metrics={"infomec": make_infomec({"infom": 0.94, "infoe": value, "infoc": 0.71})})
+    assert table_called(make_disentanglement(after=(after,)), "Scores before and after ICA").rows[1][3] == said
 
 
 @pytest.mark.parametrize(
@@ -369,6 +471,7 @@ def test_every_metric_that_can_be_asked_for_has_words_and_only_those_shown_are_e
     told = text_of(RESULTS["full"], "reading")
     assert METRICS["mig"].meaning in told
     assert METRICS["sap"].meaning not in told
+    assert "at least one over the number of factors" not in told  # InfoM is scaled to be 0 there
 
 
 def test_the_methods_name_settings_draws_and_papers_of_this_run() -> None:
@@ -378,7 +481,9 @@ def test_the_methods_name_settings_draws_and_papers_of_this_run() -> None:
     html = report.html(RESULTS["full"])
     assert all(key in html for key in ("hsu2023", "eastwood2018", "chen2018", "li2020", "ross2014", "hyvarinen1999"))
     assert not any(key in html for key in ("kumar2018", "higgins2017", "suter2019"))
-    assert "random halves" not in text_of(RESULTS["bare"], "reproduction")
+    assert "95 % intervals are from 200 random halves of the rows." in text_of(RESULTS["full"], "scores")
+    assert "95 % intervals are from 200 random halves of the rows." in report.text_table(RESULTS["full"])
+    assert "random halves" not in text_of(RESULTS["bare"]) + report.text_table(RESULTS["bare"])
     assert "hyvarinen1999" not in report.html(RESULTS["bare"])
 
 

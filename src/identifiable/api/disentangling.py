@@ -18,9 +18,11 @@ from identifiable.disentanglement import DEFAULT_METRICS
 from identifiable.disentanglement.codes import as_codes
 from identifiable.intake import NonFinite, as_representation, blocks_of, content_hash, default_provenance, inputs_of
 from identifiable.io import open_representation
-from identifiable.io.factor_tables import FactorTable, header_names, read_factor_table
+from identifiable.io.factor_tables import FactorTable, header_names, read_factor_table, with_gaps
+from identifiable.io.missing_cells import REMEDY, gaps_in, of_rows
+from identifiable.io.opening import first_gap
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import Alert, Disentanglement, Input, Provenance
+from identifiable.results import AfterICA, Alert, Disentanglement, Input, Provenance
 
 LATENTS, FACTORS = "latents", "factors"  # what tables without a name of their own are called
 
@@ -39,6 +41,7 @@ def disentangle(
     noise_sweep: bool = False,
     null: int = 0,
     bootstrap: int = 0,
+    drop_missing: bool = False,
     seed: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -52,10 +55,11 @@ def disentangle(
     Parameters
     ----------
     latents
-        (n, d): an array, a `Representation`, `Blocks`, a Dask array or a path.
+        (n, d): an array, a DataFrame, a `Representation`, `Blocks`, a Dask array or a path.
     factors
         The factors of the same rows, (n,) or (n, m), numbers or words: as `latents`, a list of columns, or a path. A `.csv` or
-        `.tsv` has their names in its first line and may hold words; a `.npz` may hold one array for each factor.
+        `.tsv` has their names in its first line and may hold words; a `.npz` may hold one array for each factor. Two DataFrames
+        are joined on their index, unless both count their rows from 0.
     ids
         For paths: the column, key or sidecar file that holds sample ids; one for both, or one for each. With ids on both
         sides rows are joined on them, otherwise paired by position.
@@ -78,7 +82,10 @@ def disentangle(
     null
         How often to shuffle the factors, for what chance scores; 0 for never.
     bootstrap
-        Resamples of the rows, for 95 % intervals; 0 for none.
+        Random halves of the rows, for 95 % intervals; 0 for none.
+    drop_missing
+        Leave rows with a missing cell (NaN, None, an empty cell, NA and the like) out of both tables, and say how many, in place
+        of refusing them.
     workers
         Threads; changes no figure.
 
@@ -90,13 +97,15 @@ def disentangle(
     1.0
     """
     id_of_latents, id_of_factors = _one_for_each(ids)
-    table, latent_names = _latents(latents, id_of_latents)
-    columns = _factors(factors, id_of_factors, table.n)
+    labels = _row_labels(latents, factors)
+    table, latent_names = _latents(latents, id_of_latents, labels[0])
+    columns = _factors(factors, id_of_factors, labels[1], table.n, drop_missing=drop_missing)
     if columns.name == table.name:
         columns = replace(columns, name=f"{columns.name} (factors)")
-    values = _finite(table)
+    values = np.asarray(blocks_of(table)[: table.n])
+    gapped = _gapped(table, values, latents, id_of_latents, drop_missing=drop_missing)
     pairing, alerts = _joined(table, columns)
-    of_latents, of_factors = pairing.rows
+    (of_latents, of_factors), dropped = _without_gaps(pairing, (table.name, gapped), (columns.name, columns.gapped))
     codes = as_codes(
         values if of_latents is None else values[of_latents],
         _table_of([c if of_factors is None else c[of_factors] for c in columns.columns]),
@@ -119,7 +128,12 @@ def disentangle(
         inputs=(*inputs_of([table], workers=workers), _input_of(columns)),
         provenance=provenance or default_provenance(seed, "identifiable.disentangle(...)"),
     )
-    return replace(found, alerts=(*one_ids_file(ids), *alerts, *found.alerts))
+    found = _in_words_of_this_call(found)
+    return replace(
+        found,
+        settings={**found.settings, "drop_missing": drop_missing},
+        alerts=(*one_ids_file(ids), *alerts, *dropped, *found.alerts),
+    )
 
 
 def _one_for_each(ids: str | Sequence[str] | None) -> tuple[str | None, str | None]:
@@ -130,10 +144,32 @@ def _one_for_each(ids: str | Sequence[str] | None) -> tuple[str | None, str | No
     return ids[0], ids[1]
 
 
-def _latents(source: Any, ids: str | None) -> tuple[Representation, tuple[str, ...] | None]:
-    """The table of latents, and what its file calls them."""
+Rows = NDArray[np.intp] | None
+"""Places of rows; None: all, in order."""
+
+
+def _is_frame(source: Any) -> bool:
+    """Whether it is a DataFrame, which need not be imported to be read."""
+    return hasattr(source, "iloc") and hasattr(source, "columns")
+
+
+def _row_labels(*sources: Any) -> tuple[NDArray[Any] | None, ...]:
+    """The index of each of several DataFrames, to join them; none if all only count their rows, or not all are DataFrames."""
+    if not all(map(_is_frame, sources)):
+        return (None,) * len(sources)
+    labels = [np.asarray(source.index) for source in sources]
+    counted = all(np.array_equal(index, np.arange(len(index))) for index in labels)
+    return (None,) * len(sources) if counted else tuple(labels)
+
+
+def _latents(
+    source: Any, ids: str | None, labels: NDArray[Any] | None
+) -> tuple[Representation, tuple[str, ...] | None]:
+    """The table of latents, and what its file or DataFrame calls them."""
     if is_path(source):
-        return open_representation(source, ids=ids), header_names(source, ids=ids)
+        return open_representation(source, ids=ids, gaps=True), header_names(source, ids=ids)
+    if _is_frame(source):
+        return Representation(source.to_numpy(), ids=labels, name=LATENTS), tuple(map(str, source.columns))
     table = as_representation(source)
     return (replace(table, name=LATENTS) if _unnamed(source) else table), None
 
@@ -142,44 +178,115 @@ def _unnamed(source: Any) -> bool:
     return not isinstance(source, (Representation, Blocks)) or source.name == Representation.name
 
 
-def _factors(source: Any, ids: str | None, n: int) -> FactorTable:
+def _factors(source: Any, ids: str | None, labels: NDArray[Any] | None, n: int, *, drop_missing: bool) -> FactorTable:
     """The columns of factors, wherever they come from; `n` is the number of latents' rows."""
     if is_path(source):
-        return read_factor_table(source, ids=ids)
+        return read_factor_table(source, ids=ids, drop_missing=drop_missing)
     if isinstance(source, (Representation, Blocks)) or hasattr(source, "compute"):
         table = as_representation(source)
         rows = blocks_of(table)[: table.n]
         name = FACTORS if _unnamed(source) else table.name
-        return FactorTable(tuple(rows.T), None, table.ids, name, str(rows.dtype))
-    by_columns = isinstance(source, (list, tuple)) and len(source) != n and all(np.ndim(c) == 1 for c in source)
-    if by_columns and source:
-        columns = [np.asarray(column) for column in source]
+        found = FactorTable(tuple(rows.T), None, table.ids, name, str(rows.dtype))
     else:
-        given = np.asarray(source)
-        given = given[:, None] if given.ndim == 1 else given
-        if given.ndim != 2 or not given.size:
-            raise DataError(f"{FACTORS}: expected an array (rows, factors), got shape {np.shape(source)}.")
-        columns = [np.asarray(c.tolist()) if given.dtype == object else c for c in given.T]
-    lengths = sorted({len(column) for column in columns})
-    if len(lengths) > 1:
-        raise DataError(f"{FACTORS}: expected columns of one length, got lengths {', '.join(map(str, lengths))}.")
-    dtypes = {str(column.dtype) for column in columns}
-    return FactorTable(tuple(columns), None, None, FACTORS, dtypes.pop() if len(dtypes) == 1 else "mixed")
+        columns = _columns(source, n)
+        lengths = sorted({len(column) for column in columns})
+        if len(lengths) > 1:
+            raise DataError(f"{FACTORS}: expected columns of one length, got lengths {', '.join(map(str, lengths))}.")
+        dtypes = {str(column.dtype) for column in columns}
+        names = tuple(map(str, source.columns)) if _is_frame(source) else None
+        found = FactorTable(tuple(columns), names, labels, FACTORS, dtypes.pop() if len(dtypes) == 1 else "mixed")
+    marked = with_gaps(found, found.name, drop_missing=drop_missing)
+    return replace(marked, columns=tuple(map(_of_one_kind, marked.columns)))
 
 
-def _finite(table: Representation) -> NDArray[Any]:
-    """All rows of the latents; a NaN is refused under the name of its file."""
-    blocks = blocks_of(table)
-    values: NDArray[Any] = np.asarray(blocks[: table.n])
+def _columns(source: Any, n: int) -> list[NDArray[Any]]:
+    """Every column of factors in memory as its own array."""
+    if _is_frame(source):
+        return [source.iloc[:, j].to_numpy() for j in range(source.shape[1])]
+    if isinstance(source, (list, tuple)) and source and len(source) != n and all(np.ndim(c) == 1 for c in source):
+        return [np.asarray(column) for column in source]
+    given = np.asarray(source)
+    given = given[:, None] if given.ndim == 1 else given
+    if given.ndim != 2 or not given.size:
+        raise DataError(f"{FACTORS}: expected an array (rows, factors), got shape {np.shape(source)}.")
+    return list(given.T)
+
+
+def _of_one_kind(column: NDArray[Any]) -> NDArray[Any]:
+    """A column of Python objects as numbers or words; where a value is missing, one of the others stands."""
+    if column.dtype != object:
+        return column
+    missing = gaps_in(column)
+    held = column[~missing].tolist()
+    return np.asarray(np.where(missing, held[0], column).tolist()) if held else column
+
+
+def _gapped(
+    table: Representation, values: NDArray[Any], source: Any, ids: str | None, *, drop_missing: bool
+) -> NDArray[np.bool_]:
+    """Which rows of the latents have a missing value; those are refused, under the name of the file, unless to be dropped."""
+    missing = np.isnan(values).any(axis=1) if values.dtype.kind == "f" else np.zeros(len(values), dtype=bool)
+    name = blocks_of(table).name
+    if missing.any() and not drop_missing:
+        place = first_gap(source, ids=ids) if is_path(source) else None
+        where = place or f"row {missing.argmax()} (from 0): NaN"
+        raise DataError(f"{name}: {where}; expected finite latents, {of_rows(missing)}; {REMEDY}.")
     bad = NonFinite()
-    bad.add(0, [values])
+    bad.add(0, [values[~missing]])
     if bad.count:
-        rows = ", ".join(map(str, bad.rows[:5]))
+        first = np.flatnonzero(~missing)[bad.rows[0]]
         raise DataError(
-            f"{blocks.name}: expected finite latents, got {bad.count} NaN or infinite values in {len(bad.rows)} rows (first "
-            f"rows, from 0: {rows}); remove those rows."
+            f"{name}: expected finite latents, got {bad.count} infinite values in {len(bad.rows)} rows (first: row {first}, from "
+            "0); remove those rows."
         )
-    return values
+    return missing
+
+
+def _without_gaps(
+    pairing: Pairing, *tables: tuple[str, NDArray[np.bool_]]
+) -> tuple[tuple[Rows, ...], tuple[Alert, ...]]:
+    """The rows of each table that belong together and have all their values, and an alert that counts the others."""
+    gapped = [
+        missing if rows is None else missing[rows] for rows, (_, missing) in zip(pairing.rows, tables, strict=True)
+    ]
+    left_out = np.any(gapped, axis=0)
+    if not left_out.any():
+        return pairing.rows, ()
+    kept = np.flatnonzero(~left_out)
+    if not kept.size:
+        raise DataError(
+            f"every one of the {pairing.n:,} rows has a missing value, so none is left; leave a column out."
+        )
+    rows = tuple(kept if rows is None else rows[kept] for rows in pairing.rows)
+    lost = ", ".join(f"{name} {int(g.sum()):,}" for (name, _), g in zip(tables, gapped, strict=True) if g.any())
+    said = f"Rows with a missing value were left out of both tables: {lost}; {kept.size:,} of {pairing.n:,} remain."
+    return rows, (Alert("rows_dropped", said),)
+
+
+def _in_words_of_this_call(found: Disentanglement) -> Disentanglement:
+    """Alerts of the ICA step say what to pass to `ica_step` and `resolve`: here another word is needed for it."""
+    said = {
+        Alert(a.code, f"after ICA ({step.mode}): {a.message}"): _of_the_step(a, step)
+        for step in found.after
+        for a in step.alerts
+    }
+    after = tuple(replace(step, alerts=tuple(_of_the_step(a, step) for a in step.alerts)) for step in found.after)
+    return replace(found, after=after, alerts=tuple(said.get(a, a) for a in found.alerts))
+
+
+def _of_the_step(alert: Alert, step: AfterICA) -> Alert:
+    about = f"after ICA ({step.mode})"
+    if alert.code == "not_converged":
+        other = (
+            "pass more rows for each latent"
+            if step.mode == "whitened"
+            else "--resolve whitened (resolve=['whitened']) has a stopping rule of its own"
+        )
+        said = f"{about}: it had not settled when it stopped, so these scores are those of an unfinished rotation; {other}."
+        return Alert(alert.code, said)
+    # `resolve` calls a table without a name "a", and lists pairs where this command does not.
+    words = alert.message.removeprefix("a: ").removesuffix("; the worst are listed.").rstrip(".")
+    return Alert(alert.code, f"{about}: {words}.")
 
 
 def _whole_numbers(table: Representation, values: NDArray[Any]) -> bool:
@@ -223,6 +330,8 @@ def _input_of(table: FactorTable) -> Input:
         for row in zip(*(column.tolist() for column in table.columns), strict=True):
             hashed.update(("\0".join(map(str, row)) + "\0").encode())
         digest = hashed.hexdigest()
+    if table.missing is not None:  # what stands in a missing cell has no meaning, that it is missing has
+        digest = hashlib.sha256(digest.encode() + np.packbits(table.missing).tobytes()).hexdigest()
     return Input(table.name, n, m, table.stored_dtype, digest)
 
 

@@ -21,7 +21,7 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"^\s*([a-z][\w.]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?|(?i:true|false))\s*$")
+_FORM = re.compile(r"^\s*([A-Za-z][\w.]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?|(?i:true|false))\s*$")
 TRUTHS = {"true": True, "false": False}
 
 Values = Callable[[Any], Iterable[tuple[str, Any]]]
@@ -67,7 +67,7 @@ class Condition:
         except ValueError:
             raise UsageError(f"--fail-if {text!r}: {number!r} is not a number; write it {hint}.") from None
         try:
-            found = fields.find(tuple(path.split(".")))
+            found = fields.find(tuple(path.lower().split(".")))  # tables print InfoM and R²; no field has capitals
         except UsageError as error:
             raise UsageError(f"--fail-if {text!r}: {error}") from None
         if (

@@ -33,7 +33,12 @@ DEFAULTS: dict[str, Any] = {
     "factor_names": None,
     "seed": 0,
 }  # what a recorded command repeats where it differs
-FLAGS = ("noise_sweep", "discrete", "continuous")  # and these where they are given
+ELSEWHERE = {  # metrics that do not take one table of latents and its factors
+    "udr": "udr compares runs of a model without factors; in Python identifiable.metrics.udr([run1, run2])",
+    "sis": "sis takes groups (slots) of latents and of factors; in Python identifiable.metrics.sis(latents, factors, slots_latents, "
+    "slots_factors)",
+}
+FLAGS = ("noise_sweep", "discrete", "continuous", "drop_missing")  # and these where they are given
 
 
 def add_to(commands: Any) -> None:
@@ -45,12 +50,12 @@ def add_to(commands: Any) -> None:
     )
     add = parser.add_argument
     d = DEFAULTS
+    add("latents", metavar="Z", help=f"latents: {TABLE_FORMATS}")
     add(
-        "paths",
-        nargs=2,
-        metavar="Z FACTORS",
-        help=f"latents, and the factors of the same rows: {TABLE_FORMATS}; factors may be words, with their names in the first "
-        "line of a .csv or .tsv, or one array each in a .npz",
+        "factors",
+        metavar="FACTORS",
+        help="the factors of the same rows, in such a file; they may be words, with their names in the first line of a .csv or .tsv, "
+        "or one array each in a .npz",
     )
     add(
         "--metrics",
@@ -79,7 +84,13 @@ def add_to(commands: Any) -> None:
         metavar="N",
         help="shuffle the factors N times, for what chance scores (default 0)",
     )
-    add("--bootstrap", type=int, default=0, metavar="N", help="resamples, for 95 %% intervals (default 0: none)")
+    add(
+        "--bootstrap",
+        type=int,
+        default=0,
+        metavar="N",
+        help="random halves of the rows, for 95 %% intervals (default 0: none)",
+    )
     add(
         "--kinds",
         default=d["kinds"],
@@ -91,14 +102,19 @@ def add_to(commands: Any) -> None:
     kind.add_argument("--continuous", action="store_true", help="latents are continuous, even if whole numbers")
     add("--factor-names", metavar="LIST", help="names of the factors, with commas, in place of those of the file")
     add_ids_option(parser)
-    add("--seed", type=int, default=0, help="seed of splits, noise, shuffles and resamples (default 0)")
+    add(
+        "--drop-missing",
+        action="store_true",
+        help="leave rows with a missing cell (empty, NA, NaN, …) out of both tables, in place of refusing them",
+    )
+    add("--seed", type=int, default=0, help="seed of splits, noise, shuffles and halves (default 0)")
     add(
         "--fail-if",
         action="append",
         default=[],
         metavar="COND",
         help="exit 1 if it holds, for example 'infom < 0.6', 'infom_low < 0.6' (of its interval), 'infom_p > 0.05', "
-        "'mig.mig < 0.2' or 'after.infom < 0.6'; may repeat",
+        "'mig < 0.2', 'dci.completeness < 0.5' or 'after.infom < 0.6' (after ICA); may repeat",
     )
     add("--workers", type=int, metavar="N", help="threads (default: all cores); changes no figure")
     add_result_options(parser)
@@ -109,19 +125,23 @@ def _run(options: argparse.Namespace) -> int:
     from identifiable.api.disentangling import disentangle
     from identifiable.disentanglement import DEFAULT_METRICS, METRICS, MODES, PROFILES
 
+    options.paths = [options.latents, options.factors]
     metrics = _metrics(options.metrics, tuple(METRICS), DEFAULT_METRICS)
     modes = listed(options.resolve, tuple(MODES), "--resolve") if options.resolve is not None else ()
     if options.profile not in PROFILES:
         raise UsageError(f"--profile {options.profile}: expected one of {', '.join(PROFILES)}.")
     fields = disentanglement_fields(
-        metrics=metrics, modes=modes, bootstrap=options.bootstrap > 0, null=options.null > 0
+        metrics=tuple(METRICS) if ALL in metrics else metrics,
+        modes=modes,
+        bootstrap=options.bootstrap > 0,
+        null=options.null > 0,
     )
     conditions = [Condition.parse(text, fields) for text in options.fail_if]
     check_running_options(options)
     check_outputs([options.json, options.report], [*options.paths, *(options.ids or [])])
     check_page(options.report)
     flags = "".join(f" --{flag.replace('_', '-')}" for flag in FLAGS if getattr(options, flag))
-    with progress_bar(options) as bar:
+    with progress_bar(options, lines=True) as bar:
         found = disentangle(
             *options.paths,
             ids=one_or_each(options.ids),
@@ -134,6 +154,7 @@ def _run(options: argparse.Namespace) -> int:
             noise_sweep=options.noise_sweep,
             null=options.null,
             bootstrap=options.bootstrap,
+            drop_missing=options.drop_missing,
             seed=options.seed,
             workers=options.workers,
             progress=bar,
@@ -148,7 +169,10 @@ def _run(options: argparse.Namespace) -> int:
 def _metrics(text: str | None, known: tuple[str, ...], usual: tuple[str, ...]) -> tuple[str, ...]:
     if text is None:
         return usual
-    return known if text == ALL else listed(text, (*known, ALL), "--metrics")
+    for name in (part.strip().lower() for part in text.split(",")):
+        if name in ELSEWHERE and name not in known:
+            raise UsageError(f"--metrics {text!r}: {ELSEWHERE[name]}.")
+    return listed(text, (*known, ALL), "--metrics")
 
 
 def _names(text: str | None) -> list[str] | None:

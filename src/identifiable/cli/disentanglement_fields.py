@@ -17,15 +17,16 @@ CHANCE = "_p"
 
 
 def disentanglement_fields(*, metrics: Collection[str], modes: Collection[str], bootstrap: bool, null: bool) -> Fields:
-    """`infom`, `infom_low`, `infom_p`, `mig.mig`, `after.infom` (of every mode) and `after.centred.infom`."""
+    """`infom`, `infom_low`, `infom_p`, `mig` (of mig), `dci.completeness`, `after.infom` (of every mode), `after.centred.infom`."""
 
-    def find(path: tuple[str, ...]) -> Field:
+    def find(given: tuple[str, ...]) -> Field:
+        path = tuple(part.lower() for part in given)
         name = ".".join(path)
         after = path[0] == AFTER
         mode, rest = _mode(path[1:], modes, name) if after else (None, path)
         if len(rest) not in (1, 2):
             raise UsageError(f"{name} names no score; write infom, or METRIC.SCORE as in mig.mig.")
-        metric, score = rest if len(rest) == 2 else (BARE, rest[0])
+        metric, score = rest if len(rest) == 2 else (_metric_of(rest[0], metrics), rest[0])
         if metric not in metrics:
             hint = "" if len(rest) == 2 else f" ({score!r} alone is a score of {BARE})"
             raise UsageError(
@@ -40,6 +41,16 @@ def disentanglement_fields(*, metrics: Collection[str], modes: Collection[str], 
     return Fields("infom < 0.6", find)
 
 
+def _metric_of(score: str, metrics: Collection[str]) -> str:
+    """Whose score a single name is: that of the metric of this name, or one of InfoMEC."""
+    return next((metric for metric in metrics if metric == _bare(score)), BARE)
+
+
+def _bare(score: str) -> str:
+    """The score that a figure is about: without `_low`, `_high` or `_p`."""
+    return next((score.removesuffix(s) for s in (*ENDS, CHANCE) if score.endswith(s)), score)
+
+
 def _mode(rest: tuple[str, ...], modes: Collection[str], name: str) -> tuple[str | None, tuple[str, ...]]:
     """The mode of ICA that is named, if any, and what follows it."""
     if not modes:
@@ -52,21 +63,32 @@ def _values(
 ) -> Iterator[tuple[str, Any]]:
     name = result.inputs[0].name if result.inputs else "latents"
     if not after:
-        yield name, _figure(result.metrics[metric], metric, score)
+        yield name, _figure(result.metrics.get(metric), metric, score)
     for step in result.after if after else ():
+        if mode is None and not step.converged:
+            raise UsageError(
+                f"{step.mode} ICA did not converge, so the gate cannot decide; judge it all the same by its name "
+                f"({AFTER}.{step.mode}.{score}), or pass --resolve whitened."
+            )
         if mode in (None, step.mode):
-            found = step.metrics.get(metric)
-            yield f"{name}, {step.mode} ICA", None if found is None else _figure(found, metric, score)
+            yield f"{name}, {step.mode} ICA", _figure(step.metrics.get(metric), metric, score)
 
 
-def _figure(metric: Metric, name: str, score: str) -> float | None:
-    """A score, or a figure about it; None where that was not measured."""
+def _figure(metric: Metric | None, name: str, score: str) -> float | None:
+    """A score, or a figure about it; None where that was not measured. A metric of one score may stand for it."""
+    if metric is None:
+        return None
+    bare = _bare(score)
+    whose = next(iter(metric.scores)) if bare == name and len(metric.scores) == 1 else bare
     if score in metric.scores:
         return metric.scores[score]
-    for suffix, end in ENDS.items():
-        if score.removesuffix(suffix) in metric.scores:
-            return metric.intervals.get(score.removesuffix(suffix), (math.nan, math.nan))[end]
-    if score.removesuffix(CHANCE) in metric.scores:
-        null = metric.nulls.get(score.removesuffix(CHANCE))
+    if whose not in metric.scores:
+        choices = ", ".join(key if name == BARE else f"{name}.{key}" for key in metric.scores)
+        raise UsageError(f"no score {score!r} of {name}; choose from {choices}.")
+    suffix = score.removeprefix(bare)
+    if suffix in ENDS:
+        return metric.intervals.get(whose, (math.nan, math.nan))[ENDS[suffix]]
+    if suffix == CHANCE:
+        null = metric.nulls.get(whose)
         return None if null is None else null.p
-    raise UsageError(f"no score {score!r} of {name}; choose from {', '.join(metric.scores)}.")
+    return metric.scores[whose]

@@ -8,19 +8,33 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from identifiable._checks import OutputError, UsageError
-from identifiable.cli.progress import Bar
+from identifiable.cli.progress import Bar, Lines
 from identifiable.results.writing import together, write_texts
 
 EXIT_FINE, EXIT_CONDITION, EXIT_USAGE = 0, 1, 2
 PAGE_SUFFIXES = (".html", ".htm", ".md")
 
 
-def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | None]:
-    """A bar on stderr where someone looks."""
-    return Bar() if not options.quiet and sys.stderr.isatty() else nullcontext()
+@overload
+def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | None]: ...
+
+
+@overload
+def progress_bar(options: argparse.Namespace, *, lines: bool) -> AbstractContextManager[Bar | Lines | None]: ...
+
+
+def progress_bar(
+    options: argparse.Namespace, *, lines: bool = False
+) -> AbstractContextManager[Bar | None] | AbstractContextManager[Bar | Lines | None]:
+    """A bar on stderr where someone looks; elsewhere nothing, or now and then a line (of long work, for its log)."""
+    if options.quiet:
+        return nullcontext()
+    if sys.stderr.isatty():
+        return Bar()
+    return nullcontext(Lines() if lines else None)
 
 
 def say(text: str, end: str = "\n") -> None:

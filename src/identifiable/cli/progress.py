@@ -1,4 +1,4 @@
-"""A one-line progress bar on stderr, only where someone is looking."""
+"""A one-line progress bar on stderr, only where someone is looking; lines for a log of long work elsewhere."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from identifiable.blocks import Blocks, Progress
 WIDTH = 16
 EVERY = 0.1  # seconds between redraws
 SHORT = 0.5  # seconds a single pass must last to be worth a line of its own
+PATIENCE = 10.0  # seconds of work from which on a log is worth a line
+STEPS = 10  # lines that one stage may take
 LONG = 5.0  # seconds from which on one of many passes says how far it is
 STAGE_WIDTH = 20
 NAME_WIDTH = 24
@@ -113,6 +115,25 @@ class Bar:
     ) -> None:
         if self.drawn:
             self._write("")
+
+
+class Lines:
+    """Callable as `progress(stage, done, total)`: a line for each new stage, and for each tenth of it. Short work says nothing."""
+
+    def __init__(self, stream: TextIO | None = None, patience: float = PATIENCE):
+        self.stream = stream or sys.stderr
+        self.patience = patience
+        self.begun = time.monotonic()
+        self.said: tuple[str, int] | None = None
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        elapsed = time.monotonic() - self.begun
+        now = (stage, STEPS * done // max(total, 1))
+        if now == self.said or elapsed < self.patience:
+            return
+        self.said = now
+        self.stream.write(f"{stage}: {done:,} of {total:,} done, {elapsed:.0f} s\n")
+        self.stream.flush()
 
 
 class Watched:

@@ -249,13 +249,17 @@ def _known(dataset: str) -> str:
 def _check_present(path: Path, known: str | None) -> None:
     if path.is_dir():
         return
-    likely = known or next((key for key, d in DATASETS.items() if d.file_hint in path.name.lower()), None)
-    if likely is not None and not os.path.lexists(path):
-        missing = DATASETS[likely]
-        raise DataError(
-            f"{path}: no such file; {missing.name} is not part of this package: download it yourself from "
-            f"{missing.where} and name the file."
-        )
+    name = path.name.lower()
+    likely = known or next((key for key, d in DATASETS.items() if d.file_hint in name or key in name), None)
+    if not os.path.lexists(path):
+        if likely is not None:
+            missing = f"{DATASETS[likely].name} is not part of this package: download it yourself from {DATASETS[likely].where}"
+        else:
+            sets = "; ".join(f"{d.name} from {d.where}" for d in DATASETS.values())
+            missing = (
+                f"published data sets are not part of this package: check the path, or download one yourself: {sets};"
+            )
+        raise DataError(f"{path}: no such file; {missing} and name the file.")
     check_is_file(path)
 
 

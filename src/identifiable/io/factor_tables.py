@@ -50,7 +50,7 @@ class FactorTable:
     @property
     def gapped(self) -> NDArray[np.bool_]:
         """Which rows have a missing cell."""
-        return np.zeros(self.n, dtype=bool) if self.missing is None else self.missing.any(axis=1)
+        return np.zeros(self.n, dtype=bool) if self.missing is None else np.asarray(self.missing.any(axis=1))
 
 
 def read_factor_table(
@@ -91,9 +91,8 @@ def with_gaps(table: FactorTable, label: str, *, drop_missing: bool) -> FactorTa
     """`table` with its missing cells marked, or refused; infinite numbers are refused either way."""
     missing = np.column_stack([gaps_in(column) for column in table.columns])
     if missing.any() and not drop_missing:
-        row = int(missing.any(axis=1).argmax())
-        where = _cell_name(table, row, int(missing[row].argmax()))
-        raise DataError(f"{label}: {where} is missing: {of_rows(missing.any(axis=1))}; {REMEDY}.")
+        row, j = (int(place) for place in np.argwhere(missing)[0])
+        raise DataError(f"{label}: {_cell_name(table, row, j)} is missing: {of_rows(missing)}; {REMEDY}.")
     for j, column in enumerate(table.columns):
         if column.dtype.kind == "f" and np.isinf(column).any():
             row = int(np.isinf(column).argmax())
@@ -138,10 +137,9 @@ class _FactorText(TextTable):
         self._refuse_a_header_that_is_a_row(columns, cells)
         missing = np.column_stack([_missing(column) for column in cells])
         if missing.any() and not drop_missing:
-            row = int(missing.any(axis=1).argmax())
-            j = int(missing[row].argmax())
+            row, j = (int(place) for place in np.argwhere(missing)[0])
             where = f"line {lines[row]}, {self._shown(columns[j])}: {said(cells[j][row])}"
-            raise DataError(f"{self._label}: {where}; {of_rows(missing.any(axis=1))}; {REMEDY}.")
+            raise DataError(f"{self._label}: {where}; {of_rows(missing)}; {REMEDY}.")
         found = tuple(
             self._typed(j, column, lines, gaps)
             for j, column, gaps in zip(columns, cells, missing.T.tolist(), strict=True)

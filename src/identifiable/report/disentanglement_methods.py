@@ -189,8 +189,8 @@ def how_to_read(result: Disentanglement) -> Section:
         ),
         (
             "Chance",
-            "Pure noise does not score 0: a share is at least one over the number of factors, and the best of several small "
-            "numbers is above their mean. What shuffled factors score says what chance gives with these rows.",
+            "Pure noise does not score 0: shares of next to nothing are never quite alike, and the best of several small numbers is "
+            "above their mean. What shuffled factors score says what chance gives with these rows.",
         ),
         ("Discrete and continuous", KINDS),
     ]
@@ -228,8 +228,9 @@ def _sampled(result: Disentanglement) -> list[str]:
     if _some(result.metrics.values(), "intervals"):
         often = f"{count(draws)} random halves" if isinstance(draws, int) else "random halves"
         parts.append(
-            f"Intervals (95 %): the spread of {often} of the rows about their mean, laid about the score of all rows. Rows drawn "
-            "twice, as in a usual bootstrap, would be their own nearest neighbours."
+            f"Intervals (95 %): how much a score differs between {often} of the rows and their complements, and between quarters, "
+            "extrapolated to all rows, by Student's t. They know the spread over rows, not the bias of a score that falls or rises "
+            "with their number. Rows drawn twice, as in a usual bootstrap, would be their own nearest neighbours."
         )
     draws = result.settings.get("null")
     if _some(result.metrics.values(), "nulls"):
@@ -257,7 +258,7 @@ def _resolved(result: Disentanglement) -> list[str]:
 
 
 def _sources(result: Disentanglement) -> str:
-    ours = "bootstrap intervals, shuffled factors, the noise sweep, the InfoE check"
+    ours = "intervals from halves, shuffled factors, the noise sweep, the InfoE check"
     told = (
         f"Implements {listed(metric_name(key) for key in result.metrics)} after the papers below."
         if result.metrics

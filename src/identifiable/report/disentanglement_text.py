@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from identifiable.report.disentanglement import (
-    after_heads,
+from identifiable.report.disentanglement_reading import (
+    UNSETTLED,
+    after_caveat,
     after_lines,
     chance_words,
     factor_lines,
@@ -13,6 +14,8 @@ from identifiable.report.disentanglement import (
     infoe_words,
     leak_words,
     noise_lines,
+    notes_below_scores,
+    place_words,
     score_heads,
     score_lines,
     sentence,
@@ -35,17 +38,26 @@ def disentanglement_table(result: Disentanglement) -> str:
     parts = [wrapped(f"{table_name(saved)}   n {count(saved.n)}, {size_words(saved)}", "  "), wrapped(sentence(saved))]
     parts += [wrapped(text, "  ") for text in (chance_words(saved), leak_words(saved)) if text]
     if saved.metrics:
-        parts += ["", _scores(score_heads(saved.metrics), score_lines(saved.metrics))]
+        parts += ["", _scores(score_heads(saved.metrics), score_lines(saved))]
+        parts += [wrapped(words, "  ") for words in notes_below_scores(saved)]
     parts += ["", *_factors(saved)]
     if saved.sweep:
         parts += ["", aligned(*noise_lines(saved))]
     if saved.after:
-        parts += ["", _scores(after_heads(saved), after_lines(saved))]
+        caveat = after_caveat(saved)
+        parts += ["", *([wrapped(caveat, "  ")] if caveat else []), _before_and_after(saved)]
         for after in saved.after:
             parts.append(
                 wrapped(f"{after.mode.capitalize()} ICA: {ica_words(after)} {infoe_words(saved, after)}", "  ")
             )
     return "\n".join([*parts, *alert_lines(saved.alerts)]) + "\n"
+
+
+def _before_and_after(result: Disentanglement) -> str:
+    """Scores before and after ICA; below the head of a mode, whether it did not converge: beside it there is no room."""
+    heads = ("before", *(f"{after.mode} ICA" for after in result.after))
+    marks = ("", "", ("", *("" if after.converged else UNSETTLED for after in result.after)))
+    return _scores(heads, [*([marks] if any(marks[2]) else []), *after_lines(result)])
 
 
 def _scores(heads: Sequence[str], lines: Sequence[tuple[str, str, tuple[str, ...]]]) -> str:
@@ -64,4 +76,9 @@ def _factors(result: Disentanglement) -> list[str]:
     shown = [tuple(clip(cell, NAME) for cell in line) for line in lines[:FACTORS_SHOWN]]
     more = len(lines) - len(shown)
     table = aligned(heads, shown, left=(0, 1, 3, 5))
-    return [table, *([f"… and {count(more)} more: in the report and the JSON"] if more > 0 else [])]
+    place = place_words(result) if len(heads) > 3 else ""
+    return [
+        table,
+        *([wrapped(place, "  ")] if place else []),
+        *([f"… and {count(more)} more: in the report and the JSON"] if more > 0 else []),
+    ]
