@@ -476,12 +476,15 @@ def test_too_few_rows_for_halves_are_refused() -> None:
 
 
 def test_ica_undoes_a_rotation_and_the_explicitness_agrees() -> None:
-    found = disentangle(as_codes(*rotated()), metrics=["infomec"], resolve=["centred", "whitened"])
+    found = disentangle(as_codes(*rotated()), metrics=["infomec"], resolve=["centred", "whitened"], bootstrap=2, null=2)
     before = found.metrics["infomec"].infom
     for step in found.after:
         assert step.converged
         assert step.metrics["infomec"].infom > before + 0.4
         assert step.infoe_agrees
+        low, high = step.metrics["infomec"].intervals["infom"]
+        assert low < step.metrics["infomec"].infom <= high
+        assert step.metrics["infomec"].nulls["infoe"].p == pytest.approx(1 / 3)
     assert found.metrics["infomec"].infom < 0.6
 
 

@@ -97,7 +97,8 @@ def disentangle(
     profile
         Which version of InfoMEC: see `infomec`.
     resolve
-        Modes of `ica_step`: the scores of what each makes of the latents follow in `after`.
+        Modes of `ica_step`: the scores of what each makes of the latents follow in `after`; their intervals and nulls are those of
+        the components as they are, not of ICA made anew.
     noise_sweep
         InfoMEC with noise of 0, 1, 3 and 10 % of each latent's standard deviation. Ours. Mutual information has no scale: of a
         latent that follows its factor without noise, neighbours resolve a leak of 1 % of another one, and InfoM falls.
@@ -113,15 +114,18 @@ def disentangle(
     lost: list[Alert] = []
     found = scored(codes, workers=workers, progress=progress, lost=lost if everything else None)
     scored = partial(_scored, names=tuple(found), profile=profile, seed=seed)
-    if bootstrap:
-        found = _with_intervals(found, codes, scored, bootstrap, seed, workers, progress)
-    if null:
-        found = _with_nulls(found, codes, scored, null, seed, workers, progress)
+
+    def complete(table: Codes, scores: dict[str, Metric]) -> dict[str, Metric]:
+        if bootstrap:
+            scores = _with_intervals(scores, table, scored, bootstrap, seed, workers, progress)
+        return _with_nulls(scores, table, scored, null, seed, workers, progress) if null else scores
+
+    found = complete(codes, found)
     sweep = _sweep(codes, profile, seed, workers) if noise_sweep and not codes.discrete else ()
     after, failed = [], []
     for mode in resolve:
         try:
-            after.append(_after(codes, mode, scored, seed, workers, progress))
+            after.append(_after(codes, mode, scored, complete, seed, workers, progress))
         except DataError as error:  # of this mode: the other scores are not lost for it
             failed.append(Alert("ica_failed", f"after ICA ({mode}): no scores, {error}"))
     settings = {
@@ -330,6 +334,7 @@ def _after(
     codes: Codes,
     mode: str,
     scored: Callable[..., dict[str, Metric]],
+    complete: Callable[[Codes, dict[str, Metric]], dict[str, Metric]],
     seed: int,
     workers: int | None,
     progress: Progress | None,
@@ -345,7 +350,7 @@ def _after(
         converged=step.converged,
         n_components=step.n_components,
         invertible=step.invertible,
-        metrics=scored(turned, workers=workers, progress=progress),
+        metrics=complete(turned, scored(turned, workers=workers, progress=progress)),
         infoe_converged=(before, after),
         infoe_agrees=abs(after - before) <= AGREES,
         alerts=tuple(step.alerts),

@@ -138,7 +138,7 @@ def _tone(infomec: Metric | None, values: Sequence[float], result: Disentangleme
     if infomec is None:
         return "plain"
     if (
-        any(by_chance(infomec.nulls[key]) for key in INFO if key in infomec.nulls)
+        any(by_chance(infomec.nulls[key], result.settings.get("null")) for key in INFO if key in infomec.nulls)
         or hardly_anything(result)
         or not all(map(known, values))
     ):

@@ -76,27 +76,29 @@ def sentence(result: Disentanglement) -> str:
     infomec = result.metrics.get(INFOMEC)
     if infomec is None:
         chance = [
-            metric_name(key) for key, metric in result.metrics.items() if any(map(by_chance, metric.nulls.values()))
+            metric_name(key)
+            for key, metric in result.metrics.items()
+            if any(by_chance(null, result.settings.get("null")) for null in metric.nulls.values())
         ]
         scored = f" {listed(chance)}: {BY_CHANCE}." if chance else ""
         return f"{counted(len(result.metrics), 'metric')} of {size_words(result)}; InfoMEC is not among them.{scored}"
-    return f"{'; '.join(_said(infomec, key) for key in INFO)}."
+    return f"{'; '.join(_said(infomec, key, result.settings.get('null')) for key in INFO)}."
 
 
-def _said(metric: Metric, key: str) -> str:
+def _said(metric: Metric, key: str, draws: object) -> str:
     value = metric.scores.get(key, math.nan)
     if not known(value):
         return f"{score_name(key)} is not defined"
     bounds = metric.intervals.get(key)
     within = f" [{number(bounds[0], 2)}, {number(bounds[1], 2)}]" if bounds is not None else ""
     step = next((i for i, least in enumerate(STEPS) if value >= least), len(STEPS))
-    chance = f", but {BY_CHANCE}" if key in metric.nulls and by_chance(metric.nulls[key]) else ""
+    chance = f", but {BY_CHANCE}" if key in metric.nulls and by_chance(metric.nulls[key], draws) else ""
     return f"{score_name(key)} {figure(value, 2)}{within}: {SAID[key][step]}{chance}"
 
 
-def by_chance(null: ScoreNull) -> bool:
-    """Whether shuffled factors score as high too often; a p that is not defined says nothing."""
-    return known(null.p) and null.p > LEVEL
+def by_chance(null: ScoreNull, draws: object) -> bool:
+    """Whether shuffled factors score as high too often; a p that is not defined, or that could not be less, says nothing."""
+    return known(null.p) and null.p > LEVEL and not _at_floor(null, draws)
 
 
 def figure(value: float | None, decimals: int = 3) -> str:
@@ -182,7 +184,10 @@ def chance_words(result: Disentanglement) -> str:
     draws = result.settings.get("null")
     said = [f"{score_name(k)} {cell(n.mean)} (p {_p(n, draws)})" for k, n in infomec.nulls.items() if k in INFO]
     chance = f"Shuffled factors score {', '.join(said)}." if said else NO_CHANCE
-    if any(by_chance(infomec.nulls[key]) for key in SHARES if key in infomec.nulls) and not hardly_anything(result):
+    draws = result.settings.get("null")
+    if any(by_chance(infomec.nulls[key], draws) for key in SHARES if key in infomec.nulls) and not hardly_anything(
+        result
+    ):
         chance += f" {SHARES_OF_NOTHING}"
     little = ""
     if hardly_anything(result):
