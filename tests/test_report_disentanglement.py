@@ -174,6 +174,14 @@ def test_undefined_scores_are_said_to_be_and_shown_as_missing() -> None:
     assert rows[1][1:3] == ("InfoE", "0.500")
 
 
+def test_a_p_that_could_not_be_less_is_not_called_chance() -> None:
+    nulls = dict.fromkeys(("infom", "infoe", "infoc"), ScoreNull(0.1, 0.2, 0.1))
+    result = make_disentanglement(infomec=replace(make_infomec(), nulls=nulls))
+    few, many = (replace(result, settings={**result.settings, "null": draws}) for draws in (9, 99))
+    assert BY_CHANCE not in sentence(few)
+    assert sentence(many).count(BY_CHANCE) == 3
+
+
 def test_a_score_that_chance_reaches_is_a_caution_and_is_explained() -> None:
     nulls = {
         "infom": ScoreNull(0.67, 0.9, 0.62),
