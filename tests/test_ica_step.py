@@ -171,7 +171,7 @@ def test_a_matrix_that_is_no_rotation_is_refused_with_the_columns_and_the_way_ou
         ica_step(big, mode="literal")
     with pytest.raises(DataError, match=r"FastICA \(centred\) found no rotation .* divide them by their largest"):
         ica_step(1000 * Z[:, [0, 0, 1, 2]])
-    with pytest.raises(DataError, match=r"FastICA \(centred\) found no rotation \(.*infs or NaNs"):
+    with pytest.raises(DataError, match="ordinary size"):
         ica_step(1e300 * Z)
     assert ica_step(1000 * Z[:, [0, 0, 1, 2]], mode="whitened").n_components == 3
 
