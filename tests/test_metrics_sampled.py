@@ -23,8 +23,15 @@ def grid(*sizes: int) -> np.ndarray:
     return np.stack(np.meshgrid(*map(range, sizes), indexing="ij"), -1).reshape(-1, len(sizes))
 
 
+OF_THE_INPUT = ("few_rows_per_class", "few_values")  # grids are small here, and codes are exact
+
+
+def own_alerts(metric):
+    return [alert for alert in metric.alerts if alert.code not in OF_THE_INPUT]
+
+
 def codes_of_the_alert(metric) -> list[str]:
-    return [alert.code for alert in metric.alerts]
+    return [alert.code for alert in own_alerts(metric)]
 
 
 @both
@@ -33,7 +40,7 @@ def test_a_perfect_code_scores_1_in_any_order_sign_and_scale(name):
     found = SCORES[name](S[:, [2, 0, 1]] * [-2.0, 1.0, 30.0] + 4, S, **FEW)
     assert found.scores[name] == 1.0
     assert found.details["chance"] == pytest.approx(1 / 3)
-    assert not found.alerts
+    assert not own_alerts(found)
 
 
 @both
@@ -92,7 +99,7 @@ def test_latents_below_the_threshold_have_no_vote_and_the_alert_names_them():
     found = factorvae_score(Z, S, **FEW)
     assert found.details["active"] == [True, False, True, False]
     assert codes_of_the_alert(found) == ["pruned_latents"]
-    assert "latent 2, latent 4" in found.alerts[0].message
+    assert "latent 2, latent 4" in own_alerts(found)[0].message
     assert found.factorvae == 1.0
     votes = np.array(found.matrix.values)
     assert votes[:, [1, 3]].sum() == 0
@@ -134,9 +141,9 @@ def test_a_row_whose_values_no_other_row_has_is_not_drawn(name):
     found = SCORES[name](Z, S, **FEW)
     assert found.scores[name] == 1.0
     assert codes_of_the_alert(found) == ["unpaired_rows", "unpaired_rows"]
-    assert "factor 1: 1 of 17 rows have a value that no other row has" in found.alerts[0].message
+    assert "factor 1: 1 of 17 rows have a value that no other row has" in own_alerts(found)[0].message
     twice = SCORES[name](np.vstack([Z, Z[-1:]]), np.vstack([S, S[-1:]]), **FEW)
-    assert not twice.alerts
+    assert not own_alerts(twice)
 
 
 @both
@@ -179,7 +186,7 @@ def test_a_regression_that_stops_early_is_an_alert_and_no_warning():
     S = grid(5, 5)
     Z = np.random.default_rng(0).standard_normal((25, 40)) * np.geomspace(1, 1e7, 40)
     assert "not_converged" in codes_of_the_alert(betavae_score(Z, S, samples=4, **FEW))
-    assert not betavae_score(S.astype(float), S, **FEW).alerts
+    assert not own_alerts(betavae_score(S.astype(float), S, **FEW))
 
 
 @both

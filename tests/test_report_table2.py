@@ -269,11 +269,18 @@ def test_lifts_are_listed_by_data_and_mode_with_what_became_of_infoe() -> None:
     assert [row[:2] for row in table.rows] == [
         (data, mode) for data in ("all", "sprites", "scene") for mode in ("centred", "literal", "whitened")
     ]
-    assert table.rows[1][2:] == ("0.390", "0.600", "+0.210 [0.160, 0.260]", "+0.001 [-0.049, 0.051]", "3")
+    assert table.rows[1][2:] == (
+        "0.390",
+        "0.600",
+        "+0.210 [0.160, 0.260]",
+        "+0.210 [0.160, 0.260]",
+        "+0.001 [-0.049, 0.051]",
+        "3",
+    )
     assert table.strong == 0
     assert [row[0] for row in tables_of(RESULTS["one data set"], "lifts")[0].rows] == ["sprites"] * 3
     assert tables_of(RESULTS["one seed"], "lifts")[0].rows[0][4] == "+0.260"
-    assert tables_of(RESULTS["nothing passes"], "lifts")[0].rows[0][2:] == (wording.MISSING,) * 5
+    assert tables_of(RESULTS["nothing passes"], "lifts")[0].rows[0][2:] == (wording.MISSING,) * 6
     assert (signed(-0.1), signed(0.0), signed(math.nan)) == ("-0.100", "0", wording.MISSING)
 
 

@@ -21,7 +21,7 @@ ROUNDER = 1.5 * 2.0**52  # a number plus this is rounded, and its whole part sta
 EXPONENT = 52  # bits below the exponent
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12 = (1 / math.factorial(k) for k in range(2, 13))
 
-COLUMNS = 256  # of the data at once, so that what is in hand stays in the fastest cache
+COLUMNS = 96  # of the data at once, so that what is in hand stays in the fastest cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 

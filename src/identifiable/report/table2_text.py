@@ -29,6 +29,7 @@ from identifiable.report.wording import clip, columns_wide
 from identifiable.results import Table2
 
 NAME = 30  # columns for a name
+INFOE_AT = 6  # where a line of lifts has the change of InfoE
 
 
 def table2_table(result: Table2) -> str:
@@ -38,9 +39,10 @@ def table2_table(result: Table2) -> str:
     told = ranking_words(saved)
     parts += [wrapped(told, "  ")] if told else []
     parts += ["", *_ours(saved, "continuous"), *_ours(saved, "discrete"), *_published(saved)]
-    lifts = lift_lines(saved)
+    wide = [("data", "ICA", *LIFT_HEADS), *lift_lines(saved)]
+    heads, *lifts = (line[:INFOE_AT] + line[INFOE_AT + 1 :] for line in wide)  # in words below: a terminal has no room
     if lifts:
-        parts += [_fitted(("data", "ICA", *LIFT_HEADS), lifts, (0, 1)), wrapped(infoe_words(saved), "  "), ""]
+        parts += [_fitted(heads, lifts, (0, 1)), wrapped(infoe_words(saved), "  "), ""]
     return "\n".join([*parts, *alert_lines(saved.alerts)]).rstrip("\n") + "\n"
 
 
