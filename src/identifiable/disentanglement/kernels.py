@@ -1,7 +1,7 @@
 """The two loops of InfoMEC that numpy is slow at, compiled by numba when first called and kept on disk.
 
 numpy has no vectorised double `exp` where a processor lacks AVX-512 (7 ns a number here; 2.3 ns below), and finds neighbours
-only with a binary search for each row (2.4 ms a column and factor; 0.3 ms below). `benchmarks/infomec.py` measures both.
+only with a binary search for each row (2.4 ms a column and factor; 0.9 ms below). `benchmarks/infomec.py` measures the whole.
 """
 
 from __future__ import annotations
