@@ -66,7 +66,7 @@ def test_the_help_names_everything_and_its_example_runs_and_writes_its_page(fold
     assert all(name in re.split(r"[ ,;()]+", words) for name in (*METRICS, *PROFILES, *MODES))
     assert re.search(r"\sZ FACTORS\n", told.partition("options:")[0])
     assert "Z FACTORS Z" not in words
-    assert "random halves" in words
+    assert "random splits" in words
     (example,) = re.findall(r"example:\n  identifiable (.*)", told)
     code, out, _ = run(*shlex.split(example), capsys=capsys)
     assert code == 0

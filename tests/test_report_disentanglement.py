@@ -484,14 +484,14 @@ def test_every_metric_that_can_be_asked_for_has_words_and_only_those_shown_are_e
 
 def test_the_methods_name_settings_draws_and_papers_of_this_run() -> None:
     told = text_of(RESULTS["full"], "reproduction")
-    for words in ("200 random halves", "100 times", "0 %, 1 %, 3 % and 10 %", "Ours: ", "Seed 7.", "predictor forest"):
+    for words in ("200 random splits", "100 times", "0 %, 1 %, 3 % and 10 %", "Ours: ", "Seed 7.", "predictor forest"):
         assert words in told
     html = report.html(RESULTS["full"])
     assert all(key in html for key in ("hsu2023", "eastwood2018", "chen2018", "li2020", "ross2014", "hyvarinen1999"))
     assert not any(key in html for key in ("kumar2018", "higgins2017", "suter2019"))
-    assert "95 % intervals are from 200 random halves of the rows." in text_of(RESULTS["full"], "scores")
-    assert "95 % intervals are from 200 random halves of the rows." in report.text_table(RESULTS["full"])
-    assert "random halves" not in text_of(RESULTS["bare"]) + report.text_table(RESULTS["bare"])
+    assert "95 % intervals are from 200 random splits of the rows." in text_of(RESULTS["full"], "scores")
+    assert "95 % intervals are from 200 random splits of the rows." in report.text_table(RESULTS["full"])
+    assert "random splits" not in text_of(RESULTS["bare"]) + report.text_table(RESULTS["bare"])
     assert "hyvarinen1999" not in report.html(RESULTS["bare"])
 
 

@@ -89,7 +89,7 @@ def add_to(commands: Any) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="random halves of the rows, for 95 %% intervals (default 0: none)",
+        help="random splits of the rows into halves and quarters, for 95 %% intervals (default 0: none)",
     )
     add(
         "--kinds",

@@ -226,9 +226,9 @@ def _sampled(result: Disentanglement) -> list[str]:
     parts = []
     draws = result.settings.get("bootstrap")
     if _some(result.metrics.values(), "intervals"):
-        often = f"{count(draws)} random halves" if isinstance(draws, int) else "random halves"
+        often = f"{count(draws)} random splits" if isinstance(draws, int) else "random splits"
         parts.append(
-            f"Intervals (95 %): how much a score differs between {often} of the rows and their complements, and between quarters, "
+            f"Intervals (95 %): how much a score differs between the halves of {often} of the rows, and between quarters, "
             "extrapolated to all rows, by Student's t. They know the spread over rows, not the bias of a score that falls or rises "
             "with their number. Rows drawn twice, as in a usual bootstrap, would be their own nearest neighbours."
         )

@@ -130,7 +130,7 @@ def interval_words(result: Disentanglement) -> str:
     draws = result.settings.get("bootstrap")
     if not any(metric.intervals for metric in result.metrics.values()):
         return ""
-    often = f"{count(draws)} random halves" if isinstance(draws, int) else "random halves"
+    often = f"{count(draws)} random splits" if isinstance(draws, int) else "random splits"
     return f"95 % intervals are from {often} of the rows."
 
 
