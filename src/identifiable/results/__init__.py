@@ -6,6 +6,16 @@ again from a file, byte for byte.
 
 from __future__ import annotations
 
+from identifiable.results.cleaning import (
+    Attribution,
+    Cleaning,
+    CleanPoint,
+    ComponentCard,
+    ComponentRole,
+    Share,
+    SpaceMetric,
+    TopPerturbation,
+)
 from identifiable.results.comparison import (
     Comparison,
     Consensus,
@@ -33,6 +43,17 @@ from identifiable.results.disentanglement import (
     ScoreNull,
 )
 from identifiable.results.distortion import Distortion, RandomDirections, Summary, SupremumEstimate, WorstCase
+from identifiable.results.evaluation import (
+    Concentration,
+    ConditionScore,
+    Difference,
+    Fitted,
+    FoldScore,
+    IcaAdvice,
+    Leakage,
+    ScreenEvaluation,
+    StageTime,
+)
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, without_time
 from identifiable.results.reproduction import (
     Choice,
@@ -54,6 +75,16 @@ from identifiable.results.resolution import (
     UnresolvedPair,
     Whitening,
 )
+from identifiable.results.screen import (
+    Audit,
+    BlindScore,
+    Dependence,
+    FeatureCheck,
+    Finding,
+    FoldCheck,
+    Role,
+    ScreenDesign,
+)
 from identifiable.results.serial import SCHEMAS, from_json, to_json
 from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
 from identifiable.results.writing import whole_file, write_text, write_texts
@@ -61,14 +92,25 @@ from identifiable.results.writing import whole_file, write_text, write_texts
 __all__ = [
     "AfterICA",
     "Alert",
+    "Attribution",
+    "Audit",
+    "BlindScore",
     "Cell",
     "Choice",
+    "CleanPoint",
+    "Cleaning",
     "Comparison",
     "Component",
+    "ComponentCard",
     "ComponentMatch",
+    "ComponentRole",
+    "Concentration",
+    "ConditionScore",
     "Consensus",
     "ConsensusDistance",
     "Constants",
+    "Dependence",
+    "Difference",
     "Disentanglement",
     "Distances",
     "Distortion",
@@ -79,11 +121,18 @@ __all__ = [
     "Evaluation",
     "Factor",
     "FactorLatentMatrix",
+    "FeatureCheck",
+    "Finding",
     "Fit",
+    "Fitted",
+    "FoldCheck",
+    "FoldScore",
+    "IcaAdvice",
     "Input",
     "Interval",
     "JointResolution",
     "Leak",
+    "Leakage",
     "Lift",
     "Metric",
     "ModelRun",
@@ -95,19 +144,26 @@ __all__ = [
     "RandomDirections",
     "Reproduction",
     "Resolution",
+    "Role",
     "Rung",
     "Scale",
     "ScoreNull",
+    "ScreenDesign",
+    "ScreenEvaluation",
+    "Share",
     "Shown",
     "Similarity",
     "Solver",
+    "SpaceMetric",
     "Spectrum",
+    "StageTime",
     "Start",
     "Step",
     "Summary",
     "SupremumEstimate",
     "Table2",
     "Tie",
+    "TopPerturbation",
     "Traversal",
     "UnresolvedPair",
     "Verdict",
@@ -131,5 +187,9 @@ SCHEMAS.update(
         "identifiable/reproduce/1": Reproduction,
         "identifiable/reproduce-table2/1": Table2,
         "identifiable/disentangle/1": Disentanglement,
+        "identifiable/deconfound-audit/1": Audit,
+        "identifiable/deconfound-evaluate/1": ScreenEvaluation,
+        "identifiable/deconfound-attribute/1": Attribution,
+        "identifiable/deconfound-clean/1": Cleaning,
     }
 )

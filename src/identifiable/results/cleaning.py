@@ -1,0 +1,156 @@
+"""What `deconfound attribute` and `deconfound clean` found: what each component is about, and a screen without its technical ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.screen import ScreenDesign
+
+ComponentRole = Literal["technical", "biological", "both", "neither"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Cross-validated share of a component's variance that a factor explains; at most 1, negative where it explains nothing.
+
+    Of plates and batches: on control wells only, the other half of each plate's controls predicted from one half. `p` from
+    permutations within plate (position, cell count, perturbation) or of wells over plates (plate, batch); `q` over all components
+    (Benjamini-Hochberg).
+    """
+
+    factor: str
+    share: float
+    p: float
+    q: float
+
+
+@dataclass(frozen=True)
+class TopPerturbation:
+    """A perturbation that moves a component: its mean less that of the controls of the same plates, in standard deviations."""
+
+    name: str
+    effect: float
+    wells: int
+    p: float
+    q: float
+
+
+@dataclass(frozen=True)
+class ComponentCard:
+    """One component: what it depends on, what moves it, how it lies on a plate.
+
+    `technical` is its share of variance explained on controls by plate, batch, position, edge and cell count together; `biological`
+    the share explained by perturbations within plate that replicates on plates held out. `plate_map` is the mean over plates of
+    each well (rows of the grid, NaN where a well is not in use), plate means taken out. `stability` as in `Component`.
+    """
+
+    index: int
+    role: ComponentRole
+    technical: float
+    technical_ci95: Interval
+    biological: float
+    biological_ci95: Interval
+    shares: tuple[Share, ...]
+    top: tuple[TopPerturbation, ...]
+    kurtosis: float
+    negentropy: float
+    stability: float | None
+    identifiable: bool
+    plate_map: tuple[tuple[float, ...], ...] = ()
+    density: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class Attribution(Shown):
+    """For every component of the ICA of a screen: how much of it is technical, how much is biology."""
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+    design: ScreenDesign
+    components: tuple[ComponentCard, ...]
+    density_edges: tuple[float, ...]
+    grid_rows: tuple[str, ...]
+    grid_columns: tuple[str, ...]
+    converged: bool
+    text: str
+    schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
+
+    def of_role(self, *roles: ComponentRole) -> tuple[ComponentCard, ...]:
+        """The components of these roles."""
+        return tuple(c for c in self.components if c.role in roles)
+
+    @property
+    def headline(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Attribution of {self.inputs[0].name}: {self.headline}>"
+
+
+@dataclass(frozen=True)
+class CleanPoint:
+    """A space with `removed` axes taken out, of ICA, of PCA or of a random rotation, chosen by the same technical score.
+
+    `plate_auroc` says how well plates (of many: batches) can still be told apart on held-out control wells, 0.5 is not at all;
+    `replicate_map` the mean average precision of replicates on other plates; `biology_lost` the share of the biological score of
+    all axes that went with those removed.
+    """
+
+    space: Literal["ica", "pca", "rand"]
+    removed: int
+    plate_auroc: float
+    replicate_map: float
+    biology_lost: float
+    replicate_map_ci95: Interval = (float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class SpaceMetric:
+    """A metric of a space. Rotation-invariant ones cannot tell PCA, ICA and random rotations apart: they are given once, as `whole`."""
+
+    metric: str
+    space: str
+    value: float
+    ci95: Interval
+    rotation_invariant: bool
+    better: Literal["high", "low"]
+    note: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Cleaning(Shown):
+    """A screen without its technical components, and what that costs, beside dropping as many axes of PCA or at random.
+
+    `weights` has one factor for each component: 0 dropped, 1 kept, between them shrunk. `budget` is the share of biology one was
+    willing to lose. `verdict` compares held-out replicate mAP of the cleaned ICA space with that of the others.
+    """
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+    design: ScreenDesign
+    method: Literal["drop", "shrink"]
+    budget: float
+    weights: tuple[float, ...]
+    removed: tuple[int, ...]
+    biology_lost: float
+    curve: tuple[CleanPoint, ...]
+    metrics: tuple[SpaceMetric, ...]
+    verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
+    text: str
+    attribution: Attribution
+    outputs: tuple[str, ...] = ()
+    schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
+
+    @property
+    def headline(self) -> str:
+        return f"{self.verdict}: {self.text}"
+
+    def __repr__(self) -> str:
+        return f"<Cleaning of {self.inputs[0].name}: {self.headline}>"
