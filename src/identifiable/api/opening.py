@@ -18,16 +18,24 @@ from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
 from identifiable.results import (
     Alert,
+    Attribution,
+    Audit,
+    Cleaning,
     Comparison,
     Disentanglement,
     Distortion,
     JointResolution,
     Reproduction,
     Resolution,
+    ScreenEvaluation,
+    Table2,
+    Table3,
     from_json,
 )
 
-Result = Comparison | Resolution | JointResolution | Distortion | Reproduction | Disentanglement
+Screened = Audit | ScreenEvaluation | Attribution | Cleaning
+Reproduced = Reproduction | Table2 | Table3
+Result = Comparison | Resolution | JointResolution | Distortion | Reproduced | Disentanglement | Screened
 
 _ONE_IDS_FILE = (
     "{} names the rows of every table, so row i is taken to be the same sample everywhere, as without ids. "

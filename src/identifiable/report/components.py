@@ -175,7 +175,7 @@ def _table(components: Sequence[Component], settings: Settings, edges: Sequence[
         pictures = {
             1: tuple(Badge(tone(c.identifiable)) for c in components),
             2: tuple(None if c.identifiable else Hint(one_line(c.reason)) for c in components),
-            3: tuple(_spark(c.density, edges) for c in components),
+            3: tuple(spark(c.density, edges) for c in components),
             4: tuple(_gauge(c) for c in components),
         }
     key = " The picture is the density (filled) against a Gaussian (line)." if edges else ""
@@ -201,8 +201,8 @@ def _line(component: Component) -> tuple[str, ...]:
     )
 
 
-def _spark(density: Sequence[float], edges: Sequence[float]) -> Spark | None:
-    """The histogram, where there is one to draw."""
+def spark(density: Sequence[float], edges: Sequence[float]) -> Spark | None:
+    """A histogram, where there is one to draw."""
     drawable = (
         len(density) > 0
         and len(edges) == len(density) + 1

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from identifiable.report.page import Curve, Curves, DotRow, Dots, LegendKind, MarkKind
 from identifiable.report.wording import clip, columns_wide, short
+from identifiable.results import Interval
 
 ROW = 44  # pixels of height for one line of a dot plot
 LABEL_CHARACTERS = 20  # more would leave no room for the plot on a phone; tables have names whole
@@ -33,14 +34,15 @@ RINGS: tuple[MarkKind, ...] = ("hollow", "rotation")
 SOLID = 1  # the one style of curve without dashes
 CURVE_STYLES, DOTS_ON_A_CURVE = 8, 6
 LOWER_LINE: tuple[MarkKind, ...] = ("hollow", "shuffle", "rotation")
+DROP = 12  # pixels from the line of a dot plot to its lesser marks
 
 
 def draw_dots(figure: Dots) -> Markup:
     """A dot plot in three columns: labels, marks (the lesser ones just below the line), readings."""
-    upper, ticks = _dot_axis(figure)
+    low, upper, ticks = _dot_axis(figure)
 
     def across(value: float) -> float:
-        return 1.5 + 97 * max(0.0, value) / upper
+        return 1.5 + 97 * (max(low, value) - low) / (upper - low)
 
     top = 26 if figure.threshold else 8
     bottom = top + ROW * len(figure.rows)
@@ -80,9 +82,9 @@ def _side(width: int, height: int, words: Sequence[str]) -> Markup:
 
 def drawn_marks(rows: Sequence[DotRow], limit: float | None = None) -> set[LegendKind]:
     """The kinds of marks that a dot plot of `rows` shows, so that a legend can name each."""
-    upper, _ = _dot_axis(Dots("", "", "", tuple(rows), (), None if limit is None else ("", limit)))
+    _, upper, _ = _dot_axis(Dots("", "", "", tuple(rows), (), None if limit is None else ("", limit)))
     drawn: set[LegendKind] = {m.kind for row in rows for m in row.marks if m.value <= upper}
-    drawn |= {"whisker" for row in rows if row.interval is not None and all(map(math.isfinite, row.interval))}
+    drawn |= {"whisker" for row in rows if _bounds(row)}
     return drawn | {"beyond" for row in rows for m in row.marks if m.value > upper}
 
 
@@ -100,17 +102,21 @@ def _stretched(
     if figure.threshold is not None:
         paths.append(("limit", f"M{_round(across(figure.threshold[1]))} 18V{bottom}"))
     placed = list(zip(figure.rows, lines, strict=True))
-    bounds = [
-        (row.interval, y) for row, y in placed if row.interval is not None and all(map(math.isfinite, row.interval))
-    ]
+    bounds = [(bound, y + drop) for row, y in placed for bound, drop in _bounds(row)]
     paths.append(("whisker", "".join(f"M{_round(across(i[0]))} {y}H{_round(across(i[1]))}" for i, y in bounds)))
     marks: list[str] = []
     for kind in reversed(STROKES):  # the headline is drawn last, on top
-        drop = 12 if kind in LOWER_LINE else 0
+        drop = DROP if kind in LOWER_LINE else 0
         found = [(m.value, y + drop) for row, y in placed for m in row.marks if m.kind == kind and m.value <= upper]
         marks += _points(kind, "".join(f"M{_round(across(value))} {y}{STROKES[kind]}" for value, y in found))
     body = "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths if path) + "".join(marks)
     return f'<svg width="100%" height="{bottom}" viewBox="0 0 100 {bottom}" preserveAspectRatio="none">{body}</svg>'
+
+
+def _bounds(row: DotRow) -> list[tuple[Interval, int]]:
+    """The intervals of a line that can be drawn, and how far below it each lies."""
+    both = ((row.interval, 0), (row.lower, DROP))
+    return [(bound, drop) for bound, drop in both if bound is not None and all(map(math.isfinite, bound))]
 
 
 def draw_curves(figure: Curves) -> Markup:
@@ -246,23 +252,45 @@ def thinned(size: int, wanted: int) -> list[int]:
 
 def nice_ticks(upper: float, wanted: int = 5) -> list[float]:
     """Round numbers from 0 to `upper`."""
-    raw = upper / wanted
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= raw * 0.999)
+    step = _round_step(upper / wanted)
     return [k * step for k in range(int(upper / step + 1e-9) + 1)]
 
 
-def _dot_axis(figure: Dots) -> tuple[float, list[float]]:
-    """Where the axis ends, and its ticks. A far maximum is pointed at rather than allowed to flatten the rest."""
+def ticks_between(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Round numbers from `low` to `high`."""
+    step = _round_step((high - low) / wanted)
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, first + wanted + 2) if k * step <= high + 1e-9 * step]
+
+
+def _round_step(raw: float) -> float:
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= raw * 0.999)
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """An axis with room beside its outermost points; one value alone stands in its middle."""
+    room = MARGIN * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else 0.1 * abs(low) or 0.1
+    return low - room, high + room
+
+
+def _dot_axis(figure: Dots) -> tuple[float, float, list[float]]:
+    """Where the axis starts and ends, and its ticks. A far maximum is pointed at rather than allowed to flatten the rest."""
+    if figure.span:
+        shown = [m.value for row in figure.rows for m in row.marks]
+        shown += [end for row in figure.rows for bound, _ in _bounds(row) for end in bound]
+        shown += [figure.threshold[1]] if figure.threshold is not None else []
+        low, high = _widened(min(shown, default=0.0), max(shown, default=1.0))
+        return low, high, ticks_between(low, high, 4)
     near = [m.value for row in figure.rows for m in row.marks if m.kind != "max"]
-    near += [row.interval[1] for row in figure.rows if row.interval is not None and math.isfinite(row.interval[1])]
+    near += [bound[1] for row in figure.rows for bound, _ in _bounds(row)]
     near += [figure.threshold[1]] if figure.threshold is not None else []
     far = [m.value for row in figure.rows for m in row.marks if m.kind == "max"]
     usual = max(near, default=0.0)
     furthest = max(far, default=0.0)
     upper = 1.03 * max(usual, furthest if furthest <= 2.5 * usual else 0.0)
     upper = upper if upper > 0 else 1.0
-    return upper, nice_ticks(upper, 4)
+    return 0.0, upper, nice_ticks(upper, 4)
 
 
 def _linear_axis(points: Sequence[tuple[float, float]], figure: Curves) -> tuple[float, float, list[float]]:
@@ -283,6 +311,9 @@ def _across_axis(values: Sequence[float], figure: Curves) -> tuple[float, float,
     if figure.log_across:
         return _log_axis(values)
     low, high = min(values), max(values)
+    if figure.across_base is not None:
+        low, high = _widened(min(low, figure.across_base), max(high, figure.across_base))
+        return low, high, ticks_between(low, high)
     beside = MARGIN * (high - low) if figure.clouds else 0.0
     return low - beside, high + beside, _across_ticks(low, high)
 

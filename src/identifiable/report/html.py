@@ -7,6 +7,7 @@ from functools import cache
 import jinja2
 
 from identifiable.report.figures import curve_swatch, draw_curves, draw_dots, mark_swatch
+from identifiable.report.grids import draw_grid
 from identifiable.report.page import LEFT_OUT
 from identifiable.report.pages import page_of
 from identifiable.report.pictures import draw_picture
@@ -40,6 +41,7 @@ def _environment() -> jinja2.Environment:
         left_out=LEFT_OUT,
         draw_dots=draw_dots,
         draw_curves=draw_curves,
+        draw_grid=draw_grid,
         draw_picture=draw_picture,
         mark_swatch=mark_swatch,
         curve_swatch=curve_swatch,

@@ -14,6 +14,7 @@ from identifiable.report.page import (
     Dots,
     Fold,
     Gallery,
+    Grid,
     Heading,
     Key,
     Notice,
@@ -66,7 +67,7 @@ def _markdown_block(block: Block, level: int) -> Iterator[str]:
         case Table():
             yield f"*{_safe(block.caption)}*"
             yield _markdown_table(block)
-        case Dots() | Curves():
+        case Dots() | Curves() | Grid():
             yield f"Figure: {_safe(block.title)}. {_safe(block.description)}".rstrip()
         case Gallery():
             yield f"Figure: {_safe(block.title)}. {_safe(block.description)}"

@@ -131,7 +131,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class DotRow:
-    """One line of a dot plot, with its main reading in words and perhaps a second one below it."""
+    """One line of a dot plot, with its main reading in words and perhaps a second one below it.
+
+    `interval` is drawn behind the main mark, `lower` behind the marks below the line.
+    """
 
     label: str
     reading: str
@@ -139,11 +142,15 @@ class DotRow:
     second: str = ""
     interval: Interval | None = None
     strong: bool = False
+    lower: Interval | None = None
 
 
 @dataclass(frozen=True)
 class Dots:
-    """A dot (forest) plot; `threshold` is a labelled vertical line."""
+    """A dot (forest) plot; `threshold` is a labelled vertical line.
+
+    Its axis starts at 0; if `span`, it runs over what is shown, for figures that are read from another value or fall below 0.
+    """
 
     title: str
     description: str
@@ -151,6 +158,7 @@ class Dots:
     rows: tuple[DotRow, ...]
     legend: tuple[tuple[LegendKind, str], ...]
     threshold: tuple[str, float] | None = None
+    span: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,7 +176,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Points without a line. `style` gives them colour and shape of a curve's dots in place of the marks of their kind."""
+    """Points without a line. `style` gives them colour and shape of a curve's dots in place of the marks of their kind.
+
+    Without a label they belong to the curve of the same style, and the legend has no line of their own.
+    """
 
     label: str
     points: tuple[Interval, ...]
@@ -180,7 +191,7 @@ class Cloud:
 class Curves:
     """Lines and points over common axes; `top` cuts the vertical axis off where a few points would flatten the rest.
 
-    A linear vertical axis starts at `base`, or below it where points do.
+    A linear vertical axis starts at `base`, or below it where points do; so does a horizontal one at `across_base`, if given.
 
     `threshold` is a labelled horizontal line, `cut` a labelled vertical one. On a logarithmic axis every point must be
     positive. If `ordered`, styles 0 to 5 are steps of one quantity and so are their colours; 6 is for what is fitted to them.
@@ -199,6 +210,23 @@ class Curves:
     cut: tuple[str, float] | None = None
     ordered: bool = False
     base: float = 0.0
+    across_base: float | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A heat map of the wells of a plate in colours that part at 0; a value that is not finite is a well that stays blank.
+
+    `reach` is the value, above and below 0, at which colours are deepest; `unit` says of what.
+    """
+
+    title: str
+    description: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+    reach: float
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -253,7 +281,7 @@ class Heading:
     text: str
 
 
-Block = Text | Terms | Code | Notice | Card | Table | Dots | Curves | Gallery | Fold | Heading | Key
+Block = Text | Terms | Code | Notice | Card | Table | Dots | Curves | Grid | Gallery | Fold | Heading | Key
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from identifiable.report.page import Block, Code, Column, Heading, Notice, Page,
 from identifiable.report.wording import MISSING, count, one_line, setting
 from identifiable.results import (
     Alert,
+    Attribution,
+    Audit,
+    Cleaning,
     Comparison,
     Disentanglement,
     Distortion,
@@ -18,12 +21,31 @@ from identifiable.results import (
     Metric,
     Reproduction,
     Resolution,
+    ScreenEvaluation,
     Table2,
+    Table3,
     to_json,
 )
 
-Drawn = Comparison | Resolution | JointResolution | Distortion | Reproduction | Disentanglement | Table2
-R = TypeVar("R", Comparison, Resolution, JointResolution, Distortion, Reproduction, Disentanglement, Table2)
+Screened = Audit | ScreenEvaluation | Attribution | Cleaning
+Drawn = (
+    Comparison | Resolution | JointResolution | Distortion | Reproduction | Disentanglement | Table2 | Table3 | Screened
+)
+R = TypeVar(
+    "R",
+    Comparison,
+    Resolution,
+    JointResolution,
+    Distortion,
+    Reproduction,
+    Disentanglement,
+    Table2,
+    Table3,
+    Audit,
+    ScreenEvaluation,
+    Attribution,
+    Cleaning,
+)
 
 
 def saved_form(result: R) -> R:
@@ -34,12 +56,17 @@ def saved_form(result: R) -> R:
     """
     if isinstance(result, JointResolution):
         result = replace(result, models=tuple(map(saved_form, result.models)))
-    if isinstance(result, (Reproduction, Table2)):
+    if isinstance(result, Table3):
+        strict = None if result.stricter is None else saved_form(result.stricter)
+        result = replace(result, evaluation=saved_form(result.evaluation), stricter=strict)
+    if isinstance(result, (Reproduction, Table2, Table3)):
         choices = tuple(replace(c, **_saved({"value": c.value, "paper": c.paper})) for c in result.choices)
         result = replace(result, choices=choices, published=_saved(result.published))
     if isinstance(result, Disentanglement):
         after = tuple(replace(a, metrics=_saved_metrics(a.metrics)) for a in result.after)
         result = replace(result, metrics=_saved_metrics(result.metrics), after=after)
+    if isinstance(result, Cleaning):
+        result = replace(result, attribution=saved_form(result.attribution))
     return replace(result, settings=_saved(result.settings))
 
 

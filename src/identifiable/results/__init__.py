@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from identifiable.results.cleaning import (
     Attribution,
+    CleanDifference,
     Cleaning,
     CleanPoint,
     ComponentCard,
@@ -87,6 +88,7 @@ from identifiable.results.screen import (
 )
 from identifiable.results.serial import SCHEMAS, from_json, to_json
 from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
+from identifiable.results.table3 import GeneConcentration, GeneScore, Table3
 from identifiable.results.writing import whole_file, write_text, write_texts
 
 __all__ = [
@@ -97,6 +99,7 @@ __all__ = [
     "BlindScore",
     "Cell",
     "Choice",
+    "CleanDifference",
     "CleanPoint",
     "Cleaning",
     "Comparison",
@@ -127,6 +130,8 @@ __all__ = [
     "Fitted",
     "FoldCheck",
     "FoldScore",
+    "GeneConcentration",
+    "GeneScore",
     "IcaAdvice",
     "Input",
     "Interval",
@@ -162,6 +167,7 @@ __all__ = [
     "Summary",
     "SupremumEstimate",
     "Table2",
+    "Table3",
     "Tie",
     "TopPerturbation",
     "Traversal",
@@ -186,6 +192,7 @@ SCHEMAS.update(
         "identifiable/bilipschitz/1": Distortion,
         "identifiable/reproduce/1": Reproduction,
         "identifiable/reproduce-table2/1": Table2,
+        "identifiable/reproduce-table3/1": Table3,
         "identifiable/disentangle/1": Disentanglement,
         "identifiable/deconfound-audit/1": Audit,
         "identifiable/deconfound-evaluate/1": ScreenEvaluation,

@@ -43,7 +43,8 @@ class ComponentCard:
     """One component: what it depends on, what moves it, how it lies on a plate.
 
     `technical` is its share of variance explained on controls by plate, batch, position, edge and cell count together; `biological`
-    the share explained by perturbations within plate that replicates on plates held out. `plate_map` is the mean over plates of
+    the share explained by perturbations within plate that replicates on plates held out; `technical_q` and `biological_q` are
+    their q-values over components, by permutation. `plate_map` is the mean over plates of
     each well (rows of the grid, NaN where a well is not in use), plate means taken out. `stability` as in `Component`.
     """
 
@@ -61,11 +62,17 @@ class ComponentCard:
     identifiable: bool
     plate_map: tuple[tuple[float, ...], ...] = ()
     density: tuple[float, ...] = ()
+    technical_q: float = float("nan")
+    biological_q: float = float("nan")
 
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Shown):
-    """For every component of the ICA of a screen: how much of it is technical, how much is biology."""
+    """For every component of the ICA of a screen: how much of it is technical, how much is biology.
+
+    `biology` is the sum of all biological scores, which no rotation of the components would change: if its interval reaches 0,
+    the screen shows no replicated effect at all.
+    """
 
     inputs: tuple[Input, ...]
     settings: Mapping[str, Any]
@@ -78,6 +85,8 @@ class Attribution(Shown):
     grid_columns: tuple[str, ...]
     converged: bool
     text: str
+    biology: float = float("nan")
+    biology_ci95: Interval = (float("nan"), float("nan"))
     schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
 
     def of_role(self, *roles: ComponentRole) -> tuple[ComponentCard, ...]:
@@ -107,6 +116,19 @@ class CleanPoint:
     replicate_map: float
     biology_lost: float
     replicate_map_ci95: Interval = (float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class CleanDifference:
+    """Replicate mAP of ICA with the chosen axes removed, less that of another space, on the same wells and draws of plates.
+
+    `against` is "pca" or "rand" with as many axes removed, or "whole" with none.
+    """
+
+    against: Literal["pca", "rand", "whole"]
+    removed: int
+    difference: float
+    ci95: Interval
 
 
 @dataclass(frozen=True)
@@ -146,6 +168,7 @@ class Cleaning(Shown):
     text: str
     attribution: Attribution
     outputs: tuple[str, ...] = ()
+    differences: tuple[CleanDifference, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
 
     @property

@@ -47,8 +47,8 @@ class FoldScore:
 class Concentration:
     """A classifier on the top k per cent of features by split count on the training fold, and on the rest.
 
-    The paper's formula is lost; these are its candidates: `difference` top - rest, `ratio` top / rest - 1, and `above_chance`
-    (top - rest) / (rest - 0.5).
+    The paper's formula is lost; these are its candidates: `difference` top - rest, `ratio` top / rest - 1, `gini` twice the
+    difference, and `above_chance` (top - rest) / (rest - 0.5).
     """
 
     percent: float
@@ -59,6 +59,10 @@ class Concentration:
     difference: float
     ratio: float
     above_chance: float
+
+    @property
+    def gini(self) -> float:
+        return 2 * self.difference
 
 
 @dataclass(frozen=True)

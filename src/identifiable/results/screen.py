@@ -61,8 +61,10 @@ class BlindScore:
     """A classifier that never sees the embedding, or only whether plates can be told apart.
 
     `features` it is given (`position`, `plate`, `batch`, `cell_count`, `embedding`), what it predicts (`predicts`: a perturbation
-    against controls, or the plate), AUROC on plates left out (of many classes: the mean over one-against-rest), and its 95 %
-    interval over plates. `chance` is 0.5. `targets` counts the classes it is a mean over.
+    against controls, or the plate), AUROC on rows it was not trained on (of many classes: the mean over one-against-rest), and its
+    95 % interval over plates. `held_out` says what those rows share with none of the training rows: a plate, a well, or "nothing",
+    where the score is that of the plate's own share of positives. `chance` is what it would score without any dependence.
+    `targets` counts the classes it is a mean over, `worst` is the one it tells best.
     """
 
     features: str
@@ -72,6 +74,8 @@ class BlindScore:
     targets: int
     worst: str = ""
     worst_auroc: float = float("nan")
+    held_out: str = "plate"
+    chance: float = 0.5
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import types
@@ -58,15 +59,21 @@ def _plain(value: Any) -> Any:
     return value
 
 
+@functools.cache  # a result may hold thousands of one class
+def _annotations(kind: type) -> dict[str, Any]:
+    """The annotation of every field of a dataclass."""
+    hints = typing.get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind)}
+
+
 def _typed(kind: Any, value: Any) -> Any:
     """`value` (from JSON) as an instance of the annotation `kind`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind):
         if not isinstance(value, dict):
             raise TypeError(f"expected an object for {getattr(kind, '__name__', kind)}, got {type(value).__name__}")
-        hints = typing.get_type_hints(kind)
-        known = {f.name: f for f in fields(kind)}
-        return typing.cast(Any, kind)(**{k: _typed(hints[k], v) for k, v in value.items() if k in known})
+        known = _annotations(typing.cast(type, kind))
+        return typing.cast(Any, kind)(**{k: _typed(known[k], v) for k, v in value.items() if k in known})
     if origin in (types.UnionType, typing.Union):
         if value is None:
             return None
