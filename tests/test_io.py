@@ -521,7 +521,7 @@ HUGE = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 100000
 BAD_FILES: list[tuple[str, bytes, str]] = [
     ("a.npy", b"", r"a\.npy: the file is empty \(0 bytes\)"),
     ("a.csv", b"", r"a\.csv: the file is empty \(0 bytes\)"),
-    ("a.parquet", b"PAR1", r"cannot read \.parquet; expected one of \.npy, \.npz, \.csv, \.tsv, \.safetensors"),
+    ("a.xlsx", b"PK", r"cannot read \.xlsx; expected one of \.npy, \.npz, \.csv, .*\.safetensors, \.parquet, \.h5ad"),
     ("a", b"1,2", r"cannot read a file without a suffix; expected one of \.npy"),
     ("a.npy", b"\x01\x02\x03random", r"expected a \.npy file, got a file that begins with b'"),
     ("a.npy", zip_bytes(x=GOOD_NPY), r"expected a \.npy file, got what looks like a zip archive"),
@@ -766,7 +766,7 @@ def test_a_disk_error_while_reading_says_so(tmp_path, values, monkeypatch):
 def test_a_member_too_large_to_unpack_is_refused_before_it_is(tmp_path, values, monkeypatch):
     path = write(tmp_path / "a.npz", values, "compressed")
     usage = type("usage", (), {"free": 100})
-    monkeypatch.setattr("identifiable.io.numpy_files.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("identifiable.io.stored_rows.shutil.disk_usage", lambda _: usage)
     with pytest.raises(DataError, match=r"a\.npz:x unpacks to 1,268 bytes, but .* has 100 free; set TMPDIR"):
         open_representation(path)
     usage.free = 2000

@@ -15,11 +15,12 @@ from identifiable.blocks import Blocks, chunk_rows, silent
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
-from identifiable.io import load_basis, save_array
+from identifiable.io import load_basis, open_with_metadata, save_array
 
 FLOATS = ("float16", "float32", "float64")
 HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
 WITHOUT_IDS = ".npy"  # the one format that has no place for them
+WITH_LABELS = (".parquet", ".h5ad")
 SHOWN_ROWS = 5
 
 
@@ -71,8 +72,9 @@ def transform(
         Rows with the columns the basis was fitted to (with `inverse`: its components): an array, a `Representation`,
         `Blocks`, a Dask array or a path.
     output
-        Where to write: `.npy`, `.npz` or `.safetensors`, whole or not at all. Ids of the rows go along, except into a
-        `.npy`. The path is returned; without `output` an array is.
+        Where to write: `.npy`, `.npz`, `.safetensors`, `.parquet` or `.h5ad`, whole or not at all. Ids of the rows go along,
+        except into a `.npy`; columns of metadata from a `.parquet` or `.h5ad` into either of these. The path is returned;
+        without `output` an array is.
     inverse
         From components back to the space of the data. Directions without variance, which resolving drops, come back
         as their mean.
@@ -101,7 +103,7 @@ def transform(
             f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
         )
     columns = _identifiable_columns(found, inverse) if only_identifiable else None
-    representation = as_representation(open_sources([X], ids, blocks)[0])
+    representation = as_representation(open_with_labels(X, ids, blocks, output))
     source = blocks_of(representation)
     _check_width(source, found, inverse)
     by = found.from_components if inverse else found.to_components
@@ -110,13 +112,20 @@ def transform(
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
     if output is not None:
         keeps_ids = ids is not None or Path(output).suffix.lower() != WITHOUT_IDS
-        return save_array(output, rows, representation.ids if keeps_ids else None)
+        return save_array(output, rows, representation.ids if keeps_ids else None, representation.labels)
     result: NDArray[Any] = np.empty(rows.shape, rows.dtype)
     at = 0
     for block in rows:
         result[at : at + len(block)] = block
         at += len(block)
     return result
+
+
+def open_with_labels(X: Any, ids: str | None, blocks: int | None, output: str | os.PathLike[str] | None) -> Any:
+    """`X` opened if it is a path, with its columns of metadata if `output` has a place for them."""
+    if output is None or not is_path(X) or Path(output).suffix.lower() not in WITH_LABELS:
+        return open_sources([X], ids, blocks)[0]
+    return open_with_metadata(X, ids=ids, rows=blocks)
 
 
 class _Mapped:

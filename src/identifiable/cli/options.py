@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from identifiable._checks import UsageError
 
-TABLE_FORMATS = ".npy .npz .csv .tsv .safetensors (file:part names a part)"
+TABLE_FORMATS = ".npy .npz .csv .tsv .safetensors .parquet .h5ad (file:part names a part)"
 
 
 class Parser(argparse.ArgumentParser):

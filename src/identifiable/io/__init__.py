@@ -1,4 +1,5 @@
-"""Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv`, `.safetensors`; a basis as `.safetensors`;
+"""Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv` (also `.gz`), `.safetensors`, `.parquet`, `.h5ad`;
+screens: embeddings with the metadata of their wells; a basis as `.safetensors`;
 pictures from `.npz` and IDX files; published sets of pictures with known factors (`.npz`, HDF5, zips of PNG).
 
 Every format is read a block of rows at a time and never loaded whole, and nothing in a file is ever
@@ -7,23 +8,42 @@ executed. Whatever is wrong with a file is a `DataError` of one line.
 
 from __future__ import annotations
 
+from identifiable.io.anndata_files import extend_anndata, save_anndata
 from identifiable.io.basis_files import load_basis, save_basis
 from identifiable.io.factor_pictures import DATASETS, DataSet, FactorPictures, read_factor_pictures
 from identifiable.io.images import Images, read_images
 from identifiable.io.opening import open_representation, read_label_table, read_labels
+from identifiable.io.parquet_files import save_table
 from identifiable.io.saving import save_array
+from identifiable.io.screens import (
+    OpenedScreen,
+    open_screen,
+    open_with_metadata,
+    screen_of_anndata,
+    screen_of_array,
+    screen_of_frame,
+)
 
 __all__ = [
     "DATASETS",
     "DataSet",
     "FactorPictures",
     "Images",
+    "OpenedScreen",
+    "extend_anndata",
     "load_basis",
     "open_representation",
+    "open_screen",
+    "open_with_metadata",
     "read_factor_pictures",
     "read_images",
     "read_label_table",
     "read_labels",
+    "save_anndata",
     "save_array",
     "save_basis",
+    "save_table",
+    "screen_of_anndata",
+    "screen_of_array",
+    "screen_of_frame",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+import fnmatch
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +33,20 @@ class IdentifiedColumn(NamedTuple):
     ids: NDArray[Any] | None
 
 
+class LabelledRows(NamedTuple):
+    """A table with names for its columns, and further columns of the same rows.
+
+    `id_name` is the column that `ids` were read from, where they are a column; `notes` are for a reader.
+    """
+
+    rows: StoredRows
+    feature_names: tuple[str, ...]
+    labels: Mapping[str, NDArray[Any]]
+    ids: NDArray[Any] | None
+    id_name: str | None
+    notes: tuple[str, ...] = ()
+
+
 class Container(Protocol):
     """A file that was opened and looked at, not yet read."""
 
@@ -46,6 +61,22 @@ class Container(Protocol):
 
     def column(self, part: str | None) -> IdentifiedColumn:
         """The 1-D part, as text or integers."""
+        ...
+
+
+class LabelledTable(Container, Protocol):
+    """A file whose rows have further columns beside their values."""
+
+    def labelled(self, features: Sequence[str] | str | None, ids: str | None) -> LabelledRows:
+        """The features, by names and patterns or as the file shows them, with every other column as a label."""
+        ...
+
+    def metadata(self, part: str | None = None) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any] | None, str | None]:
+        """Columns as labels, all or those that `part` names; the ids of the rows, and the column they were read from."""
+        ...
+
+    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
+        """What the columns of `table` are called, if they have names."""
         ...
 
 
@@ -89,6 +120,21 @@ def choose(layouts: Mapping[str, Layout], part: str | None, ndim: int, label: st
         f"{label}: expected exactly one {ndim}-D array{' of numbers' if ndim == 2 else ''}, found {len(fitting)}; "
         f"it holds {held}: name one after a colon, as in {label}:{shown(next(iter(fitting or others), 'NAME'))}"
     )
+
+
+def matching(names: Sequence[str], asked: Sequence[str] | str, absent: Callable[[str], DataError]) -> list[int]:
+    """Places of the columns that names and patterns select (a text: with commas between), in the order of the table."""
+    if isinstance(asked, str):
+        if asked in names:
+            return [j for j, name in enumerate(names) if name == asked]
+        asked = asked.split(",")
+    chosen: set[int] = set()
+    for pattern in asked:
+        here = {j for j, name in enumerate(names) if name == pattern or fnmatch.fnmatchcase(name, pattern)}
+        if not here:
+            raise absent(pattern)
+        chosen |= here
+    return sorted(chosen)
 
 
 def check_table(layout: Layout, label: str) -> None:

@@ -1,8 +1,8 @@
 """Factors of variation in files: columns of numbers or words, under the names that the file gives them.
 
-A `.csv` or `.tsv` with the names in its first line; a `.npy` of one factor or one column for each; a `.npz` with such an
-array, or with one array for each factor under its name; a 2-D tensor of a `.safetensors`. Factors are few columns, so they
-are read whole. Nothing is unpickled.
+A `.csv` or `.tsv` with the names in its first line; columns of a `.parquet`; `obs` of a `.h5ad`; a `.npy` of one factor or
+one column for each; a `.npz` with such an array, or with one array for each factor under its name; a 2-D tensor of a
+`.safetensors`. Factors are few columns, so they are read whole. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError
-from identifiable.io.containers import IDS, identities, identities_from_text, listed, pickled, shown
-from identifiable.io.locations import check_is_file, split_spec
+from identifiable.io.anndata_files import AnnDataFile
+from identifiable.io.containers import IDS, LabelledTable, identities, identities_from_text, listed, pickled, shown
+from identifiable.io.locations import check_is_file, split_spec, stem_of, suffix_of
 from identifiable.io.missing_cells import MARKS_AMONG_NUMBERS, MARKS_AMONG_WORDS, REMEDY, gaps_in, of_rows, said
 from identifiable.io.numpy_files import NpyFile, NpzFile
 from identifiable.io.opening import READERS, open_representation, sidecar_ids
+from identifiable.io.parquet_files import ParquetTable
 from identifiable.io.tables import DELIMITERS, TextTable
 
+COLUMNS: dict[str, Callable[[Path], LabelledTable]] = {".parquet": ParquetTable, ".h5ad": AnnDataFile}
 INTEGER = re.compile(r"[+-]?\d+")
 
 
@@ -70,10 +73,12 @@ def read_factor_table(
     path, part = split_spec(spec, tuple(READERS))
     check_is_file(path)
     label = str(path) if part is None else f"{path}:{part}"
-    name = path.stem if part is None else f"{path.stem}:{part}"
-    suffix = path.suffix.lower()
+    name = stem_of(path) if part is None else f"{stem_of(path)}:{part}"
+    suffix = suffix_of(path)
     if suffix in DELIMITERS:
         found = _FactorText(path).factors(part, ids, name, drop_missing=drop_missing)
+    elif suffix in COLUMNS:
+        found = _from_columns(COLUMNS[suffix](path), path, part, ids, name)
     elif suffix == ".npz":
         found = _FactorArrays(path).factors(part, ids, name)
     elif suffix == ".npy":
@@ -106,9 +111,12 @@ def _cell_name(table: FactorTable, row: int, column: int) -> str:
 
 
 def header_names(spec: str | os.PathLike[str], *, ids: str | None = None) -> tuple[str, ...] | None:
-    """What a `.csv` or `.tsv` calls its columns of values; None where there is no header, or no such file."""
+    """What a `.csv`, `.tsv`, `.parquet` or `.h5ad` calls its columns of values; None where they have no names."""
     path, part = split_spec(spec, tuple(READERS))
-    return _FactorText(path).value_names(part, ids) if path.suffix.lower() in DELIMITERS else None
+    suffix = suffix_of(path)
+    if suffix in COLUMNS:
+        return COLUMNS[suffix](path).value_names(part, ids)
+    return _FactorText(path).value_names(part, ids) if suffix in DELIMITERS else None
 
 
 class _FactorText(TextTable):
@@ -239,6 +247,20 @@ def _from_npy(path: Path, part: str | None, ids: str | None, name: str) -> Facto
     columns = tuple(np.ascontiguousarray(column) for column in table.T)
     beside = None if ids is None else sidecar_ids(ids, path, container)
     return FactorTable(columns, None, beside, name, str(values.dtype))
+
+
+def _from_columns(container: LabelledTable, path: Path, part: str | None, ids: str | None, name: str) -> FactorTable:
+    """Columns of a file that names and types them."""
+    columns, own, id_name = container.metadata(part)
+    if ids is not None:
+        own, id_name = (
+            container.column(ids).values if ids in container.names else sidecar_ids(ids, path, container),
+            ids,
+        )
+    chosen = {key: column for key, column in columns.items() if part is not None or key != id_name}
+    if not chosen:
+        raise DataError(f"{path}: expected columns of factors, found none beside the ids.")
+    return FactorTable(tuple(chosen.values()), tuple(chosen), own, name, "columns")
 
 
 def _from_tensors(spec: str | os.PathLike[str], ids: str | None) -> FactorTable:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from identifiable._checks import DataError
 
+PACKED = ".gz"
+
 
 def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> tuple[Path, str | None]:
     """`path` and `part` of `path:part`. Both may hold colons: the longest prefix that exists is the path.
@@ -31,6 +33,17 @@ def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> tuple
             )
         return Path(text[:cut]), text[cut + 1 :]
     return Path(text), None
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that tells the format, in small letters; of a packed table both (`.csv.gz`)."""
+    *before, last = [suffix.lower() for suffix in path.suffixes] or [""]
+    return before[-1] + last if last == PACKED and before else last
+
+
+def stem_of(path: Path) -> str:
+    """The name without that suffix."""
+    return path.name[: len(path.name) - len(suffix_of(path))]
 
 
 def check_is_file(path: Path) -> None:

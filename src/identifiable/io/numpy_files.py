@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-import shutil
 import struct
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -35,7 +33,7 @@ from identifiable.io.containers import (
     reason,
     shown,
 )
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, scratch_file
 
 HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
 COPY_BYTES = 2**20
@@ -157,12 +155,7 @@ class NpzFile:
 
     def _unpacked(self, name: str) -> FileBytes:
         member = self._members[name]
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        if member.file_size > free:
-            raise DataError(
-                f"{self._label}:{shown(name)} unpacks to {member.file_size:,} bytes, but {tempfile.gettempdir()} has "
-                f"{free:,} free; set TMPDIR to a larger disk, or save it uncompressed (np.savez)."
-            )
+        check_scratch_room(f"{self._label}:{shown(name)}", member.file_size, "save it uncompressed (np.savez)")
 
         def unpack(file: IO[bytes]) -> None:
             with self._archive() as archive:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError
 from identifiable.blocks import Blocks
+from identifiable.io.anndata_files import AnnDataFile
 from identifiable.io.containers import Container, IdentifiedColumn, listed, shown
-from identifiable.io.locations import check_is_file, split_spec
+from identifiable.io.locations import check_is_file, split_spec, stem_of, suffix_of
 from identifiable.io.missing_cells import GappedTable
 from identifiable.io.numpy_files import NpyFile, NpzFile
+from identifiable.io.parquet_files import ParquetTable
 from identifiable.io.safetensors_files import SafetensorsFile
 from identifiable.io.tables import TextTable, read_lines
 from identifiable.representation import Representation
@@ -24,7 +26,11 @@ READERS: dict[str, Callable[[Path], Container]] = {
     ".npz": NpzFile,
     ".csv": TextTable,
     ".tsv": TextTable,
+    ".csv.gz": TextTable,
+    ".tsv.gz": TextTable,
     ".safetensors": SafetensorsFile,
+    ".parquet": ParquetTable,
+    ".h5ad": AnnDataFile,
 }
 PLAIN_TEXT = (".txt", "")  # one id or label per line
 
@@ -38,16 +44,18 @@ def open_representation(
     ----------
     spec
         ``path`` or ``path:part``. A part is the key of an array in a `.npz`, the name of a tensor in a
-        `.safetensors`, or columns of a `.csv`/`.tsv` by names and patterns (``feature_*``, ``a,b``).
+        `.safetensors`, columns of a `.csv`/`.tsv`/`.parquet` by names and patterns (``feature_*``, ``a,b``), a column of
+        lists in a `.parquet`, a key of `obsm` or a layer of a `.h5ad`. Without one: the only array of a file, all
+        columns of a text table, the features of a `.parquet` (`label_columns.choose_features`), `X` of a `.h5ad`.
     ids
         Who the rows are: a column of the table, a key or tensor in the same file, or another file
         with one id per row (text lines, `.npy`, ``table.csv:column``, …). Without it: an array called
         `ids` beside the values; in a table a column called `id`, `sample_id` or `index`, or a first
-        column without a name.
+        column without a name; the index that pandas wrote into a `.parquet`; `obs_names` of a `.h5ad`.
     rows
         How many rows to read at once (`identifiable.Blocks`).
     gaps
-        Read empty cells and the like of a text table as NaN, in place of refusing them (`first_gap` tells where).
+        Read empty cells and the like of a text table or a `.parquet` as NaN, in place of refusing them (`first_gap` tells where).
 
     `values.source.stored_dtype` of the result tells how the numbers are stored, which may differ from
     the dtype they are read as (``bfloat16``, ``text``).
@@ -63,7 +71,7 @@ def open_representation(
         raise PairingError(
             f"{label}: {n} rows but {len(row_ids)} ids (from {ids or 'the same file'}); give one id for each row."
         )
-    name = path.stem if part is None else f"{path.stem}:{part}"
+    name = stem_of(path) if part is None else f"{stem_of(path)}:{part}"
     return Representation(Blocks(table.rows, rows=rows, name=label), ids=row_ids, name=name)
 
 
@@ -75,7 +83,7 @@ def read_labels(spec: str | os.PathLike[str]) -> NDArray[Any]:
 def read_label_table(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Labels as `read_labels` gives them, and the ids of their rows if the file has them, to join by."""
     path, part = split_spec(spec, tuple(READERS))
-    if path.suffix.lower() not in PLAIN_TEXT:
+    if suffix_of(path) not in PLAIN_TEXT:
         column = _container(path).column(part)
     else:
         check_is_file(path)
@@ -99,9 +107,11 @@ def first_gap(spec: str | os.PathLike[str], *, ids: str | None = None) -> str | 
 
 def _container(path: Path, *, gaps: bool = False) -> Container:
     check_is_file(path)
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if gaps and READERS.get(suffix) is TextTable:
         return GappedTable(path)
+    if gaps and READERS.get(suffix) is ParquetTable:
+        return ParquetTable(path, gaps=True)
     if suffix not in READERS:
         what = suffix or "a file without a suffix"
         raise DataError(f"{path}: cannot read {what}; expected one of {', '.join(READERS)}: convert or rename it.")

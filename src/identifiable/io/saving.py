@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,27 +15,38 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, OutputError, UsageError
 from identifiable.blocks import Blocks
+from identifiable.io.anndata_files import write_anndata
 from identifiable.io.containers import IDS, identities
+from identifiable.io.parquet_files import table_columns, write_parquet
 from identifiable.io.safetensors_files import DTYPES, LENGTH_BYTES
 from identifiable.results import whole_file
 
 VALUES = "values"
 
+Writer = Callable[[Path, Blocks, NDArray[Any] | None, Mapping[str, NDArray[Any]]], None]
+"""Writes values, ids and labels to a path."""
 
-def save_array(path: str | os.PathLike[str], values: Any, ids: NDArray[Any] | None = None) -> Path:
-    """Write a table to `.npy`, `.npz` or `.safetensors` and return its path.
+
+def save_array(
+    path: str | os.PathLike[str],
+    values: Any,
+    ids: NDArray[Any] | None = None,
+    labels: Mapping[str, NDArray[Any]] | None = None,
+) -> Path:
+    """Write a table to `.npy`, `.npz`, `.safetensors`, `.parquet` or `.h5ad` and return its path.
 
     `values` is an array, a `Blocks` or anything else that can be read in blocks: rows are written as
     they are read. With `ids` the file, which then cannot be a `.npy`, holds two arrays, `values` and
     `ids`, and `open_representation` reads both. Text ids in a `.safetensors` are UTF-8 in uint8,
-    padded with zeros.
+    padded with zeros. A `.parquet` has columns `id` and `feature_0`, …; a `.h5ad` has the values in `X`
+    and the ids in `obs_names`. `labels`, further columns of the rows, go into these two only.
     """
     path = Path(path)
     write = WRITERS.get(path.suffix.lower())
     if write is None:
         what = path.suffix or "a file without a suffix"
         raise OutputError(f"{path}: cannot write {what}; choose one of {', '.join(WRITERS)}.")
-    if ids is not None and write is _write_npy:
+    if ids is not None and path.suffix.lower() == ".npy":
         raise UsageError(f"{path}: a .npy file has no place for ids; choose .npz or .safetensors.")
     blocks = values if isinstance(values, Blocks) else Blocks(values, name=path.name)
     if ids is not None:
@@ -43,9 +54,27 @@ def save_array(path: str | os.PathLike[str], values: Any, ids: NDArray[Any] | No
         ids = identities(ids.astype(str) if ids.dtype.kind == "O" else ids, str(path))
         if ids.shape != (blocks.n,):
             raise DataError(f"{path}: expected one id for each of {blocks.n} rows, got ids of shape {ids.shape}.")
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        write(file, blocks, ids)
+    with whole_file(path) as temporary:
+        write(temporary, blocks, ids, labels or {})
     return path
+
+
+def _packed(write: Callable[[IO[bytes], Blocks, NDArray[Any] | None], None]) -> Writer:
+    """The writer to a path from one to an open file, for formats without a place for labels."""
+
+    def to_path(path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]]) -> None:
+        with path.open("wb") as file:
+            write(file, blocks, ids)
+
+    return to_path
+
+
+def _write_parquet(path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]]) -> None:
+    write_parquet(path, blocks, *table_columns(blocks.name, blocks, labels, ids=ids))
+
+
+def _write_anndata(path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]]) -> None:
+    write_anndata(path, blocks, labels, ids=ids)
 
 
 def _write_npy(file: IO[bytes], blocks: Blocks, ids: NDArray[Any] | None) -> None:
@@ -102,8 +131,10 @@ def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
 
 
-WRITERS: dict[str, Callable[[IO[bytes], Blocks, NDArray[Any] | None], None]] = {
-    ".npy": _write_npy,
-    ".npz": _write_npz,
-    ".safetensors": _write_safetensors,
+WRITERS: dict[str, Writer] = {
+    ".npy": _packed(_write_npy),
+    ".npz": _packed(_write_npz),
+    ".safetensors": _packed(_write_safetensors),
+    ".parquet": _write_parquet,
+    ".h5ad": _write_anndata,
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import tempfile
 import threading
 import weakref
@@ -108,6 +109,16 @@ def scratch_file(label: str, write: Callable[[IO[bytes]], None]) -> FileBytes:
             f"{label}: cannot be unpacked into {tempfile.gettempdir()} ({error.strerror}); "
             "set TMPDIR to a disk with room for it."
         ) from None
+
+
+def check_scratch_room(label: str, size: int, otherwise: str) -> None:
+    """Refuse to unpack `size` bytes where they do not fit, before a disk is filled with them."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if size > free:
+        raise DataError(
+            f"{label} unpacks to {size:,} bytes, but {tempfile.gettempdir()} has {free:,} free; "
+            f"set TMPDIR to a larger disk, or {otherwise}."
+        )
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import csv
 import difflib
-import fnmatch
+import gzip
 import io
+import shutil
+import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,10 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
-from identifiable.io.containers import IdentifiedColumn, IdentifiedRows, identities_from_text, listed, shown
+from identifiable.io.containers import (
+    IdentifiedColumn,
+    IdentifiedRows,
+    identities_from_text,
+    listed,
+    matching,
+    reason,
+    shown,
+)
+from identifiable.io.locations import PACKED, suffix_of
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+DELIMITERS = {".csv": ",", ".tsv": "\t", f".csv{PACKED}": ",", f".tsv{PACKED}": "\t"}
 PIECE_BYTES = 2**20
 MAX_RECORD_BYTES = 2**26
 BOM = b"\xef\xbb\xbf"
@@ -43,8 +55,8 @@ class TextTable:
 
     def __init__(self, path: Path):
         self._path, self._label = path, str(path)
-        self._delimiter = DELIMITERS[path.suffix.lower()]
-        self._file = FileBytes.open(path, self._label)
+        self._delimiter = DELIMITERS[suffix_of(path)]
+        self._file = _unpacked(path) if suffix_of(path).endswith(PACKED) else FileBytes.open(path, self._label)
         line, text = next(_pieces(self._file))
         first = next(self._records(line, text))[1]
         self._has_header = not all(_is_number(cell) for cell in first) or (
@@ -57,6 +69,11 @@ class TextTable:
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         columns, id_column = self._roles(part, ids, own_ids)
+        rows, found = self.rows(columns, id_column)
+        return IdentifiedRows(rows, None if id_column is None else identities_from_text(found))
+
+    def rows(self, columns: list[int], id_column: int | None = None) -> tuple[StoredRows, list[str]]:
+        """The numbers of some columns, and the cells of the column of ids."""
         found: list[str] = []
         n = 0
 
@@ -71,10 +88,10 @@ class TextTable:
         file = scratch_file(self._label, parse)
         if n == 0:
             raise DataError(f"{self._label}: expected rows of numbers, found a header and nothing below it.")
-        again = partial(_again, self._path.absolute(), part, ids)
+        again = partial(_again, type(self), self._path.absolute(), columns)
         rows = StoredRows(file, Layout(0, (n, len(columns)), np.dtype(np.float64)), again)
         rows.stored_dtype = "text"
-        return IdentifiedRows(rows, None if id_column is None else identities_from_text(found))
+        return rows, found
 
     def column(self, part: str | None) -> IdentifiedColumn:
         wanted, id_column = self._one_column(part)
@@ -92,7 +109,7 @@ class TextTable:
 
     def _roles(self, part: str | None, ids: str | None, own_ids: bool) -> tuple[list[int], int | None]:
         """Which columns hold the values, and which the ids. What looks like ids is no value unless named as one."""
-        asked = [] if part is None else self._matching(part)
+        asked = [] if part is None else matching(self._header, part, self._no_column)
         exactly = {j for j in asked if part is not None and self._header[j] in (part, *part.split(","))}
         id_like = [j for j in self._id_like() if j not in exactly]
         id_column = self._position(ids) if ids is not None else self._own_ids(id_like) if own_ids else None
@@ -139,18 +156,6 @@ class TextTable:
         if not places:
             raise self._no_column(name)
         return places[0]
-
-    def _matching(self, part: str) -> list[int]:
-        """Columns that a comma-separated list of names and patterns selects, in the order of the file."""
-        if part in self._header:
-            return [j for j, name in enumerate(self._header) if name == part]
-        chosen: set[int] = set()
-        for pattern in part.split(","):
-            here = {j for j, name in enumerate(self._header) if name == pattern or fnmatch.fnmatchcase(name, pattern)}
-            if not here:
-                raise self._no_column(pattern)
-            chosen |= here
-        return sorted(chosen)
 
     def _no_column(self, name: str) -> DataError:
         similar = difflib.get_close_matches(name, self._header, n=1)
@@ -263,8 +268,36 @@ class TextTable:
         return f"column {name!r}" if name else f"column {column + 1}"
 
 
-def _again(path: Path, part: str | None, ids: str | None) -> StoredRows:
-    return TextTable(path).table(part, ids=ids, own_ids=False).rows
+def _again(table: type[TextTable], path: Path, columns: list[int]) -> StoredRows:
+    return table(path).rows(columns)[0]
+
+
+def _unpacked(path: Path) -> FileBytes:
+    """The text in a `.gz`, in a temporary file without a name."""
+    room = shutil.disk_usage(tempfile.gettempdir()).free * 9 // 10  # a few bytes may unpack to any number
+
+    def unpack(file: IO[bytes]) -> None:
+        written = 0
+        with FileBytes.open(path, str(path)).stream() as raw:
+            try:
+                with gzip.open(raw) as stream:
+                    while piece := stream.read(PIECE_BYTES):
+                        written += len(piece)
+                        if written > room:
+                            raise DataError(
+                                f"{path}: unpacks to more than the {room:,} bytes that {tempfile.gettempdir()} has room for; "
+                                "set TMPDIR to a larger disk."
+                            )
+                        file.write(piece)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise DataError(
+                    f"{path}: not gzip, or damaged or truncated ({reason(error)}); copy it again."
+                ) from None
+
+    unpacked = scratch_file(str(path), unpack)
+    if not unpacked.size:
+        raise DataError(f"{path}: the file is empty (0 bytes) once unpacked; write it again.")
+    return unpacked
 
 
 def read_lines(path: Path) -> NDArray[Any]:

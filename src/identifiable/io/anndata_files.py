@@ -1,0 +1,582 @@
+"""`.h5ad`: `X`, a layer or a key of `obsm` as rows, and the columns of `obs` beside them; written, and added to.
+
+What the file holds is decoded here with h5py alone, not by anndata: that needs no import of two seconds, no
+second copy of the table, and every length is compared with the number of rows before it is allocated. A
+dense array that lies in the file in one piece is read in place; one in chunks, or a sparse one (CSR), is unpacked once into
+a temporary file without a name. Links and arrays that lead into other files are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, IdentifiableError, UsageError
+from identifiable._extras import require
+from identifiable.blocks import Blocks
+from identifiable.io.containers import (
+    IdentifiedColumn,
+    IdentifiedRows,
+    LabelledRows,
+    check_table,
+    identities,
+    identities_from_text,
+    listed,
+    reason,
+    shown,
+)
+from identifiable.io.label_columns import (
+    columns_named,
+    filled_ids,
+    labels_from_array,
+    labels_from_numbers,
+    labels_from_objects,
+    taken,
+)
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, scratch_file
+from identifiable.results.writing import whole_file
+
+X = "X"
+TOOL = "identifiable"  # our key of `uns`
+OBS_NAMES = "obs_names"  # what --ids may call the names of the rows
+MATRICES = ("obsm", "layers")  # where a part is looked for by its bare name
+SLAB_BYTES = 2**25  # unpacked at a time
+AGAIN = "copy or write it again"
+
+
+class AnnDataFile:
+    """Matrices with one row for each observation, and what is known of the observations."""
+
+    def __init__(self, path: Path):
+        require("h5py", extra="anndata", what=f"reading {path}")
+        self._path, self._label = path, str(path)
+        with self._opened() as root:
+            self._places = self._matrices(root)
+            obs = self._group(root, "obs")
+            self._index = _attribute(obs, "_index") or "_index"
+            held = [key for key in obs if key not in (self._index, "__categories")]
+            declared = [name for name in _column_order(obs) if name in held]
+            self._columns = declared + [key for key in held if key not in declared]
+            self._n = self._length(obs, self._index)
+        self.names = (*self._places, OBS_NAMES, *self._columns)
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        rows = self.rows(self._place(part))
+        name = ids or (OBS_NAMES if own_ids else None)
+        return IdentifiedRows(rows, None if name is None else self._ids(name))
+
+    def column(self, part: str | None) -> IdentifiedColumn:
+        if part is None and len(self._columns) != 1:
+            raise DataError(
+                f"{self._label}: expected one column in obs, it has {len(self._columns)} ({_listed(self._columns)}); "
+                f"name one after a colon, as in {self._label}:{shown(next(iter(self._columns), 'NAME'))}"
+            )
+        return IdentifiedColumn(self._ids(part or self._columns[0]), self._ids(OBS_NAMES))
+
+    def labelled(self, features: Sequence[str] | str | None, ids: str | None) -> LabelledRows:
+        """As every labelled table; `features` is the place of a matrix (`X_pca`, `layers/counts`)."""
+        if features is not None and not isinstance(features, str):
+            if len(features) != 1:
+                raise UsageError(
+                    f"{self._label}: of a .h5ad one matrix is read (X, a key of obsm), got {list(features)}."
+                )
+            features = features[0]
+        place = self._place(features)
+        rows = self.rows(place)
+        labels, notes = self.labels(self._columns)
+        names = self._feature_names(place, rows.shape[1])
+        return LabelledRows(rows, names, labels, self._ids(ids or OBS_NAMES), ids or OBS_NAMES, notes)
+
+    def labels(self, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+        """Columns of obs, and what of it could not be read."""
+        found, left_out = {}, []
+        for name in names:
+            values = self._obs(name)
+            if values is None:
+                left_out.append(shown(name))
+            else:
+                found[name] = values
+        notes = (f"columns of obs that hold no single values are left out: {listed(left_out)}",) if left_out else ()
+        return found, notes
+
+    def metadata(self, part: str | None = None) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None, str | None]:
+        return self.labels(columns_named(self._columns, part, self._label))[0], self._ids(OBS_NAMES), OBS_NAMES
+
+    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
+        place = self._place(part)
+        return None if place.startswith("obsm/") else self._variable_names()
+
+    def rows(self, place: str) -> StoredRows:
+        """The rows of the matrix at a place in the file."""
+        label = f"{self._label}:{place}"
+        again = partial(_again, self._path.absolute(), place)
+        with self._opened() as root:
+            element = self._element(root, place)
+            if _is_group(element):
+                layout = self._sparse_layout(element, label)
+                unpack = partial(self._unpack_sparse, element, layout)
+            else:
+                layout = Layout(0, tuple(element.shape), np.dtype(element.dtype))
+                unpack = partial(self._unpack_dense, element, layout)
+            check_table(layout, label)
+            if layout.shape[0] != self._n:
+                raise DataError(f"{label}: {layout.shape[0]} rows for {self._n} observations in obs; {AGAIN}.")
+            size = math.prod(layout.shape) * layout.stored.itemsize
+            start = None if _is_group(element) else self._offset(element)
+            if start is None:
+                check_scratch_room(label, size, "reduce its columns")
+                return StoredRows(scratch_file(label, unpack), layout, again)
+        file = FileBytes.open(self._path, self._label)
+        if start + size > file.size:
+            raise self._damaged(f"{place} runs past the end of the file")
+        return StoredRows(file, Layout(start, layout.shape, layout.stored), again)
+
+    # -- matrices
+
+    def _matrices(self, root: Any) -> dict[str, str]:
+        """Name of every matrix -> its place. A name that two places share is only to be had by its place."""
+        held = [(group, key) for group in MATRICES if group in root for key in self._group(root, group)]
+        places = {f"{group}/{key}": f"{group}/{key}" for group, key in held}
+        keys = [key for _, key in held]
+        bare = {key: f"{group}/{key}" for group, key in held if keys.count(key) == 1}
+        return {**places, **bare, **({X: X} if X in root else {})}
+
+    def _place(self, part: str | None) -> str:
+        name = X if part is None else part
+        if name not in self._places:
+            held = _listed([key for key in self._places if "/" in key or key == X]) or "no matrix"
+            raise DataError(f"{self._label}: holds no {name!r}; it holds {held}: name one after a colon.")
+        return self._places[name]
+
+    def _offset(self, dataset: Any) -> int | None:
+        """Where the array lies in the file, if in one piece."""
+        if dataset.chunks is not None or dataset.file.userblock_size:
+            return None
+        offset = dataset.id.get_offset()
+        return None if offset is None else int(offset)
+
+    def _unpack_dense(self, dataset: Any, layout: Layout, file: IO[bytes]) -> None:
+        width = max(layout.shape[1] * layout.stored.itemsize, 1)
+        chunk = dataset.chunks[0] if dataset.chunks else 1
+        step = max(SLAB_BYTES // width // chunk, 1) * chunk  # whole chunks: none is unpacked twice
+        for start in range(0, layout.shape[0], step):
+            with self._damage_named():
+                slab = np.ascontiguousarray(dataset[start : start + step])
+            file.write(slab.data)
+
+    def _sparse_layout(self, group: Any, label: str) -> Layout:
+        encoding = _attribute(group, "encoding-type") or _attribute(group, "h5sparse_format")
+        if encoding not in ("csr_matrix", "csr"):
+            what = f"stored as {shown(encoding)}" if encoding else "a group without an encoding"
+            raise DataError(
+                f"{label}: expected a dense matrix or a sparse one by rows (csr_matrix), got {what}; "
+                "convert it first, as with adata.X = adata.X.tocsr()."
+            )
+        shape = group.attrs["shape" if "shape" in group.attrs else "h5sparse_shape"]
+        for name in ("data", "indices", "indptr"):
+            self._element(group, name)
+        return Layout(0, tuple(int(length) for length in shape), np.dtype(group["data"].dtype))
+
+    def _unpack_sparse(self, group: Any, layout: Layout, file: IO[bytes]) -> None:
+        n, d = layout.shape
+        with self._damage_named():
+            ends = group["indptr"]
+            if ends.shape != (n + 1,) or group["indices"].shape != group["data"].shape:
+                raise self._damaged("the parts of a sparse matrix do not fit each other")
+        step = max(SLAB_BYTES // max(d * layout.stored.itemsize, 1), 1)
+        for start in range(0, n, step):
+            with self._damage_named():
+                edges = ends[start : min(start + step, n) + 1].astype(np.int64)
+                if (np.diff(edges) < 0).any() or edges[0] < 0 or edges[-1] > group["data"].shape[0]:
+                    raise self._damaged("the rows of a sparse matrix run backwards or past its end")
+                columns = group["indices"][edges[0] : edges[-1]].astype(np.int64)
+                values = group["data"][edges[0] : edges[-1]]
+            if columns.size and (columns.min() < 0 or columns.max() >= d):
+                raise self._damaged(f"a sparse matrix of {d} columns names column {columns.max()}")
+            dense = np.zeros((len(edges) - 1, d), layout.stored)
+            np.add.at(
+                dense, (np.repeat(np.arange(len(dense)), np.diff(edges)), columns), values
+            )  # as scipy: repeats add up
+            file.write(dense.data)
+
+    def _feature_names(self, place: str, width: int) -> tuple[str, ...]:
+        """Names of the variables for `X` and layers; a key of obsm numbers its columns."""
+        names = None if place.startswith("obsm/") else self._variable_names()
+        if names is not None and len(names) == width:
+            return names
+        return tuple(f"{place.rpartition('/')[2]}_{j}" for j in range(width))
+
+    def _variable_names(self) -> tuple[str, ...] | None:
+        with self._opened() as root:
+            if "var" not in root:
+                return None
+            var = self._group(root, "var")
+            name = _attribute(var, "_index") or "_index"
+            names = self._decoded(var, name, self._length(var, name))
+        return None if names is None else tuple(names.astype(str).tolist())
+
+    # -- obs
+
+    def _ids(self, name: str) -> NDArray[Any]:
+        label = f"{self._label}: obs {shown(name)!r}"
+        if name not in (OBS_NAMES, *self._columns):
+            raise DataError(f"{self._label}: no column of obs is called {name!r}; it has {_listed(self._columns)}.")
+        values = self._obs(name)
+        if values is None:
+            raise DataError(f"{label}: expected text or whole numbers, got something else; choose another column.")
+        ids = identities(filled_ids(values, label), label)
+        # anndata makes text of every name, also of numbers, which other files keep as such
+        return identities_from_text(ids.tolist()) if name == OBS_NAMES and ids.dtype.kind == "U" else ids
+
+    def _obs(self, name: str) -> NDArray[Any] | None:
+        with self._opened() as root:
+            return self._decoded(self._group(root, "obs"), self._index if name == OBS_NAMES else name, self._n)
+
+    def _decoded(self, frame: Any, name: str, n: int) -> NDArray[Any] | None:
+        """A column of a stored frame, by how anndata says that it is encoded; None if it is no column of single values."""
+        where = f"{self._label}: column {shown(name)!r}"
+        element = self._element(frame, name)
+        if not _is_group(element):
+            if element.shape != (n,):
+                return None
+            categories = element.attrs.get("categories")  # how anndata before 0.8 marked a categorical
+            if categories is not None and "__categories" in frame and name in self._group(frame, "__categories"):
+                distinct = self._plain(frame["__categories"][name], where)
+                return None if distinct is None else self._categorical(distinct, element[...], where)
+            return self._plain(element, where)
+        encoding = _attribute(element, "encoding-type")
+        wanted = ("codes", "categories") if encoding == "categorical" else ("values", "mask")
+        if any(key not in element for key in wanted):
+            return None
+        first, second = (self._element(element, key) for key in wanted)
+        if _is_group(first) or _is_group(second) or first.shape != (n,) or len(second.shape) != 1:
+            return None
+        if encoding == "categorical":
+            distinct = self._plain(second, where)
+            return None if distinct is None else self._categorical(distinct, first[...], where)
+        if encoding in ("nullable-integer", "nullable-boolean"):
+            return labels_from_numbers(first[...], second[...].astype(bool))
+        if encoding == "nullable-string-array":
+            text = self._plain(first, where)
+            return None if text is None else taken(text, np.where(second[...].astype(bool), -1, np.arange(n)))
+        return None
+
+    def _categorical(self, distinct: NDArray[Any], codes: NDArray[Any], where: str) -> NDArray[Any]:
+        if codes.dtype.kind not in "iu" or (codes.size and (codes.min() < -1 or codes.max() >= len(distinct))):
+            raise self._damaged(f"{where} has codes beyond its {len(distinct)} categories")
+        return taken(distinct, codes.astype(np.intp))
+
+    def _plain(self, dataset: Any, where: str) -> NDArray[Any] | None:
+        """A dataset of numbers or text."""
+        import h5py
+
+        if h5py.check_string_dtype(dataset.dtype) is not None:
+            return labels_from_objects(dataset.asstr()[...].tolist(), where).astype(str)
+        if (
+            h5py.check_enum_dtype(dataset.dtype) is not None and dataset.dtype.kind != "b"
+        ):  # how h5py wrote truth values
+            return labels_from_numbers(dataset[...].astype(np.int64))
+        if dataset.dtype.kind in "iufb":
+            return labels_from_numbers(dataset[...])
+        return None
+
+    # -- HDF5
+
+    @property
+    def n(self) -> int:
+        return self._n
+
+    def variables(self, root: Any) -> int:
+        """How many columns `X` has, by `var`."""
+        if "var" not in root:
+            return 0
+        var = self._group(root, "var")
+        return self._length(var, _attribute(var, "_index") or "_index")
+
+    def owned(self, parent: Any, name: str) -> Any:
+        """A group of the file itself, made if it is not there."""
+        if name in parent:
+            return self._group(parent, name)
+        group = parent.create_group(name)
+        group.attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
+        return group
+
+    def _length(self, frame: Any, name: str) -> int:
+        index = self._element(frame, name)
+        if _is_group(index):
+            index = self._element(index, "codes" if "codes" in index else "values")
+        if _is_group(index) or len(index.shape) != 1:
+            raise self._damaged(f"{shown(name)!r} is no index")
+        return int(index.shape[0])
+
+    def _group(self, parent: Any, name: str) -> Any:
+        found = self._element(parent, name)
+        if not _is_group(found):
+            raise DataError(
+                f"{self._label}: {shown(name)!r} is stored as anndata did before 0.7; write it again with a recent anndata."
+            )
+        return found
+
+    def _element(self, parent: Any, name: str) -> Any:
+        """What lies at a place in the file itself; a link or an array may lead into another one."""
+        import h5py
+
+        for key in name.split("/"):
+            link = parent.get(key, getlink=True)
+            found = parent[key] if isinstance(link, h5py.HardLink) else None
+            if isinstance(found, h5py.Dataset) and (found.is_virtual or found.external):
+                found = None
+            if found is None:
+                raise DataError(
+                    f"{self._label}: expected {shown(name)!r} in the file itself, as anndata writes it; it holds "
+                    f"{_listed(list(parent)) or 'nothing'}: check that it is an AnnData file."
+                )
+            parent = found
+        return parent
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        import h5py
+
+        with self._damage_named(), h5py.File(self._path, "r") as file:
+            yield file
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        try:
+            yield
+        except IdentifiableError:
+            raise
+        except Exception as error:  # h5py raises OSError, KeyError, RuntimeError, ValueError, … on damaged files
+            raise self._damaged(reason(error)) from None
+
+    def _damaged(self, why: str) -> DataError:
+        return DataError(f"{self._label}: not a .h5ad file, or damaged or truncated ({why}); {AGAIN}.")
+
+
+# -- writing
+
+
+def save_anndata(
+    path: str | os.PathLike[str],
+    values: Blocks,
+    obs: Mapping[str, NDArray[Any]],
+    *,
+    ids: NDArray[Any] | None = None,
+    feature_names: Sequence[str] | None = None,
+    obsm: Mapping[str, Blocks | NDArray[Any]] | None = None,
+    varm: Mapping[str, NDArray[Any]] | None = None,
+    uns: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a `.h5ad` that anndata and scanpy read, whole or not at all: `values` as `X`, in blocks of rows.
+
+    Text columns of `obs` that repeat are categorical; "" is a missing category. `uns` is made storable (`storable`).
+    """
+    path = Path(path)
+    with whole_file(path) as temporary:
+        write_anndata(temporary, values, obs, ids=ids, feature_names=feature_names)
+        if obsm or varm or uns:
+            _add(temporary, path, {}, obsm or {}, varm or {}, uns or {})
+    return path
+
+
+def write_anndata(
+    path: Path,
+    values: Blocks,
+    obs: Mapping[str, NDArray[Any]],
+    *,
+    ids: NDArray[Any] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> None:
+    """Write `X`, `obs` and `var` to `path` itself."""
+    require("anndata", extra="anndata", what="writing .h5ad")
+    import h5py
+    import pandas as pd
+    from anndata.io import write_elem
+
+    names = [str(j) for j in range(values.d)] if feature_names is None else [str(name) for name in feature_names]
+    if len(names) != values.d:
+        raise DataError(f"{values.name}: expected a name for each of {values.d} features, got {len(names)}.")
+    rows = np.arange(values.n) if ids is None else np.asarray(ids)
+    index = pd.Index(rows.astype(str).astype(object))
+    columns = {_key(name): _obs_column(column, name, values.n) for name, column in obs.items()}
+    with h5py.File(path, "w") as root:
+        root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+        _write_matrix(root, X, values)
+        write_elem(root, "obs", pd.DataFrame({k: pd.Series(v, index=index) for k, v in columns.items()}, index=index))
+        write_elem(root, "var", pd.DataFrame(index=pd.Index(names, dtype=object)))
+        for group in ("layers", "obsm", "obsp", "uns", "varm", "varp"):
+            write_elem(root, group, {})
+
+
+def extend_anndata(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    obs: Mapping[str, NDArray[Any]] | None = None,
+    obsm: Mapping[str, Blocks | NDArray[Any]] | None = None,
+    varm: Mapping[str, NDArray[Any]] | None = None,
+    uns: Mapping[str, Any] | None = None,
+) -> Path:
+    """Copy a `.h5ad` and add to the copy; what has the same name is replaced, everything else is kept byte for byte.
+
+    A matrix of `varm` whose rows are not the variables of the file (it belongs to a key of `obsm`) goes to
+    ``uns["identifiable"]["varm"]``, where AnnData lets it have any length.
+    """
+    source, target = Path(source), Path(target)
+    AnnDataFile(source)  # refuses what is not one
+    with whole_file(target) as temporary:
+        shutil.copyfile(source, temporary)
+        _add(temporary, target, obs or {}, obsm or {}, varm or {}, uns or {})
+    return target
+
+
+def _add(
+    path: Path,
+    target: Path,
+    obs: Mapping[str, NDArray[Any]],
+    obsm: Mapping[str, Blocks | NDArray[Any]],
+    varm: Mapping[str, NDArray[Any]],
+    uns: Mapping[str, Any],
+) -> None:
+    """Add to the `.h5ad` at `path`, which will be `target`."""
+    require("anndata", extra="anndata", what=f"writing {target}")
+    import h5py
+    from anndata.io import write_elem
+
+    held = AnnDataFile(path)
+    elsewhere: dict[str, NDArray[Any]] = {}
+    with h5py.File(path, "r+") as root:
+        n, variables = held.n, held.variables(root)
+        frame = held._group(root, "obs")
+        for name, column in obs.items():
+            key = _key(name)
+            _replace(frame, key)
+            write_elem(frame, key, _obs_column(column, name, n))
+            order = [*(known for known in _column_order(frame) if known != key), key]
+            frame.attrs["column-order"] = np.array(order, dtype=object)
+        for name, rows in obsm.items():
+            if rows.shape[0] != n:
+                raise DataError(f"{target}: obsm {name!r} has {rows.shape[0]} rows for {n} observations.")
+            _write_matrix(held.owned(root, "obsm"), _key(name), rows)
+        for name, matrix in varm.items():
+            if matrix.shape[0] == variables:
+                _write_matrix(held.owned(root, "varm"), _key(name), matrix)
+            else:
+                elsewhere[_key(name)] = matrix
+        group = held.owned(root, "uns")
+        for key, value in storable(uns).items():
+            _replace(group, key)
+            write_elem(group, key, value)
+        for key, matrix in elsewhere.items():
+            _write_matrix(held.owned(held.owned(group, TOOL), "varm"), key, matrix)
+
+
+def storable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A nested mapping of plain values in a form that a `.h5ad` holds: no None, no lists of several kinds.
+
+    None is left out; a list of numbers or of text becomes an array; any other list a mapping from "0", "1", … to its parts.
+
+    >>> storable({"a": None, "b": [1, 2.5], "c": [{"d": "x"}, 3], "e/f": True})
+    {'b': array([1. , 2.5]), 'c': {'0': {'d': 'x'}, '1': 3}, 'e_f': True}
+    """
+    return {_key(key): _storable(value) for key, value in values.items() if value is not None}
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return storable(value)
+    if isinstance(value, (bool, float, np.bool_, np.floating)):
+        return value
+    if isinstance(value, (int, np.integer)):
+        return value if abs(int(value)) < 2**63 else str(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iufbU" and value.ndim:
+        return value.astype(object) if value.dtype.kind == "U" else value
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return _storable_list(value.tolist() if isinstance(value, np.ndarray) else list(value))
+    return str(value)
+
+
+def _storable_list(items: Any) -> Any:
+    if not isinstance(items, list):  # an array without dimensions
+        return _storable(items)
+    if not items:
+        return np.empty(0)
+    if all(isinstance(item, str) for item in items):
+        return np.array(items, dtype=object)
+    if all(isinstance(item, (bool, int, float)) and not isinstance(item, np.generic) for item in items):
+        numbers = np.array(items)
+        if numbers.dtype.kind in "iufb":
+            return numbers
+    width = len(str(len(items) - 1))
+    return storable({f"{place:0{width}d}": item for place, item in enumerate(items)})
+
+
+def _write_matrix(group: Any, name: str, values: Blocks | NDArray[Any]) -> None:
+    """A dense matrix in one piece, a block of rows at a time."""
+    _replace(group, name)
+    blocks = values if isinstance(values, Blocks) else Blocks(values, name=name)
+    dataset = group.create_dataset(name, blocks.shape, blocks.dtype.newbyteorder("<"))
+    dataset.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+    start = 0
+    for block in blocks:
+        dataset[start : start + len(block)] = block
+        start += len(block)
+
+
+def _obs_column(column: NDArray[Any], name: str, n: int) -> Any:
+    """A label as pandas holds it: text that repeats as a categorical."""
+    import pandas as pd
+
+    values = labels_from_array(column, f"obs {shown(name)!r}") if column.dtype.kind != "b" else column
+    if values.shape != (n,):
+        raise DataError(f"obs {shown(name)!r}: expected a value for each of {n} rows, got shape {values.shape}.")
+    if values.dtype.kind != "U":
+        return values
+    text = values.astype(object)
+    distinct = sorted(set(text.tolist()) - {""})
+    if len(distinct) == n:
+        return text
+    return pd.Categorical(text, categories=np.array(distinct, dtype=object))
+
+
+def _replace(group: Any, name: str) -> None:
+    if name in group:
+        del group[name]
+
+
+def _key(name: Any) -> str:
+    """A name as a key of HDF5, where a slash would begin a group."""
+    key = str(name).replace("/", "_")
+    return f"{key}_" if key in ("", ".", "_index") else key
+
+
+def _is_group(element: Any) -> bool:
+    return hasattr(element, "keys")
+
+
+def _attribute(element: Any, name: str) -> str | None:
+    value = element.attrs.get(name)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, str) else None
+
+
+def _column_order(frame: Any) -> list[str]:
+    order = frame.attrs.get("column-order", ())
+    return [str(name) for name in order] if isinstance(order, np.ndarray) else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    return listed([shown(name) for name in names])
+
+
+def _again(path: Path, place: str) -> StoredRows:
+    return AnnDataFile(path).rows(place)
