@@ -1,0 +1,643 @@
+"""Roles: which columns of a table are batch, plate, well and perturbation, and which rows are controls."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, UsageError
+from identifiable.deconfounding.columns import ColumnTable, joined, labels_of, rows_named
+from identifiable.deconfounding.design import Codes, Design, Labels, Mask
+from identifiable.results import Alert
+
+NONE = "none"  # for an optional role: the table has no such column, whatever its names suggest
+NOT_A_CONTROL = " (not a control)"  # added to the name of a control where a row of that name is none
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How a source names its columns: for each role those that may play it, the first that is there is taken.
+
+    Names with commas between them are columns that are joined. A table is recognised by the columns in `needed`. `controls` are
+    tried in order, each as `control=` takes it; only batches whose name fits `control_batches` count.
+    """
+
+    needed: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]]
+    controls: tuple[str, ...]
+    control_batches: str = "*"
+
+
+PRESETS: Mapping[str, Preset] = {
+    "rxrx3-core": Preset(
+        needed=("experiment_name", "plate", "address", "treatment"),
+        columns={
+            "batch": ("experiment_name",),
+            "plate": ("plate",),
+            "well": ("address",),
+            "perturbation": ("treatment",),
+            "target": ("gene",),
+        },
+        controls=("EMPTY_control",),
+        control_batches="gene-*",
+    ),
+    "jump": Preset(
+        needed=("Metadata_Plate", "Metadata_Well", "Metadata_JCP2022"),
+        columns={
+            "batch": ("Metadata_Batch", "Metadata_Source"),
+            "plate": ("Metadata_Plate",),
+            "well": ("Metadata_Well",),
+            "perturbation": ("Metadata_JCP2022",),
+        },
+        # DMSO, no guide, non-targeting, and the four ORF controls: public profiles often lack Metadata_pert_type.
+        controls=(
+            "Metadata_pert_type=negcon",
+            "JCP2022_033924,JCP2022_800001,JCP2022_800002,JCP2022_915128,JCP2022_915129,JCP2022_915130,JCP2022_915131",
+        ),
+    ),
+    "pycytominer": Preset(
+        needed=("Metadata_Plate", "Metadata_Well"),
+        columns={
+            "batch": ("Metadata_Batch", "Metadata_batch"),
+            "plate": ("Metadata_Plate",),
+            "well": ("Metadata_Well",),
+            "perturbation": ("Metadata_broad_sample", "Metadata_pert_iname", "Metadata_treatment"),
+            "target": ("Metadata_gene_name", "Metadata_target", "Metadata_moa"),
+            "cell_count": ("Metadata_Count_Cells", "Metadata_cell_count", "Metadata_Object_Count"),
+        },
+        controls=("Metadata_control_type=negcon", "Metadata_pert_type=negcon", "Metadata_pert_type=control", "DMSO"),
+    ),
+    "anndata": Preset(
+        needed=("plate_id", "is_control"),
+        columns={
+            "batch": ("batch", "experiment_name"),
+            "plate": ("plate_id", "plate"),
+            "well": ("well", "address", "well_row,well_col"),
+            "perturbation": ("guide", "perturbation", "treatment", "condition"),
+            "target": ("gene", "target"),
+            "cell_count": ("cell_count", "n_cells"),
+        },
+        controls=("is_control", "control"),
+    ),
+}
+
+# Names in use for a role, most telling first; compared in lower case, without "Metadata_" and without signs between words.
+COMMON: Mapping[str, tuple[str, ...]] = {
+    "batch": ("batch", "batchid", "experimentname", "experiment", "week", "run", "replicate"),
+    "plate": ("plate", "plateid", "platebarcode", "assayplatebarcode", "barcode", "platename"),
+    "well": ("well", "address", "wellposition", "wellname", "wellcoordinate"),
+    "perturbation": (
+        *(
+            "perturbation",
+            "guide",
+            "sgrna",
+            "treatment",
+            "compound",
+            "compoundname",
+            "drug",
+            "pertiname",
+            "broadsample",
+        ),
+        *("jcp2022", "pert", "pertname", "gene", "genesymbol", "condition"),
+    ),
+    "target": ("target", "gene", "genesymbol", "genename", "moa", "mechanism", "mechanismofaction", "pathway"),
+    "cell_count": ("cellcount", "cellcounts", "countcells", "ncells", "numcells", "objectcount"),
+}
+CONTROL_COLUMNS = ("iscontrol", "control", "negcon", "isnegcon", "negativecontrol", "isnegativecontrol")
+CONTROL_TYPES = ("perttype", "controltype", "welltype", "welltypelabel")
+CONTROL_TYPE_VALUES = re.compile(r"neg(ative)?[ _-]?(con|ctrl|control)s?|control|vehicle", re.IGNORECASE)
+CONTROL_NAMES = tuple(  # of these the first that fits any perturbation: a vehicle says more than an empty well
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"empty_control",
+        r"([\d.]+ ?%? ?)?dmso([ _-]*[\d.]*( ?%)?)",
+        r"neg(ative)?[ _-]?(con|ctrl|control)s?",
+        r"vehicle|mock",
+        r"non-?_?targeting.*|scrambled?|ntc|safe-?_?harbou?r",
+        r"control|ctrl|untreated",
+    )
+)
+DOSES = ("concentration", "dose", "pertdose", "concentrationum", "mmolesperliter", "doseum")
+
+WELL = re.compile(r"([A-Za-z]{1,2})[ _-]?0*([1-9]\d?)")
+WELL_BY_NUMBERS = re.compile(r"[Rr]0*([1-9]\d?)[ _-]?[Cc]0*([1-9]\d?)|0*([1-9]\d?)-0*([1-9]\d?)")
+GRID = (48, 72)  # rows and columns of the largest plate made, 3,456 wells
+
+
+@dataclass(frozen=True, eq=False)
+class Assigned:
+    """The design of a table, and what a reader must know of how it was read."""
+
+    design: Design
+    alerts: tuple[Alert, ...]
+
+
+def assign_roles(
+    columns: Mapping[str, NDArray[Any]],
+    *,
+    preset: str | None = None,
+    batch: str | None = None,
+    plate: str | None = None,
+    well: str | None = None,
+    perturbation: str | None = None,
+    target: str | None = None,
+    control: str | None = None,
+    cell_count: str | None = None,
+    batch_key: str | None = None,
+    name: str = "screen",
+) -> Assigned:
+    """Read the design of a screen from the columns of its table.
+
+    Ours. Roles that are not named are taken from `preset`, else from the preset whose columns are all there, else from names in
+    common use. Where plate numbers start again in every batch, the plate is batch and number together, and an alert says so.
+
+    Parameters
+    ----------
+    columns
+        Text (an empty cell is "") or numbers (an empty cell is NaN); 1.0 and "1" are the same label.
+    batch, plate, well, perturbation, target, cell_count
+        A column, or several with commas between them, which are joined; "none" leaves out an optional role.
+    control
+        ``column=value[,value…]``, a value or pattern (``*DMSO*``) of the perturbation, or a column of 0 and 1.
+    batch_key
+        "plate" takes plate labels as they stand, even if they occur in several batches or repeat wells.
+
+    >>> table = {"plate": np.array([1, 1, 2, 2]), "treatment": np.array(["DMSO", "a", "a", "DMSO"])}
+    >>> assign_roles(table, well="none").design.control.tolist()
+    [True, False, False, True]
+    """
+    if batch_key not in (None, "plate"):
+        raise UsageError(f"{name}: batch_key: expected 'plate' or nothing, got {batch_key!r}.")
+    table = ColumnTable(columns, name)
+    source = _preset(table, preset)
+    asked = {
+        "batch": batch,
+        "plate": plate,
+        "well": well,
+        "perturbation": perturbation,
+        "target": target,
+        "cell_count": cell_count,
+    }
+    roles = _columns_of_roles(table, source, asked)
+    alerts: list[Alert] = []
+
+    batches = table.label(roles["batch"], "batch") if roles["batch"] else None
+    mask, said = _controls(table, source, control, roles["perturbation"], batches)
+    perturbations = _perturbations(table, roles["perturbation"], mask, alerts)
+    place = _places(table, roles["well"], alerts)
+    plates, plate_columns = _plates(table, roles, batches, place, batch_key, alerts)
+    if mask.all():
+        raise DataError(
+            f"{name}: all {table.n} rows are controls ({_frequent(perturbations, 3)}); there is no perturbation to tell from them: "
+            "narrow control= (--control)."
+        )
+    targets = _targets(table, roles["target"], perturbations, mask, alerts)
+    counts = _cell_counts(table, roles["cell_count"], alerts, asked=cell_count is not None)
+    if counts is None:
+        roles["cell_count"] = ()
+    design = Design(
+        plate=plates,
+        perturbation=perturbations,
+        control=mask,
+        batch=batches,
+        target=targets,
+        row=None if place is None else place[0],
+        column=None if place is None else place[1],
+        cell_count=counts,
+        roles={role: ",".join(found) for role, found in {**roles, "plate": plate_columns}.items() if found}
+        | {"control": said},
+        name=name,
+    )
+    alerts += [*_one_class_plates(design), *_repeated_wells(design), *_pooled_doses(table, roles, perturbations)]
+    return Assigned(design, tuple(alerts))
+
+
+def well_place(text: str) -> tuple[int, int] | None:
+    """Row and column of a well, from 0, or None where `text` is no well. The inverse of `address_name`.
+
+    >>> well_place("A01"), well_place("af48"), well_place("r02c11"), well_place("A0")
+    ((0, 0), (31, 47), (1, 10), None)
+    """
+    if found := WELL.fullmatch(text):
+        row = 0
+        for letter in found[1].upper():
+            row = 26 * row + ord(letter) - ord("A") + 1
+        column = int(found[2])
+    elif found := WELL_BY_NUMBERS.fullmatch(text):
+        row, column = (int(number) for number in found.groups() if number)
+    else:
+        return None
+    return (row - 1, column - 1) if row <= GRID[0] and column <= GRID[1] else None
+
+
+def _preset(table: ColumnTable, preset: str | None) -> Preset:
+    if preset is not None:
+        if preset not in PRESETS:
+            raise UsageError(f"preset: expected one of {', '.join(PRESETS)}, got {preset!r}.")
+        return PRESETS[preset]
+    for candidate in PRESETS.values():
+        if all(column in table.names for column in candidate.needed):
+            return candidate
+    return Preset((), {}, ())
+
+
+def _columns_of_roles(
+    table: ColumnTable, source: Preset, asked: Mapping[str, str | None]
+) -> dict[str, tuple[str, ...]]:
+    """The columns of every role; none for an optional role that is not there."""
+    roles: dict[str, tuple[str, ...]] = {}
+    for role, option in asked.items():
+        if option == NONE and NONE not in table.names:
+            if role in ("plate", "perturbation"):
+                raise UsageError(f"{table.name}: {role} cannot be 'none'; every screen has one.")
+            roles[role] = ()
+        elif option is not None:
+            roles[role] = table.asked(option, role)
+    taken = {column for found in roles.values() for column in found}
+    # What is most certain chooses first: `gene` is the perturbation only where nothing finer is.
+    for role in ("plate", "well", "perturbation", "batch", "target", "cell_count"):
+        if role not in roles:
+            free = [column for column in table.names if column not in taken]
+            roles[role] = _from_preset(source, role, free) or _from_common_names(role, free)
+            taken.update(roles[role])
+        if not roles[role] and role in ("plate", "perturbation"):
+            raise UsageError(
+                f"{table.name}: which column is the {role} cannot be told from the names; pass {role}=COLUMN "
+                f"(--{role} COLUMN). Columns: {table.overview()}."
+            )
+    return {role: roles[role] for role in asked}
+
+
+def _from_preset(source: Preset, role: str, free: Sequence[str]) -> tuple[str, ...]:
+    for candidate in source.columns.get(role, ()):
+        columns = tuple(candidate.split(","))
+        if all(column in free for column in columns):
+            return columns
+    return ()
+
+
+def _from_common_names(role: str, free: Sequence[str]) -> tuple[str, ...]:
+    plain = {_plain(column): column for column in reversed(free)}
+    return next(((plain[known],) for known in COMMON[role] if known in plain), ())
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", column.lower().removeprefix("metadata_"))
+
+
+def _controls(
+    table: ColumnTable, source: Preset, control: str | None, columns: tuple[str, ...], batches: Labels | None
+) -> tuple[Mask, str]:
+    """Which rows are controls, and the condition they meet."""
+    parts = [table.labels(column) for column in columns]
+    candidates = [joined(parts, "_"), *parts] if len(parts) > 1 else parts
+    shown = ",".join(columns)
+    if control is not None:
+        if (found := _meeting(table, control, candidates, shown)) is not None:
+            return found
+        raise UsageError(
+            f"{table.name}: no row is a control: {control!r} is no value of {shown}, no column of 0 and 1 and no "
+            f"column=value{_close(control, candidates)}; the most frequent perturbations are {_frequent(candidates[0])}."
+        )
+    for condition in source.controls:
+        if (found := _meeting(table, condition, candidates, shown)) is None:
+            continue
+        mask, said = found
+        if source.control_batches == "*" or batches is None:
+            return found
+        mask = mask & _fits(batches, [source.control_batches])[batches.codes]
+        if mask.any():
+            return mask, f"{said} in {source.control_batches}"
+        raise UsageError(
+            f"{table.name}: {said} wells are in no batch named {source.control_batches}, the only ones this preset takes "
+            f"controls from; pass control={condition!r} (--control) to take them wherever they are."
+        )
+    if (found := _likely_controls(table, candidates, shown)) is not None:
+        return found
+    raise UsageError(
+        f"{table.name}: which rows are controls cannot be told; pass control=VALUE of {shown}, COLUMN=VALUE or a column of "
+        f"0 and 1 (--control). The most frequent perturbations are {_frequent(candidates[0])}. Columns: {table.overview()}."
+    )
+
+
+def _meeting(table: ColumnTable, condition: str, candidates: Sequence[Labels], shown: str) -> tuple[Mask, str] | None:
+    """Rows that meet a condition as `control=` takes it; None where there are none."""
+    column, equals, values = (part.strip() for part in condition.partition("="))
+    if equals and column in table.names:
+        labels = table.labels(column)
+        fits = _fits(labels, _alternatives(labels, values))
+        return (fits[labels.codes], f"{column}={values}") if fits.any() else None
+    if condition in table.names:
+        labels = table.labels(condition)
+        truth = {"0": False, "false": False, "no": False, "": False, "1": True, "true": True, "yes": True}
+        if unknown := [name for name in labels.names if name.lower() not in truth]:
+            raise UsageError(
+                f"{table.name}: control={condition!r} names a column, which should hold only 0 and 1 (or true and false), got "
+                f"{unknown[0]!r}; pass control='{condition}=VALUE'."
+            )
+        mask: Mask = np.array([truth[name.lower()] for name in labels.names])[labels.codes]
+        return (mask, condition) if mask.any() else None
+    for labels in candidates:
+        fits = _fits(labels, _alternatives(labels, condition))
+        if fits.any():
+            return fits[labels.codes], f"{shown}={condition}"
+    return None
+
+
+def _alternatives(labels: Labels, values: str) -> list[str]:
+    """One value, or several with commas between them where the whole is none."""
+    return [values] if _fits(labels, [values]).any() else [value.strip() for value in values.split(",")]
+
+
+def _fits(labels: Labels, patterns: Sequence[str]) -> Mask:
+    """For every name whether it is, or fits, one of the patterns."""
+    names = set(patterns) | set(labels_of(np.array(patterns)).names)  # 0.0 is written 0 among labels
+    found = [
+        bool(name) and (name in names or any(fnmatch.fnmatchcase(name, p) for p in patterns)) for name in labels.names
+    ]
+    return np.array(found, dtype=bool)
+
+
+def _likely_controls(table: ColumnTable, candidates: Sequence[Labels], shown: str) -> tuple[Mask, str] | None:
+    """Controls by the names in common use."""
+    plain = {_plain(column): column for column in reversed(table.names)}
+    for known in CONTROL_COLUMNS:
+        if known in plain and {n.lower() for n in table.labels(plain[known]).names} <= {"0", "1", "true", "false"}:
+            return _meeting(table, plain[known], candidates, shown)
+    for known in CONTROL_TYPES:
+        if known in plain and (names := _full_matches(table.labels(plain[known]), CONTROL_TYPE_VALUES)):
+            return _meeting(table, f"{plain[known]}={','.join(names)}", candidates, shown)
+    for pattern in CONTROL_NAMES:
+        for labels in candidates:
+            if names := _full_matches(labels, pattern):
+                return np.isin(labels.names, names)[labels.codes], f"{shown}={','.join(names)}"
+    return None
+
+
+def _full_matches(labels: Labels, pattern: re.Pattern[str]) -> list[str]:
+    return [name for name in labels.names if pattern.fullmatch(name)]
+
+
+def _frequent(labels: Labels, most: int = 5) -> str:
+    order = np.argsort(-labels.counts, kind="stable")[:most]
+    return ", ".join(f"{labels.names[k]!r} ({labels.counts[k]} rows)" for k in order)
+
+
+def _close(wanted: str, candidates: Iterable[Labels]) -> str:
+    lowered = {name.lower(): name for labels in candidates for name in labels.names}
+    found = difflib.get_close_matches(wanted.strip("*").lower(), lowered, 2)
+    return f" (did you mean {' or '.join(repr(lowered[f]) for f in found)}?)" if found else ""
+
+
+def _perturbations(table: ColumnTable, columns: tuple[str, ...], control: Mask, alerts: list[Alert]) -> Labels:
+    """Names of perturbations: no row is without one, and no name is both a control's and another's."""
+    labels = joined([table.labels(column) for column in columns], "_")
+    empty = labels.text() == ""
+    if (empty & ~control).any():
+        raise DataError(
+            f"{table.name}: {','.join(columns)} (perturbation) is empty in {rows_named(empty & ~control)}; "
+            "fill these cells or drop the rows."
+        )
+    names = list(labels.names)
+    codes = labels.codes.copy()
+    if empty.any():  # a control that another column told us of
+        names[names.index("")] = "control"
+    of_controls = np.bincount(codes[control], minlength=labels.size) > 0
+    of_others = np.bincount(codes[~control], minlength=labels.size) > 0
+    both = np.flatnonzero(of_controls & of_others)
+    if both.size:
+        renamed = np.full(labels.size, -1, dtype=np.intp)
+        renamed[both] = labels.size + np.arange(both.size)
+        names += [names[k] + NOT_A_CONTROL for k in both]
+        others = ~control & (renamed[codes] >= 0)
+        codes[others] = renamed[codes[others]]
+        alerts.append(
+            Alert(
+                "control_name_shared",
+                f"{table.name}: {int(others.sum())} rows are named {', '.join(labels.names[k] for k in both[:3])} like controls and "
+                f"do not meet the condition for controls; they are called '…{NOT_A_CONTROL}' (change it with control=).",
+            )
+        )
+    return _relabelled(codes, names)
+
+
+def _relabelled(codes: Codes, names: Sequence[str]) -> Labels:
+    """`Labels` of codes whose names are in any order, may repeat and need not all occur."""
+    kept, codes = np.unique(codes, return_inverse=True)
+    unique, places = np.unique(np.array(names)[kept], return_inverse=True)
+    return Labels(places[codes].astype(np.intp), tuple(unique.tolist()))
+
+
+def _places(table: ColumnTable, columns: tuple[str, ...], alerts: list[Alert]) -> tuple[Codes, Codes] | None:
+    """Row and column of every well."""
+    if not columns:
+        alerts.append(
+            Alert(
+                "no_wells",
+                f"{table.name}: no column says which well a row is; what the layout alone tells stays unknown.",
+            )
+        )
+        return None
+    if len(columns) > 2:
+        raise UsageError(f"{table.name}: well: expected one column, or two (row and column), got {','.join(columns)}.")
+    labels = joined([table.complete(column, "well") for column in columns], "-")
+    if len(columns) == 1:
+        places = [well_place(name) for name in labels.names]
+    else:
+        places = _places_from_two([name.rsplit("-", 1) for name in labels.names])
+    unread = np.array([place is None for place in places])[labels.codes]
+    if unread.any():
+        values = ", ".join(repr(v) for v in labels.text()[np.flatnonzero(unread)[:5]].tolist())
+        raise DataError(
+            f"{table.name}: {','.join(columns)} (well) should read like A01 to AF48 or r01c02, got {values} in "
+            f"{rows_named(unread)}; name another column (well=, --well), or 'none'."
+        )
+    found = np.array([place for place in places if place is not None], dtype=np.intp)
+    return found[labels.codes, 0], found[labels.codes, 1]
+
+
+def _places_from_two(pairs: Sequence[Sequence[str]]) -> list[tuple[int, int] | None]:
+    """Places from a column of rows (letters or numbers) and one of columns; numbers may start at 0 or at 1."""
+    first = [1 - int(any(pair[side] in ("0", "00") for pair in pairs)) for side in (0, 1)]
+    shifted = [
+        tuple(str(int(text) + 1 - start) if text.isdigit() else text for text, start in zip(pair, first, strict=True))
+        for pair in pairs
+    ]
+    return [well_place(f"{row}-{column}") for row, column in shifted]
+
+
+def _plates(
+    table: ColumnTable,
+    roles: Mapping[str, tuple[str, ...]],
+    batches: Labels | None,
+    place: tuple[Codes, Codes] | None,
+    batch_key: str | None,
+    alerts: list[Alert],
+) -> tuple[Labels, tuple[str, ...]]:
+    """The physical plates, and the columns that name them."""
+    columns, name = roles["plate"], table.name
+    plates = table.label(columns, "plate")
+    shown = ",".join(columns)
+    numbered = all(re.fullmatch(r"-?\d+", text) for text in plates.names)
+    repeated = _repeats(plates, place)
+    if batches is None:
+        if numbered and repeated.any() and batch_key != "plate":
+            raise UsageError(
+                f"{name}: {shown} holds whole numbers and the same well of a plate more than once ({rows_named(repeated)}), as where "
+                "numbers start again in every batch; pass batch=COLUMN (--batch), or batch_key='plate' if these are the plates."
+            )
+        if numbered and place is None and batch_key != "plate":
+            alerts.append(
+                Alert(
+                    "plate_numbers_unchecked",
+                    f"{name}: {shown} holds whole numbers and there is neither batch nor well to tell whether they start again in "
+                    "every batch; pass batch= if they do.",
+                )
+            )
+    else:
+        batches_of = np.unique(np.stack([plates.codes, batches.codes]), axis=1)[0]
+        spanning = np.flatnonzero(np.bincount(batches_of, minlength=plates.size) > 1)
+        if spanning.size:
+            together = joined([batches, plates], "_")
+            example = plates.names[spanning[0]]
+            told = f"{name}: {spanning.size} of {plates.size} labels of {shown} occur in several batches (such as {example!r})"
+            if batch_key == "plate":
+                alerts.append(Alert("plate_spans_batches", f"{told}; they are taken as they stand, as batch_key asks."))
+            elif numbered or _repeats(together, place).sum() < repeated.sum():
+                batch_columns = ",".join(roles["batch"])
+                alerts.append(
+                    Alert(
+                        "plate_joined",
+                        f"{told}: the plate is {batch_columns} and {shown} together, {together.size} plates (batch_key='plate' "
+                        "would take the labels as they stand).",
+                    )
+                )
+                plates, columns = together, (*roles["batch"], *columns)
+            else:
+                alerts.append(
+                    Alert(
+                        "plate_spans_batches",
+                        f"{told}, on different wells; each is taken as one plate. If the labels start again in every batch, pass "
+                        f"plate='{','.join(roles['batch'])},{shown}'.",
+                    )
+                )
+    if plates.size < 2:
+        raise DataError(
+            f"{name}: there is one plate only ({plates.names[0]!r} in {shown}), so none can be held out; expected at least two. "
+            "Is that the right column (plate=, --plate)?"
+        )
+    return plates, columns
+
+
+def _repeats(plates: Labels, place: tuple[Codes, Codes] | None) -> Mask:
+    """Rows whose plate and well some other row has too."""
+    if place is None:
+        return np.zeros(len(plates), dtype=bool)
+    _, codes, counts = np.unique(
+        (plates.codes * GRID[0] + place[0]) * GRID[1] + place[1], return_inverse=True, return_counts=True
+    )
+    repeated: Mask = counts[codes] > 1
+    return repeated
+
+
+def _targets(
+    table: ColumnTable, columns: tuple[str, ...], perturbations: Labels, control: Mask, alerts: list[Alert]
+) -> Labels | None:
+    """Targets; a perturbation without one is its own."""
+    if not columns:
+        return None
+    labels = joined([table.labels(column) for column in columns], "_")
+    empty = labels.text() == ""
+    if not empty.any():
+        return labels
+    if (empty & ~control).any():
+        alerts.append(
+            Alert(
+                "target_missing",
+                f"{table.name}: {','.join(columns)} (target) is empty in {rows_named(empty & ~control)}; each perturbation there is its "
+                "own target.",
+            )
+        )
+    codes = np.where(empty, labels.size + perturbations.codes, labels.codes)
+    return _relabelled(codes, [*labels.names, *perturbations.names])
+
+
+def _cell_counts(
+    table: ColumnTable, columns: tuple[str, ...], alerts: list[Alert], *, asked: bool
+) -> NDArray[np.float64] | None:
+    if not columns:
+        return None
+    if len(columns) > 1:
+        raise UsageError(f"{table.name}: cell_count: expected one column, got {','.join(columns)}.")
+    counts = table.numbers(columns[0], "cell_count")
+    missing = np.isnan(counts)
+    if not missing.any():
+        return counts
+    where = f"{table.name}: {columns[0]} (cell_count) is empty in {rows_named(missing)}"
+    if asked:
+        raise DataError(f"{where}; fill these cells or drop the rows, or pass cell_count='none'.")
+    alerts.append(Alert("cell_count_left_out", f"{where}; cell counts are left out."))
+    return None
+
+
+def _one_class_plates(design: Design) -> list[Alert]:
+    """Plates without controls, or with nothing else: nothing can be compared within them."""
+    controls = np.bincount(design.plate.codes[design.control], minlength=design.plate.size)
+    alerts = []
+    for plates, what in (
+        (np.flatnonzero(controls == 0), "no control"),
+        (np.flatnonzero(controls == design.plate.counts), "nothing but controls"),
+    ):
+        if plates.size:
+            named = ", ".join(design.plate.names[k] for k in plates[:5]) + (", …" if plates.size > 5 else "")
+            alerts.append(
+                Alert(
+                    "plates_of_one_class",
+                    f"{design.name}: {plates.size} of {design.plate.size} plates hold {what} ({named}); nothing is compared within them.",
+                )
+            )
+    return alerts
+
+
+def _repeated_wells(design: Design) -> list[Alert]:
+    if design.row is None or design.column is None:
+        return []
+    repeated = _repeats(design.plate, (design.row, design.column))
+    if not repeated.any():
+        return []
+    first = int(np.flatnonzero(repeated)[0])
+    address = design.address.text()[first] if design.address else ""
+    return [
+        Alert(
+            "duplicate_wells",
+            f"{design.name}: the same well of a plate occurs more than once in {rows_named(repeated)} (plate "
+            f"{design.plate.text()[first]}, well {address}); fields or copies of one well are not independent.",
+        )
+    ]
+
+
+def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> list[Alert]:
+    """Doses of one compound that go by one name."""
+    used = {column for found in roles.values() for column in found}
+    dose = next((c for c in table.names if _plain(c) in DOSES and c not in used), None)
+    if dose is None:
+        return []
+    values = np.unique(np.stack([perturbations.codes, table.labels(dose).codes]), axis=1)[0]
+    pooled = int((np.bincount(values, minlength=perturbations.size) > 1).sum())
+    if not pooled:
+        return []
+    columns = ",".join(roles["perturbation"])
+    return [
+        Alert(
+            "doses_pooled",
+            f"{table.name}: {pooled} perturbations occur at several values of {dose} and are pooled; pass "
+            f"perturbation='{columns},{dose}' to tell doses apart.",
+        )
+    ]
