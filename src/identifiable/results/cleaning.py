@@ -16,9 +16,10 @@ ComponentRole = Literal["technical", "biological", "both", "neither"]
 class Share:
     """Cross-validated share of a component's variance that a factor explains; at most 1, negative where it explains nothing.
 
-    Of plates and batches: on control wells only, the other half of each plate's controls predicted from one half. `p` from
-    permutations within plate (position, cell count, perturbation) or of wells over plates (plate, batch); `q` over all components
-    (Benjamini-Hochberg).
+    Of plates and batches: on control wells only, the other half of each plate's controls predicted from one half. "plate" holds
+    "batch" and "plate_in_batch". "spread" is no part of the component's variance: it is the share of plates in how far apart (on a
+    log scale) control wells of a plate are. `p` from permutations within plate (position, cell count, perturbation), of wells over
+    plates (plate) or of plates over batches; `q` over all components (Benjamini-Hochberg).
     """
 
     factor: str
