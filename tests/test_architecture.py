@@ -28,6 +28,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("cli",),
     ("experiments",),
     (FRONT,),
+    ("deconfound",),
     ("api", "metrics"),
     ("io", "nn", "report"),
     ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),

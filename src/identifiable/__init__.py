@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from identifiable import deconfound as deconfound
     from identifiable import metrics as metrics
     from identifiable._checks import DataError as DataError
     from identifiable._checks import IdentifiableError as IdentifiableError
@@ -72,7 +73,7 @@ _ROOM_OF = {
     "transform": "api",
 }
 
-_MODULES = ("metrics",)  # public as modules: `identifiable.metrics.infomec`
+_MODULES = ("deconfound", "metrics")  # public as modules: `identifiable.metrics.infomec`
 
 __all__ = [
     "GROUPS",
@@ -93,6 +94,7 @@ __all__ = [
     "UsageError",
     "bilipschitz",
     "compare",
+    "deconfound",
     "disentangle",
     "fold",
     "load",

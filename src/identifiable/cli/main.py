@@ -11,11 +11,22 @@ from collections.abc import Sequence
 
 from identifiable import __version__
 from identifiable._checks import IdentifiableError
-from identifiable.cli import bilipschitz, compare, demo, disentangle, report, reproduce, resolve, transform
+from identifiable.cli import (
+    bilipschitz,
+    compare,
+    deconfound,
+    demo,
+    disentangle,
+    report,
+    reproduce,
+    resolve,
+    simulate,
+    transform,
+)
 from identifiable.cli.options import Parser
 from identifiable.cli.output import EXIT_USAGE
 
-COMMANDS = (compare, resolve, transform, bilipschitz, disentangle, reproduce, report, demo)
+COMMANDS = (compare, resolve, transform, bilipschitz, disentangle, deconfound, simulate, reproduce, report, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from identifiable.cli.progress import Bar, Lines
 from identifiable.results.writing import together, write_texts
 
 EXIT_FINE, EXIT_CONDITION, EXIT_USAGE = 0, 1, 2
+BASIS = ".safetensors"
 PAGE_SUFFIXES = (".html", ".htm", ".md")
 
 
@@ -77,7 +78,7 @@ def deliver(
         return
     if not options.quiet:
         for path in save or {}:
-            say(f"basis: {path}")
+            say(f"{'basis' if Path(path).suffix.lower() == BASIS else 'table'}: {path}")
     if options.report and (always_path or not options.quiet):
         say(f"page: {Path(options.report).resolve() if always_path else options.report}")
 

@@ -118,20 +118,26 @@ class Bar:
 
 
 class Lines:
-    """Callable as `progress(stage, done, total)`: a line for each new stage, and for each tenth of it. Short work says nothing."""
+    """Callable as `progress(stage, done, total)`: a line for each new stage, and for each tenth of it. Short work says nothing.
+
+    Lines are at least half the `patience` apart, and a stage that makes passes until it has converged is one stage: a log of an
+    hour's work must be short enough to read.
+    """
 
     def __init__(self, stream: TextIO | None = None, patience: float = PATIENCE):
         self.stream = stream or sys.stderr
         self.patience = patience
         self.begun = time.monotonic()
         self.said: tuple[str, int] | None = None
+        self.last = -patience
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         elapsed = time.monotonic() - self.begun
-        now = (stage, STEPS * done // max(total, 1))
-        if now == self.said or elapsed < self.patience:
+        form = _CONVERGING.match(stage)
+        now = (stage, STEPS * done // max(total, 1)) if form is None else (form["name"] or form["refit"], 0)
+        if now == self.said or elapsed < self.patience or elapsed - self.last < self.patience / 2:
             return
-        self.said = now
+        self.said, self.last = now, elapsed
         self.stream.write(f"{stage}: {done:,} of {total:,} done, {elapsed:.0f} s\n")
         self.stream.flush()
 

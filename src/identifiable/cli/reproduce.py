@@ -14,7 +14,7 @@ from identifiable._checks import OutputError, UsageError
 from identifiable.cli.conditions import Condition
 from identifiable.cli.options import add_result_options, command, recorded
 from identifiable.cli.output import EXIT_FINE, check_outputs, check_page, deliver, exit_code, progress_bar, say
-from identifiable.cli.reproduction_fields import reproduction_fields, table2_fields
+from identifiable.cli.reproduction_fields import reproduction_fields, table2_fields, table3_fields
 from identifiable.intake import default_provenance
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def add_to(commands: Any) -> None:
         default=[],
         metavar="COND",
         help="exit 1 if it holds, for example 'spearman < 0.5', 'spearman_low < 0', 'maximum.r2 < 0.3' or 'removed > 15'; of "
-        "table2 'lift < 0.1' or 'lift_low < 0'; may repeat",
+        "table2 'lift < 0.1' or 'lift_low < 0', of table3 'gain_low < 0'; may repeat",
     )
     add_result_options(parser)
     parser.set_defaults(run=_run)
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
         return EXIT_FINE
     if options.name is None:
         raise UsageError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list tells what they are.")
-    known = table2_fields() if options.name == "table2" else reproduction_fields()
+    known = {"table2": table2_fields, "table3": table3_fields}.get(options.name, reproduction_fields)()
     conditions = [Condition.parse(text, known) for text in options.fail_if]
     changes = _changes(options.set)
     check_outputs([options.json, options.report], filter(None, [options.data]))

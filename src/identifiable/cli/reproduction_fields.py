@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from identifiable._checks import UsageError
 from identifiable.cli.conditions import Field, Fields, is_number, kind_of_number, named_kinds, reached
-from identifiable.results import Fit, Lift, Reproduction, Table2
+from identifiable.results import Fit, Lift, Reproduction, Table2, Table3
 
 OF_A_FIT = {
     "spearman": ("spearman",),
@@ -57,6 +57,19 @@ def table2_fields() -> Fields:
         return Field(kind, lambda result: [("table2", reached(_of_all(result), real))])
 
     return Fields("lift < 0.1", find)
+
+
+def table3_fields() -> Fields:
+    """`gain` is what ICA adds to AUROC on plates held out, against PCA; `gain_low` the lower end of its interval."""
+    known = {"gain": ("gain",), "gain_low": ("gain_ci95", "0"), "gain_high": ("gain_ci95", "1")}
+
+    def find(path: tuple[str, ...]) -> Field:
+        if path[0] not in known or len(path) > 1:
+            raise UsageError(f"no field {'.'.join(path)!r}; choose from {', '.join(known)}.")
+        kind = kind_of_number(Table3, known[path[0]], path[0])
+        return Field(kind, lambda result: [("table3", reached(result, known[path[0]]))])
+
+    return Fields("gain_low < 0", find)
 
 
 def _of_all(result: Table2) -> Lift | None:

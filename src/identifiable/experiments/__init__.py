@@ -11,7 +11,7 @@ from typing import Any
 
 from identifiable._checks import UsageError
 from identifiable.blocks import Progress
-from identifiable.results import Provenance, Reproduction, Table2
+from identifiable.results import Provenance, Reproduction, Table2, Table3
 
 __all__ = ["EXPERIMENTS", "Experiment", "reproduce"]
 
@@ -49,12 +49,12 @@ def reproduce(
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
     provenance: Provenance | None = None,
-) -> Reproduction | Table2:
+) -> Reproduction | Table2 | Table3:
     """Run an experiment of the paper again.
 
     `scale` is `smoke` (at most a minute, on data that needs no file unless there is `data`), `small` or `paper`; `changes`
-    replaces settings by name. `checkpoint` is a folder in which training is kept, so that an interrupted call can be made again.
-    `say` is called with a line about every model that has been trained, where that takes long.
+    replaces settings by name. `checkpoint` is a folder in which finished work is kept, so that an interrupted call can be made again.
+    `say` is called with a line about every model that has been trained, or what was evaluated, where that takes long.
     """
     if name not in EXPERIMENTS:
         raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}.")
@@ -62,12 +62,13 @@ def reproduce(
         raise UsageError(f"scale {scale!r}: expected one of {', '.join(SCALES)}.")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"seed {seed!r}: expected a whole number of at least 0.")
-    if name == "table2":
-        from identifiable.experiments import table2
+    if name in ("table2", "table3"):
+        from identifiable.experiments import table2, table3
 
-        return table2.run(
+        tables: dict[str, Any] = {"table2": table2, "table3": table3}
+        found: Table2 | Table3 = tables[name].run(
             EXPERIMENTS[name],
-            table2.settings(scale, changes),
+            tables[name].settings(scale, changes),
             scale=scale,
             data=data,
             seed=seed,
@@ -76,6 +77,7 @@ def reproduce(
             say=say,
             provenance=provenance,
         )
+        return found
     from identifiable.experiments import warm_up
 
     return warm_up.run(

@@ -1,0 +1,172 @@
+"""Files that `deconfound` writes: cleaned tables for scanpy and pycytominer, the cleaning as a basis, scores as a long table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import OutputError
+from identifiable.blocks import Blocks
+from identifiable.groups import AffineMap, haar_rotation
+from identifiable.ica import Resolved
+from identifiable.io.anndata_files import extend_anndata, save_anndata
+from identifiable.io.parquet_files import save_table
+from identifiable.results import FoldScore, ScreenEvaluation
+
+if TYPE_CHECKING:
+    from identifiable.api.screening import Cleaned, Screen
+
+ANNDATA = ".h5ad"
+TABLES = (".parquet", ".csv")
+PREFIX = "component_"
+TOOL = "identifiable"  # the key of `uns`
+
+
+def weighted_basis(resolved: Resolved, weights: tuple[float, ...]) -> Resolved:
+    """The basis of the components with a weight above 0, each times its weight; back, it gives rows without the rest."""
+    kept = [place for place, weight in enumerate(weights) if weight > 0]
+    scale = np.array([weights[place] for place in kept])
+    to, back, result = resolved.to_components, resolved.from_components, resolved.result
+    return Resolved(
+        AffineMap(to.matrix[:, kept] * scale, to.offset[kept] * scale),
+        # Not divided by the weights: what was shrunk stays so on the way back.
+        AffineMap(back.matrix[kept], back.offset),
+        replace(
+            result,
+            rank=len(kept),
+            components=tuple(result.components[place] for place in kept),
+            whitening=replace(result.whitening, rank=len(kept)),
+            unresolved=(),
+            ties=(),
+        ),
+    )
+
+
+def save_cleaned(path: str | os.PathLike[str], cleaned: Cleaned, *, pycytominer: bool = False) -> Path:
+    """Write a cleaned screen, whole or not at all.
+
+    An `.h5ad` has the original values in `X`, untouched, and `obsm["X_pca_white"]`, `["X_ica"]`, `["X_ica_clean"]` and `["X_rand"]`
+    (one random rotation, to compare with); of a screen that came from an `.h5ad` everything else is kept. A `.parquet` or `.csv`
+    has the metadata and the cleaned components as columns; with `pycytominer` metadata are named ``Metadata_…``.
+    """
+    path = Path(path)
+    opened = cleaned.screen
+    suffix = path.suffix.lower()
+    if suffix == ANNDATA:
+        return _save_anndata(path, cleaned)
+    if suffix not in TABLES:
+        raise OutputError(
+            f"{path}: cannot write {suffix or 'a file without a suffix'}; choose .h5ad, .parquet or .csv."
+        )
+    table = opened.representation
+    return save_table(
+        path,
+        _through(opened, cleaned.basis.to_components),
+        table.labels,
+        ids=table.ids,
+        feature_names=[f"{PREFIX}{c.index:03d}" for c in cleaned.basis.result.components],
+        pycytominer=pycytominer,
+    )
+
+
+def _save_anndata(path: Path, cleaned: Cleaned) -> Path:
+    opened, found = cleaned.screen, cleaned.resolved
+    to = found.to_components
+    white = _white(found)
+    rotation = haar_rotation(white.matrix.shape[1], np.random.default_rng(cleaned.result.provenance.seed))
+    obsm = {
+        "X_pca_white": _through(opened, white),
+        "X_ica": _through(opened, to),
+        "X_ica_clean": _through(opened, cleaned.basis.to_components),
+        "X_rand": _through(opened, AffineMap(white.matrix @ rotation, white.offset @ rotation)),
+    }
+    varm = {"PCs": white.matrix, "ica_unmixing": to.matrix, "ica_mixing": found.from_components.matrix.T}
+    uns = {TOOL: _record(cleaned)}
+    design = opened.design
+    obs: dict[str, NDArray[Any]] = {"plate_id": design.plate.text(), "is_control": design.control}
+    obs["guide"] = design.perturbation.text()
+    if design.row is not None and design.column is not None:
+        obs |= {"well_row": design.row, "well_col": design.column}
+    if opened.path is not None and opened.path.suffix.lower() == ANNDATA:
+        return extend_anndata(opened.path, path, obs=obs, obsm=obsm, varm=varm, uns=uns)
+    table = opened.representation
+    return save_anndata(
+        path,
+        opened.blocks,
+        {**table.labels, **obs},
+        ids=table.ids,
+        feature_names=opened.feature_names,
+        obsm=obsm,
+        varm=varm,
+        uns=uns,
+    )
+
+
+def _white(found: Resolved) -> AffineMap:
+    """The PCA-white space of a basis, whose rotation ICA chose: principal directions of what the components carry, largest first."""
+    # Rows are u M + mean with u white: of M = U S V', u U are their principal components over their scales.
+    left, _, _ = np.linalg.svd(found.from_components.matrix, full_matrices=False)
+    to = found.to_components
+    return AffineMap(to.matrix @ left, to.offset @ left)
+
+
+def _record(cleaned: Cleaned) -> Mapping[str, Any]:
+    """What a reader of the `.h5ad` needs to know and to do it again."""
+    result, found = cleaned.result, cleaned.resolved.result
+    return {
+        "version": result.provenance.version,
+        "libraries": dict(result.provenance.libraries),
+        "command": result.provenance.command,
+        "seed": result.provenance.seed,
+        "input_sha256": result.inputs[0].sha256,
+        "converged": found.converged,
+        "passes": found.passes,
+        "method": result.method,
+        "budget": result.budget,
+        "weights": np.array(result.weights),
+        "removed": np.array(result.removed, dtype=np.int64),
+        "components": {
+            "role": np.array([card.role for card in result.attribution.components]),
+            "technical": np.array([card.technical for card in result.attribution.components]),
+            "biological": np.array([card.biological for card in result.attribution.components]),
+            "identifiable": np.array([c.identifiable for c in found.components]),
+            "kurtosis": np.array([c.kurtosis for c in found.components]),
+        },
+        "metrics": {
+            "metric": np.array([m.metric for m in result.metrics]),
+            "space": np.array([m.space for m in result.metrics]),
+            "value": np.array([m.value for m in result.metrics]),
+        },
+        "verdict": result.headline,
+    }
+
+
+def _through(opened: Screen, by: AffineMap) -> Blocks:
+    """Rows of the screen after a map, as float32, computed as they are written."""
+    return Blocks(_Single(opened.blocks.through(by, by.matrix.shape[1])), name=opened.representation.name)
+
+
+class _Single:
+    """Rows of a table rounded to float32. A `blocks.Rows`."""
+
+    def __init__(self, source: Blocks):
+        self.source, self.shape, self.dtype = source, source.shape, np.dtype(np.float32)
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        return self.source[rows].astype(np.float32)
+
+
+def save_scores(path: str | os.PathLike[str], result: ScreenEvaluation) -> Path:
+    """The long table of an evaluation: a line for each classifier that was trained (`.csv` or `.parquet`)."""
+    names = [f.name for f in fields(FoldScore)]
+    columns = {name: np.array([getattr(score, name) for score in result.scores]) for name in names}
+    figures = [name for name, column in columns.items() if column.dtype.kind == "f"]
+    values = np.column_stack([columns[name] for name in figures])
+    words = {name: column for name, column in columns.items() if name not in figures}
+    return save_table(path, Blocks(values, name="scores"), words, feature_names=figures)

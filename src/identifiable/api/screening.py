@@ -1,0 +1,482 @@
+"""Screens: tables of wells are opened, roles assigned to their columns, then `deconfounding` does the work."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+import numpy as np
+
+from identifiable._checks import PairingError, UsageError
+from identifiable.api.opening import is_path
+from identifiable.api.screen_files import weighted_basis
+from identifiable.blocks import Blocks, Progress
+from identifiable.deconfounding import Design
+from identifiable.deconfounding.attributing import attribute as attribute_components
+from identifiable.deconfounding.auditing import audit as audit_design
+from identifiable.deconfounding.cleaning import clean as clean_components
+from identifiable.deconfounding.evaluating import evaluate as evaluate_representations
+from identifiable.deconfounding.roles import assign_roles
+from identifiable.ica import Resolved
+from identifiable.ica import resolve as resolve_components
+from identifiable.intake import blocks_of, default_provenance, inputs_of
+from identifiable.io import load_basis
+from identifiable.io.kept_arrays import KeptArrays
+from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
+from identifiable.representation import Representation
+from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenEvaluation
+
+Path_ = str | os.PathLike[str]
+STABILITY = 6  # refits on halves of the plates
+
+
+class Roles(TypedDict, total=False):
+    """How the columns of a table are told apart; see `screen`."""
+
+    metadata: Any
+    ids: str | None
+    features: Sequence[str] | None
+    use_rep: str
+    preset: str | None
+    batch: str | None
+    plate: str | None
+    well: str | None
+    perturbation: str | None
+    target: str | None
+    control: str | None
+    cell_count: str | None
+    batch_key: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Screen:
+    """Embeddings of wells with the roles of their rows: what every call of `deconfound` begins with.
+
+    `alerts` say what was assumed or dropped on the way. `path` is the file whose rows, all of them, it has; None if there is none.
+    """
+
+    representation: Representation
+    design: Design
+    alerts: tuple[Alert, ...]
+    feature_names: tuple[str, ...]
+    path: Path | None = None
+
+    @property
+    def blocks(self) -> Blocks:
+        return blocks_of(self.representation)
+
+    def inputs(self, *, workers: int | None = None, progress: Progress | None = None) -> tuple[Input, ...]:
+        """The table by name, shape and content."""
+        return inputs_of([self.representation], workers=workers, progress=progress)
+
+    def __repr__(self) -> str:
+        design = self.design
+        return (
+            f"<Screen {self.representation.name}: {design.n} wells on {design.plate.size} plates, "
+            f"{design.perturbation.size} perturbations, {int(design.control.sum())} controls>"
+        )
+
+
+def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
+    """A table of wells with the role of every row.
+
+    Parameters
+    ----------
+    source
+        A path (`.parquet`, `.csv`, `.h5ad`, or `.npy` and the like with `metadata`), a pandas DataFrame, an AnnData object,
+        or an array with `metadata` a mapping of columns or a DataFrame.
+    metadata
+        A second table with the columns of the same wells, joined on `ids` where both have them.
+    ids, features, use_rep
+        The column of ids; names or patterns of the columns of the embedding; of AnnData `X` or a key of `obsm`.
+    preset
+        `rxrx3-core`, `jump`, `pycytominer` or `anndata`: which columns play which role, by the habits of these data sets.
+    batch, plate, well, perturbation, target, cell_count
+        Columns; several joined with commas make one label. Without them they are looked for by their usual names.
+    control
+        Which rows are negative controls: a perturbation or a pattern (``*DMSO*``), ``column=value``, or a column of 0 and 1.
+    batch_key
+        ``"plate"``: numbers of plates that repeat from batch to batch do mean one plate.
+
+    >>> rng = np.random.default_rng(0)
+    >>> columns = {"plate": np.repeat(["p1", "p2"], 6), "well": ["A01", "A02", "B01", "B02", "C01", "C02"] * 2,
+    ...            "treatment": ["DMSO", "x", "DMSO", "y", "DMSO", "x"] * 2}
+    >>> screen(rng.standard_normal((12, 3)), metadata=columns, control="DMSO")
+    <Screen array: 12 wells on 2 plates, 3 perturbations, 6 controls>
+    """
+    if isinstance(source, Screen):
+        if roles:
+            raise UsageError(f"{', '.join(roles)}: this screen has its roles already; give them to screen().")
+        return source
+    opened = _opened(source, roles)
+    table = opened.representation
+    assigned = assign_roles(
+        table.labels,
+        **{name: roles.get(name) for name in _COLUMNS},  # type: ignore[arg-type]
+        name=table.name,
+    )
+    path = None if opened.dropped_values else opened.path
+    return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
+
+
+def audit(
+    source: Any,
+    *,
+    folds: int = 5,
+    permutations: int = 200,
+    min_wells: int = 20,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+    **roles: Unpack[Roles],
+) -> Audit:
+    """What the design of a screen allows one to conclude, before anything is fitted.
+
+    Ours. Roles and counts, what position and plate alone tell about perturbations, batches confounded with them, degenerate
+    folds, Gaussianised or duplicated features; a verdict in one sentence. Takes a `Screen`, or what `screen` takes.
+
+    Parameters
+    ----------
+    folds
+        Parts into which plates are split, each predicted from the others.
+    permutations
+        Shuffles for the nulls of mutual information.
+    min_wells
+        Perturbations with fewer wells are named and left out.
+    """
+    opened = screen(source, **roles)
+    return audit_design(
+        opened.blocks,
+        opened.design,
+        folds=folds,
+        permutations=permutations,
+        min_wells=min_wells,
+        seed=seed,
+        workers=workers,
+        progress=progress,
+        inputs=opened.inputs(workers=workers, progress=progress),
+        provenance=provenance or default_provenance(seed, "identifiable.deconfound.audit(...)"),
+        alerts=opened.alerts,
+    )
+
+
+def evaluate(
+    source: Any,
+    *,
+    representations: Sequence[str] = ("base", "pca", "ica", "rand"),
+    corrections: Sequence[str] = (),
+    classifiers: Sequence[Any] = ("lightgbm", "ridge"),
+    targets: Sequence[str] | None = None,
+    max_targets: int = 16,
+    min_wells: int = 20,
+    level: Literal["perturbation", "target"] = "perturbation",
+    against: Literal["controls", "others"] = "controls",
+    folds: int = 5,
+    hold_out: Sequence[str] = ("plate",),
+    fit: Sequence[str] = ("train",),
+    rank: Any = "auto",
+    basis: Path_ | Resolved | None = None,
+    seeds: int = 1,
+    rotations: int = 20,
+    null_guides: int = 4,
+    concentration: Sequence[float] = (),
+    bootstrap: int = 1000,
+    protocol: Literal["default", "paper", "single-batch"] = "default",
+    checkpoint: Path_ | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+    **roles: Unpack[Roles],
+) -> ScreenEvaluation:
+    """Do representations of a screen tell perturbations from controls on plates never seen, and is ICA's gain real?
+
+    Implements the evaluation of section 4.4 of Nelson et al. (2026) with `protocol="paper"`; its gaps are filled by choices of
+    ours, which the result names. Ours: transforms fitted on training plates only (the default), position-only and plate-only
+    baselines, the linear probe, null guides, paired intervals over plates, sparsity beside its null, and the verdict.
+
+    Parameters
+    ----------
+    representations
+        Of "base", "pca", "ica" and "rand" (random rotations of the PCA space).
+    corrections
+        Baselines: names of `deconfound.CORRECTIONS`.
+    classifiers
+        "lightgbm" (needs lightgbm), "ridge", "logistic", "l1", or scikit-learn classifiers of your own.
+    targets
+        Perturbations (or, with `level="target"`, targets) to tell from controls; by default the `max_targets` on most plates.
+    hold_out
+        "plate", "batch" or both: what test rows share with no training row.
+    fit
+        "train", "all" (transforms see the test plates, as in the paper) or both; then their gap estimates leakage.
+    basis
+        A basis found before, by `resolve` on single patches for example, scored as the representation "given".
+    concentration
+        Top per cents of features by split count to refit on, for Tables 4 and 7.
+    checkpoint
+        A folder in which finished parts are kept; a call after an interruption goes on from them to the same figures.
+    """
+    opened = screen(source, **roles)
+    inputs = opened.inputs(workers=workers, progress=progress)
+    given = {} if basis is None else {"given": _basis(basis, opened).to_components}
+    return evaluate_representations(
+        opened.blocks,
+        opened.design,
+        representations=tuple(representations),
+        corrections=tuple(corrections),
+        classifiers=tuple(classifiers),
+        given=given,
+        targets=targets,
+        max_targets=max_targets,
+        min_wells=min_wells,
+        level=level,
+        against=against,
+        folds=folds,
+        hold_out=tuple(hold_out),  # type: ignore[arg-type]
+        fit=tuple(fit),  # type: ignore[arg-type]
+        rank=rank,
+        seeds=seeds,
+        rotations=rotations,
+        null_guides=null_guides,
+        concentration=tuple(concentration),
+        bootstrap=bootstrap,
+        protocol=protocol,
+        store=None if checkpoint is None else KeptArrays(checkpoint, _fingerprint(opened, inputs, rank, seed)),
+        seed=seed,
+        workers=workers,
+        progress=progress,
+        inputs=inputs,
+        provenance=provenance or default_provenance(seed, "identifiable.deconfound.evaluate(...)"),
+        alerts=opened.alerts,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Attributed:
+    """What `attribute` found, and the basis whose components it speaks of."""
+
+    result: Attribution
+    resolved: Resolved
+
+    def __repr__(self) -> str:
+        return f"<Attributed: {self.result.headline}>"
+
+
+def attribute(
+    source: Any,
+    *,
+    basis: Path_ | Resolved | None = None,
+    rank: Any = "auto",
+    stability: int = STABILITY,
+    permutations: int = 200,
+    fdr: float = 0.05,
+    top: int = 10,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+    **roles: Unpack[Roles],
+) -> Attributed:
+    """What every component of a screen is about: batch, plate, position, cell count, or perturbations.
+
+    Ours. Shares of variance are cross-validated; technical ones are measured on control wells, biological ones within plates and
+    replicated on plates held out.
+
+    Parameters
+    ----------
+    basis
+        The components of this basis (of `resolve`, on patches for example); without it the screen is resolved, refits on halves
+        of its plates.
+    """
+    opened = screen(source, **roles)
+    inputs = opened.inputs(workers=workers, progress=progress)
+    record = provenance or default_provenance(seed, "identifiable.deconfound.attribute(...)")
+    found = _resolved(opened, basis, rank, stability, seed, workers, progress)
+    return Attributed(
+        _attributed(opened, found, permutations, fdr, top, seed, workers, progress, inputs, record), found
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Cleaned:
+    """A cleaned screen: what `clean` found, the basis that was resolved, and the cleaning itself as a basis.
+
+    `basis` maps rows of the same model to the components that were kept (weighted, if shrunk); it needs no batch label, so new
+    plates need no refit: ``identifiable.transform(cleaned.basis, new_rows)``.
+    """
+
+    result: Cleaning
+    resolved: Resolved
+    basis: Resolved
+    screen: Screen
+
+    def __repr__(self) -> str:
+        return f"<Cleaned: {self.result.headline}>"
+
+
+def clean(
+    source: Any,
+    *,
+    method: Literal["drop", "shrink"] = "drop",
+    budget: float = 0.1,
+    basis: Path_ | Resolved | None = None,
+    rank: Any = "auto",
+    stability: int = STABILITY,
+    permutations: int = 200,
+    fdr: float = 0.05,
+    top: int = 10,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+    **roles: Unpack[Roles],
+) -> Cleaned:
+    """A screen without its technical components, and what that costs, beside PCA and random axes with as many removed.
+
+    Ours.
+
+    Parameters
+    ----------
+    method
+        "drop" components, or "shrink" each by the share of biology in it.
+    budget
+        Share of the biological score of all components that may be lost.
+    """
+    opened = screen(source, **roles)
+    inputs = opened.inputs(workers=workers, progress=progress)
+    record = provenance or default_provenance(seed, "identifiable.deconfound.clean(...)")
+    found = _resolved(opened, basis, rank, stability, seed, workers, progress)
+    attribution = _attributed(opened, found, permutations, fdr, top, seed, workers, progress, inputs, record)
+    result = clean_components(
+        found,
+        opened.blocks,
+        opened.design,
+        attribution,
+        method=method,
+        budget=budget,
+        fdr=fdr,
+        seed=seed,
+        workers=workers,
+        progress=progress,
+        inputs=inputs,
+        provenance=record,
+        alerts=opened.alerts,
+    )
+    return Cleaned(result, found, weighted_basis(found, result.weights), opened)
+
+
+def _resolved(
+    opened: Screen,
+    basis: Path_ | Resolved | None,
+    rank: Any,
+    stability: int,
+    seed: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> Resolved:
+    if basis is not None:
+        return _basis(basis, opened)
+    return resolve_components(
+        opened.representation,
+        rank=rank,
+        stability=stability,
+        group_by=opened.design.plate.codes,
+        group_by_name="plate",
+        seed=seed,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def _basis(basis: Path_ | Resolved, opened: Screen) -> Resolved:
+    """A basis that fits the columns of the screen."""
+    found = load_basis(basis) if is_path(basis) else basis
+    if not isinstance(found, Resolved):
+        raise UsageError(
+            f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
+        )
+    wanted = found.to_components.matrix.shape[0]
+    if wanted != opened.representation.d:
+        raise PairingError(
+            f"{opened.representation.name}: expected {wanted} columns, as {found.result.inputs[0].name} had when the basis was "
+            f"fitted, got {opened.representation.d}."
+        )
+    return found
+
+
+def _attributed(
+    opened: Screen,
+    found: Resolved,
+    permutations: int,
+    fdr: float,
+    top: int,
+    seed: int,
+    workers: int | None,
+    progress: Progress | None,
+    inputs: tuple[Input, ...],
+    provenance: Provenance,
+) -> Attribution:
+    return attribute_components(
+        found,
+        opened.blocks,
+        opened.design,
+        permutations=permutations,
+        fdr=fdr,
+        top=top,
+        seed=seed,
+        workers=workers,
+        progress=progress,
+        inputs=inputs,
+        provenance=provenance,
+        alerts=opened.alerts,
+    )
+
+
+def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int) -> str:
+    """What kept parts depend on besides their names: the rows, their roles, and what transforms are fitted with."""
+    design = opened.design
+    digest = hashlib.sha256(f"{inputs[0].sha256};{rank};{seed}".encode())
+    for labels in (design.plate, design.perturbation, design.batch, design.target):
+        digest.update(b"-" if labels is None else labels.text().tobytes())
+    digest.update(design.control.tobytes())
+    return digest.hexdigest()
+
+
+_COLUMNS = ("preset", "batch", "plate", "well", "perturbation", "target", "control", "cell_count", "batch_key")
+
+
+def _opened(source: Any, roles: Roles) -> OpenedScreen:
+    """The table of a source of any kind, with its columns of metadata as labels."""
+    metadata, ids, features = roles.get("metadata"), roles.get("ids"), roles.get("features")
+    if is_path(source):
+        return open_screen(source, metadata=metadata, ids=ids, features=features)
+    if hasattr(source, "obs") and hasattr(source, "obsm"):
+        return screen_of_anndata(source, use_rep=roles.get("use_rep", "X"), metadata=metadata, ids=ids)
+    if hasattr(source, "iloc") and hasattr(source, "columns"):
+        return screen_of_frame(source, features, metadata=metadata, ids=ids)
+    if metadata is None and not getattr(source, "labels", None):
+        raise UsageError(
+            "an array says nothing about wells; pass metadata: a path, or a mapping or DataFrame with a column for each role."
+        )
+    return screen_of_array(
+        source if isinstance(source, Blocks | Representation) else np.asarray(source), metadata=metadata, ids=ids
+    )
+
+
+def _dropped(opened: OpenedScreen) -> list[Alert]:
+    """What did not find a partner when the table and its metadata were joined, and other notes."""
+    found = []
+    if opened.dropped_values or opened.dropped_metadata:
+        found.append(
+            Alert(
+                "rows_dropped",
+                f"{opened.representation.name}: {opened.dropped_values} rows of the embedding and {opened.dropped_metadata} of "
+                "the metadata have no partner by their ids and were dropped.",
+            )
+        )
+    return found + [Alert("reading", note) for note in opened.notes]

@@ -1,0 +1,38 @@
+"""What is plate, what is biology, and does it hold on plates never seen?
+
+``screen("wells.parquet", control="DMSO")`` opens a table of wells and finds the roles of its columns; `audit` says what its design
+allows one to conclude, `evaluate` compares representations on plates held out, `attribute` says what every component is about,
+and `clean` takes the technical ones out. All of them take a `Screen` or what `screen` takes: a path, a DataFrame, an AnnData object,
+or an array with its metadata.
+"""
+
+from identifiable.api.screen_files import save_cleaned, save_scores
+from identifiable.api.screening import (
+    Attributed,
+    Cleaned,
+    Screen,
+    attribute,
+    audit,
+    clean,
+    evaluate,
+    screen,
+)
+from identifiable.deconfounding import CLASSIFIERS, CORRECTIONS, REPRESENTATIONS, Design, Labels
+
+__all__ = [
+    "CLASSIFIERS",
+    "CORRECTIONS",
+    "REPRESENTATIONS",
+    "Attributed",
+    "Cleaned",
+    "Design",
+    "Labels",
+    "Screen",
+    "attribute",
+    "audit",
+    "clean",
+    "evaluate",
+    "save_cleaned",
+    "save_scores",
+    "screen",
+]

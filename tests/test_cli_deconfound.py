@@ -1,0 +1,233 @@
+"""`identifiable deconfound` on the command line and in Python: what it prints, writes, returns and refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from identifiable import deconfound, transform
+from identifiable._checks import DataError, PairingError, UsageError
+from identifiable.api import load, load_basis
+from identifiable.cli import main
+from identifiable.results import Attribution, Audit, Cleaning, ScreenEvaluation, without_time
+from identifiable.worlds import cells
+
+pq = pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow")
+anndata = pytest.importorskip("anndata")
+pandas = pytest.importorskip("pandas")
+
+SEED = 3
+QUICK = ["--classifiers", "ridge", "--rotations", "1", "--null-guides", "1", "--bootstrap", "50", "--max-targets", "2"]
+FEW = ["--stability", "2", "--permutations", "20"]
+TIMES = ("times", "provenance")
+
+
+@pytest.fixture(scope="module")
+def world():
+    return cells("tiny", seed=SEED)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, world):
+    """The same wells as a table of their own, as an AnnData file, and as embeddings with metadata beside."""
+    folder = tmp_path_factory.mktemp("screen")
+    features = {f"feature_{j}": world.X[:, j] for j in range(world.X.shape[1])}
+    columns = {name: column.tolist() for name, column in world.metadata.items()}
+    pq.write_table(pa.table({**columns, **features}), folder / "wells.parquet")
+    np.save(folder / "X.npy", world.X)
+    lines = [",".join(world.metadata), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    (folder / "metadata.csv").write_text("\n".join(lines).replace("nan", "") + "\n")
+    adata = anndata.AnnData(world.X, obs=pandas.DataFrame(columns, index=columns["well_id"]))
+    adata.write_h5ad(folder / "wells.h5ad")
+    return folder
+
+
+@pytest.fixture
+def folder(source, tmp_path, monkeypatch):
+    for path in source.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words, capsys):
+    code = main(["deconfound", *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def refused(*words, capsys, code=3):
+    got, out, err = run(*words, capsys=capsys)
+    assert (got, out) == (code, "")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("identifiable: ")
+    return err
+
+
+def figures(path):
+    """A saved result without what differs between equal runs."""
+    return {key: value for key, value in json.loads(path.read_text()).items() if key not in TIMES}
+
+
+def test_an_audit_is_the_same_from_every_format_and_draws_its_page_again(folder, capsys):
+    words = ["--preset", "rxrx3-core", "--permutations", "20", "--min-wells", "4", "--quiet"]
+    assert run("audit", "wells.parquet", *words, "--json", "a.json", "--report", "a.html", capsys=capsys)[0] == 0
+    assert run("audit", "wells.h5ad", *words, "--json", "b.json", capsys=capsys)[0] == 0
+    assert run("audit", "X.npy", "--metadata", "metadata.csv", *words, "--json", "c.json", capsys=capsys)[0] == 0
+    first, second, third = (figures(folder / f"{name}.json") for name in "abc")
+    for key in ("verdict", "blind", "dependences", "features", "folds"):
+        assert first[key] == second[key] == third[key]
+    assert isinstance(load("a.json"), Audit)
+    assert run("report", "a.json", "-o", "again.html", capsys=capsys)[0] == 0
+    assert (folder / "again.html").read_bytes() == (folder / "a.html").read_bytes()
+
+
+def test_python_and_the_command_line_give_the_same_audit(folder, world, capsys):
+    run("audit", "wells.parquet", "--permutations", "20", "--min-wells", "4", "--quiet", "--json", "a.json", capsys=capsys)
+    told = deconfound.audit("wells.parquet", permutations=20, min_wells=4)
+    assert json.loads(without_time(told).to_json())["findings"] == figures(folder / "a.json")["findings"]
+    in_memory = deconfound.audit(world.X, metadata=world.metadata, permutations=20, min_wells=4)
+    assert in_memory.blind == told.blind
+
+
+def test_an_evaluation_writes_scores_and_goes_on_from_what_was_kept(folder, capsys):
+    words = ["evaluate", "wells.parquet", *QUICK, "--min-wells", "4", "--folds", "3", "--quiet", "--checkpoint", "kept"]
+    assert run(*words, "--json", "a.json", "--scores", "scores.csv", capsys=capsys)[0] == 0
+    kept = sorted(path.name for path in (folder / "kept").iterdir())
+    for path in sorted((folder / "kept").iterdir())[1::2]:  # as after a kill: half of the parts are there
+        if path.suffix == ".npz":
+            path.unlink()
+    assert run(*words, "--json", "b.json", capsys=capsys)[0] == 0
+    assert sorted(path.name for path in (folder / "kept").iterdir()) == kept
+    assert figures(folder / "a.json") == figures(folder / "b.json")
+    found = load("b.json")
+    assert isinstance(found, ScreenEvaluation)
+    assert any(time.kept for time in found.times)
+    lines = (folder / "scores.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(found.scores)
+    assert "auroc" in lines[0]
+
+
+def test_a_gate_on_an_evaluation(folder, capsys):
+    words = ["evaluate", "wells.parquet", *QUICK, "--min-wells", "4", "--folds", "3", "--quiet"]
+    code, _, err = run(*words, "--fail-if", "ica > 2", "--fail-if", "ica_minus_pca < 2", capsys=capsys)
+    assert code == 1
+    assert "ica_minus_pca < 2" in err
+    assert "ica > 2" not in err
+    assert "tvn" in refused(*words, "--fail-if", "tvn < 1", capsys=capsys, code=2)
+
+
+def test_cleaning_writes_tables_for_others_and_a_basis_for_new_plates(folder, world, capsys):
+    words = ["clean", "wells.h5ad", "--preset", "rxrx3-core", *FEW, "--json", "c.json", "--save-basis", "c.safetensors"]
+    code, out, _ = run(*words, "-o", "cleaned.h5ad", capsys=capsys)
+    assert code == 0
+    assert "table: cleaned.h5ad" in out
+    found = load("c.json")
+    assert isinstance(found, Cleaning)
+    assert found.outputs == ("cleaned.h5ad", "c.safetensors")
+    written = anndata.read_h5ad("cleaned.h5ad")
+    assert np.array_equal(written.X, world.X)
+    kept = [weight > 0 for weight in found.weights]
+    assert written.obsm["X_ica_clean"].shape[1] == sum(kept)
+    for key in ("X_pca_white", "X_ica", "X_rand"):
+        assert np.allclose(np.cov(written.obsm[key].T, bias=True), np.eye(len(kept)), atol=2e-3)
+    assert np.allclose(written.obsm["X_ica_clean"], written.obsm["X_ica"][:, kept], atol=1e-5)
+    new_plates = transform(load_basis("c.safetensors"), world.X[:50])  # no batch, no plate, no control is given
+    assert np.allclose(new_plates, written.obsm["X_ica_clean"][:50], atol=1e-5)
+    assert list(written.obs_names[:3]) == world.metadata["well_id"][:3].tolist()
+    assert "verdict" in written.uns["identifiable"]
+
+
+def test_cleaning_exports_for_pycytominer(folder, capsys):
+    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet", "--export", "pycytominer"]
+    assert run(*words, "-o", "cleaned.parquet", capsys=capsys)[0] == 0
+    names = pq.read_schema("cleaned.parquet").names
+    assert "Metadata_treatment" in names
+    assert all(name.startswith(("Metadata_", "component_")) for name in names)
+
+
+def test_attribution_keeps_its_basis_and_takes_one_that_was_fitted_elsewhere(folder, capsys):
+    words = ["attribute", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet"]
+    assert run(*words, "-o", "b.safetensors", "--json", "a.json", capsys=capsys)[0] == 0
+    assert run(*words, "--basis", "b.safetensors", "--json", "b.json", capsys=capsys)[0] == 0
+    first, second = load("a.json"), load("b.json")
+    assert isinstance(first, Attribution)
+    assert first.components == second.components
+    np.save("narrow.npy", np.zeros((4, 3)))
+    wide = ["attribute", "X.npy", "--metadata", "metadata.csv", "--features", "feature_0", *FEW]
+    assert "X.npy" in refused(*wide, "--basis", "b.safetensors", capsys=capsys, code=2)
+
+
+def test_the_command_is_recorded_so_that_it_can_be_given_again(folder, capsys):
+    run("audit", "wells.parquet", "--permutations", "20", "--min-wells", "4", "--quiet", "--json", "a.json", capsys=capsys)
+    told = json.loads((folder / "a.json").read_text())["provenance"]["command"]
+    assert told == "identifiable deconfound audit wells.parquet --permutations 20 --min-wells 4"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--plate", "plaet"], "plaet"),
+        (["--control", "nothing_like_it"], "nothing_like_it"),
+        (["--preset", "rxrx4"], "rxrx4"),
+    ],
+)
+def test_a_role_that_is_not_there_is_named(folder, capsys, words, message):
+    code, out, err = run("audit", "wells.parquet", *words, capsys=capsys)
+    assert code in (2, 3)
+    assert message in err
+    assert not out
+
+
+def test_metadata_that_do_not_join_are_named(folder, capsys):
+    (folder / "other.csv").write_text("well_id,plate,treatment\nx1,1,a\nx2,1,b\n")
+    pq.write_table(
+        pa.table({"well_id": ["y1", "y2"], "feature_0": [0.5, 1.0], "feature_1": [0.1, 0.2]}), folder / "emb.parquet"
+    )
+    err = refused("audit", "emb.parquet", "--metadata", "other.csv", "--ids", "well_id", capsys=capsys)
+    assert "y1" in err
+
+
+def test_features_that_are_not_finite_are_named_by_row_and_column(folder, world, capsys):
+    values = world.X.copy()
+    values[7, 3] = np.nan
+    np.save("gap.npy", values)
+    err = refused("audit", "gap.npy", "--metadata", "metadata.csv", capsys=capsys)
+    assert "7" in err
+    assert "gap.npy" in err
+
+
+def test_one_plate_is_not_enough(world):
+    one = world.metadata["plate"] == world.metadata["plate"][0]
+    one &= world.metadata["experiment_name"] == world.metadata["experiment_name"][0]
+    columns = {name: column[one] for name, column in world.metadata.items()}
+    with pytest.raises(DataError, match="plate"):
+        deconfound.evaluate(world.X[one], metadata=columns, preset="rxrx3-core", classifiers=("ridge",))
+
+
+def test_an_array_needs_metadata_of_its_length(world):
+    with pytest.raises(UsageError, match="metadata"):
+        deconfound.audit(world.X)
+    with pytest.raises(PairingError, match="rows"):
+        deconfound.audit(world.X, metadata={name: column[:-1] for name, column in world.metadata.items()})
+
+
+def test_a_target_that_does_not_occur_is_named(world):
+    with pytest.raises((DataError, UsageError), match="GENE999"):
+        deconfound.evaluate(
+            world.X, metadata=world.metadata, preset="rxrx3-core", targets=["GENE999"], classifiers=("ridge",)
+        )
+
+
+def test_an_output_is_not_written_over_the_table(folder, capsys):
+    assert "input" in refused("clean", "wells.parquet", "-o", "wells.parquet", capsys=capsys)
+
+
+def test_help_names_the_parts(capsys):
+    with pytest.raises(SystemExit):
+        main(["deconfound", "--help"])
+    told = capsys.readouterr().out
+    assert all(part in told for part in ("audit", "evaluate", "attribute", "clean", "report"))
