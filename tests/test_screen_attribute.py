@@ -21,7 +21,7 @@ from identifiable.groups import AffineMap, match_columns
 from identifiable.ica import Resolved, resolve
 from identifiable.results import without_time
 from identifiable.results.serial import from_json
-from identifiable.worlds.cells import cells
+from identifiable.worlds.cell_world import cells
 
 PLATES, CONTROLS, PERTURBATIONS, ROWS, COLUMNS = 16, 10, 12, 6, 8
 

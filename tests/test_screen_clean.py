@@ -32,7 +32,7 @@ from identifiable.ica import resolve
 from identifiable.results import without_time
 from identifiable.results.cleaning import CleanDifference
 from identifiable.results.serial import from_json
-from identifiable.worlds.cells import cells
+from identifiable.worlds.cell_world import cells
 
 PLATES, CONTROLS, DRUGS = 12, 8, 8
 

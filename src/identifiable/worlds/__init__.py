@@ -2,8 +2,8 @@
 
 from identifiable.worlds.cell_settings import CELL_PRESETS as CELL_PRESETS
 from identifiable.worlds.cell_settings import CellSettings as CellSettings
-from identifiable.worlds.cells import CellWorld as CellWorld
-from identifiable.worlds.cells import cells as cells
+from identifiable.worlds.cell_world import CellWorld as CellWorld
+from identifiable.worlds.cell_world import cells as cells
 from identifiable.worlds.decoders import MovingSquare as MovingSquare
 from identifiable.worlds.decoders import Waves as Waves
 from identifiable.worlds.factor_grid import FactorGrid as FactorGrid

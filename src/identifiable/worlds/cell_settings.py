@@ -107,7 +107,7 @@ class CellSettings:
     rho: float = 0.0
     pooled: bool = False
     delta: float = 0.0
-    layers: int = 1
+    layers: int = 3
     confounding: float = 0.0
     heteroscedastic: float = 0.0
     unseen_shift: float = 0.0
