@@ -231,3 +231,29 @@ def test_help_names_the_parts(capsys):
         main(["deconfound", "--help"])
     told = capsys.readouterr().out
     assert all(part in told for part in ("audit", "evaluate", "attribute", "clean", "report"))
+
+
+def test_new_plates_are_matched_by_the_names_of_their_columns(folder, world, capsys):
+    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet", "-o", "c.parquet"]
+    assert run(*words, "--save-basis", "c.safetensors", capsys=capsys)[0] == 0
+    features = [f"feature_{j}" for j in range(world.X.shape[1])]
+    turned = {name: world.X[:, j] for j, name in reversed(list(enumerate(features)))}
+    pq.write_table(pa.table({"well_id": world.metadata["well_id"].tolist(), **turned}), "turned.parquet")
+    assert main(["transform", "c.safetensors", "turned.parquet", "-o", "new.parquet", "--quiet"]) == 0
+    cleaned, again = pq.read_table("c.parquet"), pq.read_table("new.parquet")
+    names = [name for name in cleaned.column_names if name.startswith("component_")]
+    assert [name for name in again.column_names if name.startswith("component_")] == names
+    assert all(cleaned[name].equals(again[name]) for name in names)
+    assert main(["transform", "c.safetensors", "new.parquet", "-o", "back.parquet", "--inverse", "--quiet"]) == 0
+    assert [name for name in pq.read_table("back.parquet").column_names if name.startswith("feature_")] == features
+    del turned["feature_3"]
+    pq.write_table(pa.table(turned), "short.parquet")
+    assert main(["transform", "c.safetensors", "short.parquet", "-o", "never.parquet"]) == 3
+    assert "feature_3" in capsys.readouterr().err
+    assert not (folder / "never.parquet").exists()
+
+
+@pytest.mark.parametrize(("word", "meant"), [("controls", "control"), ("perturbatoin", "perturbation")])
+def test_an_option_that_does_not_exist_is_named(world, word, meant):
+    with pytest.raises(UsageError, match=f"{word}.*did you mean {meant}"):
+        deconfound.audit(world.X, metadata=world.metadata, **{word: "x"})

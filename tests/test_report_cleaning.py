@@ -243,7 +243,7 @@ def test_every_metric_that_is_measured_has_words_and_only_those_shown_are_explai
 
 def test_files_are_named_and_new_plates_are_one_command_away() -> None:
     (code,) = (b for b in blocks_of(FULL, "outputs") if isinstance(b, Code))
-    assert code.text == "identifiable transform 'clean basis.safetensors' new_plates.parquet -o cleaned.npy"
+    assert code.text == "identifiable transform 'clean basis.safetensors' new_plates.parquet -o new_clean.parquet"
     assert [row[0] for row in table_called(FULL, "Files").rows] == ["cleaned.h5ad", "clean basis.safetensors"]
     assert NEW_PLATES in text_of(FULL, "outputs")
     assert "--save-basis" not in text_of(FULL, "outputs")

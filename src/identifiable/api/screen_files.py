@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import OutputError
+from identifiable.api.transforming import component_name
 from identifiable.blocks import Blocks
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 ANNDATA = ".h5ad"
 TABLES = (".parquet", ".csv")
-PREFIX = "component_"
 TOOL = "identifiable"  # the key of `uns`
 
 
@@ -70,7 +70,7 @@ def save_cleaned(path: str | os.PathLike[str], cleaned: Cleaned, *, pycytominer:
         _through(opened, cleaned.basis.to_components),
         table.labels,
         ids=table.ids,
-        feature_names=[f"{PREFIX}{c.index:03d}" for c in cleaned.basis.result.components],
+        feature_names=[component_name(c.index) for c in cleaned.basis.result.components],
         pycytominer=pycytominer,
     )
 

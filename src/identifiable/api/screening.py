@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -14,6 +15,7 @@ import numpy as np
 from identifiable._checks import PairingError, UsageError
 from identifiable.api.opening import is_path
 from identifiable.api.screen_files import weighted_basis
+from identifiable.api.transforming import COLUMNS, NAMED
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
 from identifiable.deconfounding.attributing import attribute as attribute_components
@@ -26,6 +28,7 @@ from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import load_basis
 from identifiable.io.kept_arrays import KeptArrays
+from identifiable.io.locations import split_spec, suffix_of
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
 from identifiable.representation import Representation
 from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenEvaluation
@@ -57,6 +60,7 @@ class Screen:
     """Embeddings of wells with the roles of their rows: what every call of `deconfound` begins with.
 
     `alerts` say what was assumed or dropped on the way. `path` is the file whose rows, all of them, it has; None if there is none.
+    `named`: its columns have names of their own, by which those of other tables can be found.
     """
 
     representation: Representation
@@ -64,6 +68,7 @@ class Screen:
     alerts: tuple[Alert, ...]
     feature_names: tuple[str, ...]
     path: Path | None = None
+    named: bool = False
 
     @property
     def blocks(self) -> Blocks:
@@ -75,9 +80,10 @@ class Screen:
 
     def __repr__(self) -> str:
         design = self.design
+        perturbations = len(np.unique(design.perturbation.codes[~design.control]))
         return (
             f"<Screen {self.representation.name}: {design.n} wells on {design.plate.size} plates, "
-            f"{design.perturbation.size} perturbations, {int(design.control.sum())} controls>"
+            f"{perturbations} perturbations, {int(design.control.sum())} controls>"
         )
 
 
@@ -106,8 +112,13 @@ def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
     >>> columns = {"plate": np.repeat(["p1", "p2"], 6), "well": ["A01", "A02", "B01", "B02", "C01", "C02"] * 2,
     ...            "treatment": ["DMSO", "x", "DMSO", "y", "DMSO", "x"] * 2}
     >>> screen(rng.standard_normal((12, 3)), metadata=columns, control="DMSO")
-    <Screen array: 12 wells on 2 plates, 3 perturbations, 6 controls>
+    <Screen array: 12 wells on 2 plates, 2 perturbations, 6 controls>
     """
+    unknown = [name for name in roles if name not in Roles.__annotations__]
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], Roles.__annotations__, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(Roles.__annotations__)}."
+        raise UsageError(f"{unknown[0]}: no such option of a screen; {hint}")
     if isinstance(source, Screen):
         if roles:
             raise UsageError(f"{', '.join(roles)}: this screen has its roles already; give them to screen().")
@@ -120,7 +131,9 @@ def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
         name=table.name,
     )
     path = None if opened.dropped_values else opened.path
-    return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
+    return Screen(
+        table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path, _has_names(source)
+    )
 
 
 def audit(
@@ -381,7 +394,7 @@ def _resolved(
 ) -> Resolved:
     if basis is not None:
         return _basis(basis, opened)
-    return resolve_components(
+    found = resolve_components(
         opened.representation,
         rank=rank,
         stability=stability,
@@ -391,6 +404,11 @@ def _resolved(
         workers=workers,
         progress=progress,
     )
+    if not opened.named:
+        return found
+    # So that rows of tomorrow are matched by the names of their columns, not by their order.
+    settings = {**found.result.settings, COLUMNS: list(opened.feature_names)}
+    return replace(found, result=replace(found.result, settings=settings))
 
 
 def _basis(basis: Path_ | Resolved, opened: Screen) -> Resolved:
@@ -448,6 +466,13 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
 
 
 _COLUMNS = ("preset", "batch", "plate", "well", "perturbation", "target", "control", "cell_count", "batch_key")
+
+
+def _has_names(source: Any) -> bool:
+    """Whether a source names its columns: a table or an object with columns or variables, not an array."""
+    if is_path(source):
+        return suffix_of(split_spec(source, NAMED)[0]) in NAMED
+    return hasattr(source, "columns") or hasattr(source, "var_names")
 
 
 def _opened(source: Any, roles: Roles) -> OpenedScreen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,14 +12,18 @@ from numpy.typing import DTypeLike, NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, open_sources
-from identifiable.blocks import Blocks, chunk_rows, silent
+from identifiable.blocks import Blocks, Rows, chunk_rows, silent
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
-from identifiable.io import load_basis, open_with_metadata, save_array
+from identifiable.io import load_basis, open_screen, open_with_metadata, save_array
+from identifiable.io.locations import split_spec, suffix_of
+from identifiable.representation import Representation
 
 FLOATS = ("float16", "float32", "float64")
 HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
+COLUMNS = "columns"  # the setting of a result that names the columns it was fitted to, where they have names
+NAMED = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".h5ad")  # files that name their columns
 WITHOUT_IDS = ".npy"  # the one format that has no place for them
 WITH_LABELS = (".parquet", ".h5ad")
 SHOWN_ROWS = 5
@@ -103,7 +108,7 @@ def transform(
             f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
         )
     columns = _identifiable_columns(found, inverse) if only_identifiable else None
-    representation = as_representation(open_with_labels(X, ids, blocks, output))
+    representation = as_representation(open_rows(found, X, ids, blocks, output, inverse=inverse))
     source = blocks_of(representation)
     _check_width(source, found, inverse)
     by = found.from_components if inverse else found.to_components
@@ -112,7 +117,8 @@ def transform(
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
     if output is not None:
         keeps_ids = ids is not None or Path(output).suffix.lower() != WITHOUT_IDS
-        return save_array(output, rows, representation.ids if keeps_ids else None, representation.labels)
+        names = _names(found, columns, inverse)
+        return save_array(output, rows, representation.ids if keeps_ids else None, representation.labels, names)
     result: NDArray[Any] = np.empty(rows.shape, rows.dtype)
     at = 0
     for block in rows:
@@ -121,11 +127,70 @@ def transform(
     return result
 
 
-def open_with_labels(X: Any, ids: str | None, blocks: int | None, output: str | os.PathLike[str] | None) -> Any:
-    """`X` opened if it is a path, with its columns of metadata if `output` has a place for them."""
-    if output is None or not is_path(X) or Path(output).suffix.lower() not in WITH_LABELS:
+def open_rows(
+    basis: Resolved,
+    X: Any,
+    ids: str | None,
+    blocks: int | None,
+    output: str | os.PathLike[str] | None,
+    *,
+    inverse: bool = False,
+) -> Any:
+    """`X` opened if it is a path: its columns by the names the basis knows them by, with metadata if `output` has a place for them."""
+    if not is_path(X):
+        return X
+    known = basis.result.settings.get(COLUMNS)
+    path, part = split_spec(X, NAMED)
+    if known and not inverse and suffix_of(path) in NAMED:
+        return _by_name(
+            X, [str(name) for name in known], ids, blocks, chosen=part is not None or suffix_of(path) == ".h5ad"
+        )
+    if output is None or Path(output).suffix.lower() not in WITH_LABELS:
         return open_sources([X], ids, blocks)[0]
     return open_with_metadata(X, ids=ids, rows=blocks)
+
+
+def _by_name(
+    X: str | os.PathLike[str], known: list[str], ids: str | None, blocks: int | None, *, chosen: bool
+) -> Representation:
+    """The columns of a file that a basis was fitted to, in its order, whatever the file's."""
+    opened = open_screen(X, ids=ids, features=None if chosen else known)
+    place = {name: j for j, name in enumerate(opened.feature_names)}
+    missing = [name for name in known if name not in place]
+    if missing:
+        raise DataError(
+            f"{X}: {len(missing)} of the {len(known)} columns the basis was fitted to are not there "
+            f"({', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}); pass rows of the same model, or resolve them anew."
+        )
+    table = opened.representation
+    order = [place[name] for name in known]
+    rows: Rows = table.values if order == list(range(len(place))) else _Columns(blocks_of(table), order)
+    return replace(table, values=Blocks(rows, rows=blocks, name=blocks_of(table).name))
+
+
+class _Columns:
+    """Some columns of a table, in an order of their own. A `blocks.Rows`."""
+
+    def __init__(self, source: Blocks, columns: list[int]):
+        self.source, self.columns, self.dtype = source, columns, source.dtype
+        self.shape = (source.n, len(columns))
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        return self.source[rows][:, self.columns]
+
+
+def _names(basis: Resolved, columns: list[int] | None, inverse: bool) -> list[str] | None:
+    """What the columns of a result are called where a format has names: components by their place in the basis."""
+    if inverse:
+        known = basis.result.settings.get(COLUMNS)
+        return [str(name) for name in known] if known else None
+    components = basis.result.components
+    return [component_name(components[k].index) for k in (range(len(components)) if columns is None else columns)]
+
+
+def component_name(index: int) -> str:
+    """What a component is called in a table."""
+    return f"component_{index:03d}"
 
 
 class _Mapped:

@@ -43,13 +43,13 @@ def add_to(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from identifiable.api import load_basis, transform
-    from identifiable.api.transforming import open_with_labels
+    from identifiable.api.transforming import open_rows
 
     check_running_options(options)
     check_suffix(options.output, tuple(WRITERS), "an array")
     check_outputs([options.output], filter(None, [options.basis, options.table, options.ids]))
     basis = load_basis(options.basis)
-    table = open_with_labels(options.table, options.ids, options.blocks, options.output)
+    table = open_rows(basis, options.table, options.ids, options.blocks, options.output, inverse=options.inverse)
     with progress_bar(options) as bar:
         rows = blocks_of(table)
         if bar is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,8 +23,9 @@ from identifiable.results import whole_file
 
 VALUES = "values"
 
-Writer = Callable[[Path, Blocks, NDArray[Any] | None, Mapping[str, NDArray[Any]]], None]
-"""Writes values, ids and labels to a path."""
+Names = Sequence[str] | None
+Writer = Callable[[Path, Blocks, NDArray[Any] | None, Mapping[str, NDArray[Any]], Names], None]
+"""Writes values, ids, labels and the names of the columns to a path."""
 
 
 def save_array(
@@ -32,6 +33,7 @@ def save_array(
     values: Any,
     ids: NDArray[Any] | None = None,
     labels: Mapping[str, NDArray[Any]] | None = None,
+    names: Names = None,
 ) -> Path:
     """Write a table to `.npy`, `.npz`, `.safetensors`, `.parquet` or `.h5ad` and return its path.
 
@@ -39,7 +41,8 @@ def save_array(
     they are read. With `ids` the file, which then cannot be a `.npy`, holds two arrays, `values` and
     `ids`, and `open_representation` reads both. Text ids in a `.safetensors` are UTF-8 in uint8,
     padded with zeros. A `.parquet` has columns `id` and `feature_0`, …; a `.h5ad` has the values in `X`
-    and the ids in `obs_names`. `labels`, further columns of the rows, go into these two only.
+    and the ids in `obs_names`. `labels`, further columns of the rows, and `names` of the values' columns go into
+    these two only.
     """
     path = Path(path)
     write = WRITERS.get(path.suffix.lower())
@@ -55,26 +58,32 @@ def save_array(
         if ids.shape != (blocks.n,):
             raise DataError(f"{path}: expected one id for each of {blocks.n} rows, got ids of shape {ids.shape}.")
     with whole_file(path) as temporary:
-        write(temporary, blocks, ids, labels or {})
+        write(temporary, blocks, ids, labels or {}, names)
     return path
 
 
 def _packed(write: Callable[[IO[bytes], Blocks, NDArray[Any] | None], None]) -> Writer:
     """The writer to a path from one to an open file, for formats without a place for labels."""
 
-    def to_path(path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]]) -> None:
+    def to_path(
+        path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]], names: Names
+    ) -> None:
         with path.open("wb") as file:
             write(file, blocks, ids)
 
     return to_path
 
 
-def _write_parquet(path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]]) -> None:
-    write_parquet(path, blocks, *table_columns(blocks.name, blocks, labels, ids=ids))
+def _write_parquet(
+    path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]], names: Names
+) -> None:
+    write_parquet(path, blocks, *table_columns(blocks.name, blocks, labels, ids=ids, feature_names=names))
 
 
-def _write_anndata(path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]]) -> None:
-    write_anndata(path, blocks, labels, ids=ids)
+def _write_anndata(
+    path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]], names: Names
+) -> None:
+    write_anndata(path, blocks, labels, ids=ids, feature_names=names)
 
 
 def _write_npy(file: IO[bytes], blocks: Blocks, ids: NDArray[Any] | None) -> None:

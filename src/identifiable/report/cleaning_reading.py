@@ -310,7 +310,7 @@ def outputs_words(result: Cleaning) -> str:
 def apply_command(result: Cleaning) -> str:
     """How the same cleaning is applied to plates of tomorrow."""
     basis = next((path for path in result.outputs if path.endswith(BASIS)), UNSAVED)
-    return f"identifiable transform {shlex.quote(one_line(basis))} new_plates.parquet -o cleaned.npy"
+    return f"identifiable transform {shlex.quote(one_line(basis))} new_plates.parquet -o new_clean.parquet"
 
 
 def apply_words(result: Cleaning) -> str:
