@@ -99,7 +99,7 @@ def test_the_verdict_is_first_with_what_may_be_concluded_and_what_to_do_next(ver
     assert isinstance(card, Card)
     assert card.sentence == "One fold lacks a perturbation; position alone scores 0.53."
     assert card.tone == ("good" if verdict == "clear" else "caution")
-    assert dict(card.facts)["AUROC, position only"] == "0.531 [0.510, 0.552]"
+    assert next(v for k, v in card.facts if k.startswith("AUROC, position only on ")) == "0.531 [0.510, 0.552]"
     assert dict(card.facts)["AUROC, embedding on plate"] == "0.930 [0.910, 0.950]"
     assert isinstance(terms, Terms)
     assert [words for _, words in terms.items] == [CONCLUDE[verdict], NEXT[verdict]]
@@ -112,14 +112,14 @@ def test_the_verdict_is_first_with_what_may_be_concluded_and_what_to_do_next(ver
 
 def test_findings_stand_by_their_severity_each_with_its_badge() -> None:
     table = table_called(FULL, "What was looked at")
-    assert [row[1] for row in table.rows] == ["stop", "caution", "fine"]
+    assert [row[1] for row in table.rows] == ["stop", "caution", "note"]
     assert table.rows[0] == ("fold without class", "stop", "fold 1 has no well of SRC_guide_1")
-    assert table.pictures[1] == (Badge("caution"), Badge("caution"), Badge("good"))
+    assert table.pictures[1] == (Badge("caution"), Badge("caution"), Badge("plain"))
     lines = report.text_table(FULL).splitlines()
-    places = [next(i for i, line in enumerate(lines) if line.startswith(s)) for s in ("stop ", "caution ", "fine ")]
+    places = [next(i for i, line in enumerate(lines) if line.startswith(s)) for s in ("stop ", "caution ", "note ")]
     assert places == sorted(places)
     assert (
-        dict(next(b for b in blocks_of(FULL) if isinstance(b, Card)).facts)["findings"] == "1 stop, 1 caution, 1 fine"
+        dict(next(b for b in blocks_of(FULL) if isinstance(b, Card)).facts)["findings"] == "1 stop, 1 caution, 1 note"
     )
 
 

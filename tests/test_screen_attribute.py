@@ -318,7 +318,7 @@ def test_roles_say_what_was_put_in():
     found, blocks = as_components(X)
     result = attribute(found, blocks, design, permutations=40)
     assert [card.role for card in result.components] == ["technical", "biological", "both", "neither"]
-    assert result.text == "of 4 components 1 are technical, 1 biological, 1 both, 1 neither"
+    assert result.text == "4 components: 1 technical, 1 biological, 1 both, 1 neither"
     card = result.components[1]
     assert card.biological_ci95[0] < card.biological < card.biological_ci95[1]
     assert len(card.top) == 10

@@ -289,7 +289,7 @@ def _headline(cards: Sequence[ComponentCard]) -> str:
     count = {role: sum(card.role == role for card in cards) for role in ("technical", "biological", "both", "neither")}
     both = f", {count['both']} both" if count["both"] else ""
     return (
-        f"of {len(cards)} components {count['technical']} are technical, {count['biological']} biological{both}, "
+        f"{len(cards)} components: {count['technical']} technical, {count['biological']} biological{both}, "
         f"{count['neither']} neither"
     )
 

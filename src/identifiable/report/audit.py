@@ -51,6 +51,7 @@ from identifiable.report.screen_reading import (
     marks,
     screen_name,
     sentence_of,
+    severity_name,
     severity_words,
     skipped_section,
     told,
@@ -63,7 +64,7 @@ GUIDE = (
     "without any biology."
 )
 CHANCE = 0.5
-TONES: dict[str, Tone] = {"stop": "caution", "caution": "caution", "fine": "good"}
+TONES: dict[str, Tone] = {"stop": "caution", "caution": "caution", "fine": "plain"}
 
 
 def audit_page(result: Audit) -> Page:
@@ -110,9 +111,8 @@ def _card(result: Audit) -> Card:
 
 
 def _score_name(score: BlindScore) -> str:
-    """'AUROC, position only'; of the embedding also what it tells, which is no perturbation."""
-    seen = score.features == "embedding"
-    return f"AUROC, {given(score)} on {one_line(score.predicts)}" if seen else f"AUROC, {given(score)}"
+    """'AUROC, position only on any perturbation from controls'."""
+    return f"AUROC, {given(score)} on {one_line(score.predicts)}"
 
 
 def _findings(result: Audit) -> Section:
@@ -122,7 +122,7 @@ def _findings(result: Audit) -> Section:
     table = Table(
         "What was looked at, the gravest first",
         (Column("finding", "text"), Column("severity", "text"), Column("what follows", "text")),
-        tuple((one_line(f.code).replace("_", " "), one_line(f.severity), one_line(f.message)) for f in found),
+        tuple((one_line(f.code).replace("_", " "), severity_name(f.severity), one_line(f.message)) for f in found),
         pictures={1: tuple(Badge(TONES.get(f.severity, "caution")) for f in found)},
     )
     return Section("findings", "Findings", (table,))

@@ -99,8 +99,11 @@ def mostly(card: ComponentCard) -> str:
 
 
 def moved_by(card: ComponentCard, most: int = 2) -> str:
-    """The perturbations that clearly move a component, the strongest first."""
+    """The perturbations that clearly move a component, the strongest first; where none does, the strongest with its q."""
     clear = [t for t in card.top if known(t.q) and t.q < CLEAR]
+    if not clear and card.role in ("biological", "both") and card.top and known(card.top[0].q):
+        first = card.top[0]
+        return f"{clip(one_line(first.name), NAME)} {effect(first.effect, 2)} (q {number(first.q)})"
     return ", ".join(f"{clip(one_line(t.name), NAME)} {effect(t.effect, 2)}" for t in clear[:most]) or MISSING
 
 

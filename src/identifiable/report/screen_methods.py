@@ -182,7 +182,8 @@ INVARIANT = (
 )
 SAME_AXES = (
     "All three drop as many axes, each ranked by the same technical score. What ICA gains over Rand and PCA is what its axes are worth; "
-    "up and left is better."
+    "up and left is better. This mAP is the mean over wells, each half of the plates judged with axes chosen on the other; that of the "
+    "table of metrics is the mean over perturbations, on one half."
 )
 NEW_PLATES = "New plates need no refit and no batch label: the same map is applied to their rows."
 

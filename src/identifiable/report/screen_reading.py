@@ -181,10 +181,15 @@ def findings_by_severity(result: Audit) -> list[Finding]:
     return sorted(result.findings, key=lambda f: SEVERITIES.index(f.severity) if f.severity in SEVERITIES else 0)
 
 
+def severity_name(severity: str) -> str:
+    """As a reader sees it: what needs nothing to be done is a note, not praise."""
+    return "note" if severity == "fine" else one_line(severity)
+
+
 def severity_words(result: Audit) -> str:
     """'1 stop, 2 caution, 5 fine'."""
     found = [f.severity for f in result.findings]
-    return ", ".join(f"{count(found.count(s))} {s}" for s in SEVERITIES if s in found) or MISSING
+    return ", ".join(f"{count(found.count(s))} {severity_name(s)}" for s in SEVERITIES if s in found) or MISSING
 
 
 def given(score: BlindScore) -> str:

@@ -71,6 +71,7 @@ from identifiable.report.screen_reading import (
     role_lines,
     screen_name,
     sentence_of,
+    severity_name,
     size_words,
     skipped_words,
 )
@@ -127,6 +128,8 @@ def _width(columns: Sequence[int]) -> int:
 
 # -- audit
 
+BLIND_TITLE = "AUROC without the embedding, and of plates and batches from it"
+
 
 def audit_table(result: Audit) -> str:
     """Verdict, what follows, findings, roles, classifiers that never saw a cell, dependence, folds."""
@@ -135,11 +138,11 @@ def audit_table(result: Audit) -> str:
     parts += _said(CONCLUDE.get(saved.verdict, ""), NEXT.get(saved.verdict, ""))
     found = findings_by_severity(saved)
     parts += [""] if found else []
-    parts += [wrapped(f"{one_line(f.severity):<8} {one_line(f.code)}: {one_line(f.message)}", " " * 9) for f in found]
+    parts += [
+        wrapped(f"{severity_name(f.severity):<8} {one_line(f.code)}: {one_line(f.message)}", " " * 9) for f in found
+    ]
     parts += _table("", ROLE_HEADS, role_lines(saved.design), left=(0, 1, 3))
-    parts += _table(
-        "AUROC on wells left out", BLIND_HEADS[:CLASSES], [line[:CLASSES] for line in blind_lines(saved)], (0, 1, 2)
-    )
+    parts += _table(BLIND_TITLE, BLIND_HEADS[:CLASSES], [line[:CLASSES] for line in blind_lines(saved)], (0, 1, 2))
     parts += _table(
         "Mutual information of the label with its place, in nats", DEPENDENCE_HEADS, dependence_lines(saved)
     )
