@@ -9,6 +9,7 @@ import pytest
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
+from identifiable.deconfounding import cleaning
 from identifiable.deconfounding.attributing import attribute
 from identifiable.deconfounding.cleaning import (
     Chosen,
@@ -27,9 +28,9 @@ from identifiable.deconfounding.trade_off import (
     principal_rotation,
     trade_off,
 )
-from identifiable.groups import haar_rotation
+from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import resolve
-from identifiable.results import without_time
+from identifiable.results import SpaceMetric, without_time
 from identifiable.results.cleaning import CleanDifference
 from identifiable.results.serial import from_json
 from identifiable.worlds.cell_world import cells
@@ -208,6 +209,31 @@ def test_axes_are_chosen_on_plates_that_are_not_judged():
     assert not set(judged.design.plate.names) & set(before.halves[1].design.plate.names)
 
 
+def noise(seed, plates, *, controls=4, drugs=4):
+    """A trade-off where there is nothing to find and axes are arbitrary."""
+    rng = np.random.default_rng(seed)
+    names = np.tile(["control"] * controls + [f"drug{k}" for k in range(drugs)], plates)
+    design = Design(Labels.of(np.repeat(np.arange(plates), controls + drugs)), Labels.of(names), names == "control")
+    values = rng.standard_normal((design.n, 4)).astype(np.float32)
+    return trade_off([values], AffineMap(haar_rotation(4, rng), np.zeros(4)), design, points=[0, 2], max_rows=600)
+
+
+def test_intervals_of_noise_cover_chance_and_draws_of_the_plates_that_ask_alone_do_not():
+    """Replicates ask each other, so what two plates have in common by chance counts twice."""
+    plates, narrow, wide = 8, [], []
+    widened = (
+        np.sqrt(2 * plates / (plates - 1)) * 2.3646 / 1.95996
+    )  # 97.5 % points of t with 7 degrees of freedom, and normal
+    for seed in range(60):
+        found = noise(seed, plates)
+        for value, (low, high) in (found.above_chance(("ica", 0)), found.difference(("ica", 2), ("pca", 2))):
+            wide.append(low <= 0 <= high)
+            narrow.append((low - value) / widened <= -value <= (high - value) / widened)
+    wide, narrow = np.reshape(wide, (60, 2)).mean(axis=0), np.reshape(narrow, (60, 2)).mean(axis=0)
+    assert np.all(wide >= 0.85)
+    assert np.all(narrow < 0.8)
+
+
 def test_replicates_of_one_batch_are_ranked_within_it():
     X, design, _ = screen(9, batches=lambda plate, code: f"week{plate % 2}")
     assert not compared(X, design).halves[0].batch_bound
@@ -226,17 +252,18 @@ def test_replicates_of_one_batch_are_ranked_within_it():
 # -- the verdict
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_cleaned_ica_finds_replicates_that_cleaned_pca_does_not(seed):
-    """Acceptance test 10. Of seeds 0 to 7 all show ICA above PCA and 7 a gain over no cleaning; with seed 5 its interval holds 0."""
+@pytest.mark.parametrize(("seed", "helps"), [(0, True), (1, False), (2, True), (3, True), (4, True)])
+def test_cleaned_ica_finds_replicates_that_cleaned_pca_does_not(seed, helps):
+    """Acceptance test 10. Of seeds 0 to 7 all show ICA above PCA and 6 a gain over no cleaning; with 1 and 5 its interval holds 0."""
     made = cells("small", seed=seed, **WORLD)
     design = assign_roles(made.metadata, name="simulated").design
     found, blocks, attribution = attributed(made.X, design)
     result = clean(found, blocks, design, attribution, **QUICK)
     against = {difference.against: difference for difference in result.differences}
     assert against["pca"].ci95[0] > 0
-    assert against["whole"].ci95[0] > 0
-    assert result.verdict == "ica-cleaning-helps"
+    assert against["whole"].difference > 0
+    assert (against["whole"].ci95[0] > 0) == helps
+    assert result.verdict == ("ica-cleaning-helps" if helps else "no-gain")
     assert result.biology_lost <= result.budget
     end = {p.space: p for p in result.curve if p.removed == len(result.removed)}
     assert end["ica"].plate_auroc < 0.55 < end["pca"].plate_auroc < end["rand"].plate_auroc
@@ -248,7 +275,9 @@ def test_no_help_is_claimed_without_biology():
     design = assign_roles(made.metadata, name="simulated").design
     found, blocks, attribution = attributed(made.X, design)
     result = clean(found, blocks, design, attribution, **QUICK)
-    assert all(difference.ci95[0] > 0 for difference in result.differences)  # what the verdict must not be led by
+    against = {difference.against: difference for difference in result.differences}
+    assert against["whole"].ci95[0] > 0  # what the verdict must not be led by
+    assert against["pca"].difference > 0
     assert result.verdict == "no-gain"
     assert "no better than by chance" in result.text
     assert "no_biology_to_lose" in {alert.code for alert in result.alerts}
@@ -305,6 +334,16 @@ def test_the_verdict_needs_every_interval_on_its_side(whole, pca, above, verdict
     assert text.startswith("1 of 2 components taken out")
 
 
+def test_intervals_from_few_plates_are_an_alert():
+    X, design, _ = screen(15)
+    for plates, alerted in ((8, True), (PLATES, False)):
+        kept = design.plate.codes < plates
+        found, blocks, attribution = attributed(X[kept], design.take(kept))
+        result = clean(found, blocks, design.take(kept), attribution, **QUICK)
+        messages = [alert.message for alert in result.alerts if alert.code == "few_groups"]
+        assert [f"resampling {plates} plates" in message for message in messages] == [True] * alerted
+
+
 def test_metrics_are_given_for_every_space_on_plates_not_used_to_choose():
     X, design, _ = screen(12)
     found, blocks, attribution = attributed(X, design)
@@ -346,3 +385,17 @@ def test_what_cannot_be_cleaned_is_refused_with_a_reason():
     few = design.plate.codes < 3
     with pytest.raises(DataError, match="expected at least 4 plates of similar size, got 3"):
         clean(found, Blocks(X[few]), design.take(few), attribution)
+
+
+def space_metric(space, value, low, high):
+    return SpaceMetric("replicate_map", space, value, (low, high), rotation_invariant=True, better="high")
+
+
+def test_a_cleaned_table_that_is_worse_than_what_came_in_is_said_to_be():
+    design = Design(Labels.of(np.array(["p"])), Labels.of(np.array(["a"])), np.array([False]), name="wells")
+    worse = [space_metric("base", 0.5, 0.4, 0.6), space_metric("ica", 0.1, 0.05, 0.2)]
+    (alert,) = cleaning._against_table(design, worse)
+    assert alert.code == "worse_than_the_table"
+    assert "0.500" in alert.message
+    assert not cleaning._against_table(design, [worse[0], space_metric("ica", 0.45, 0.35, 0.55)])
+    assert not cleaning._against_table(design, worse[:1])

@@ -12,6 +12,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, Progress, one_blas_thread
 from identifiable.deconfounding.attributing import role_at
 from identifiable.deconfounding.axis_values import Slabs, project
+from identifiable.deconfounding.concluding import FEW_GROUPS
 from identifiable.deconfounding.design import Design
 from identifiable.deconfounding.space_metrics import SPACE_METRICS, space_metrics
 from identifiable.deconfounding.summary import summarise
@@ -108,7 +109,11 @@ def clean(
             "seed": seed,
             "replicate_map_chance": found.replicate_map(found.judged["ica", 0].chance)[0],
         },
-        alerts=tuple(dict.fromkeys((*alerts, *attribution.alerts, *_alerts(design, found, attribution)))),
+        alerts=tuple(
+            dict.fromkeys(
+                (*_against_table(design, table), *alerts, *attribution.alerts, *_alerts(design, found, attribution))
+            )
+        ),
         provenance=provenance or default_provenance(seed, "identifiable.deconfounding.clean(...)"),
         design=summarise(design, blocks.d),
         method=method,
@@ -324,10 +329,32 @@ def _metrics(
     )
 
 
+def _against_table(design: Design, metrics: Sequence[SpaceMetric]) -> list[Alert]:
+    """Whitening alone may cost more than cleaning gains: replicates must be found at least as well as in the table as it came."""
+    found = {m.space: m for m in metrics if m.metric == "replicate_map"}
+    came, left = found.get("base"), found.get("ica", found.get("whole"))
+    if came is None or left is None or not came.ci95[0] > left.ci95[1]:
+        return []
+    return [
+        Alert(
+            "worse_than_the_table",
+            f"{design.name}: replicates find each other better in the table as it came (mAP {came.value:.3f}) than in the whitened and "
+            f"cleaned one ({left.value:.3f}); whitening gives directions of noise the weight of the others. Keep fewer (--rank), or "
+            "use the table as it is.",
+        )
+    ]
+
+
 def _alerts(design: Design, found: TradeOff, attribution: Attribution) -> list[Alert]:
     judged = sum(len(half.judged) for half in found.halves)
     low, high = attribution.biology_ci95
     alerts = [
+        (
+            found.plates.size < FEW_GROUPS,
+            "few_groups",
+            f"{design.name}: intervals of replicate mAP come from resampling {found.plates.size} plates; below {FEW_GROUPS} they are "
+            "rough.",
+        ),
         (
             judged < design.n,
             "judged_on_some_wells",

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import Progress
 from identifiable.deconfounding.axis_values import Slabs, rotated
-from identifiable.deconfounding.design import Codes, Design
+from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.folds import plate_folds
+from identifiable.deconfounding.held_out import NO_INTERVAL, GroupDraws, interval
 from identifiable.deconfounding.plate_variance import indicator
 from identifiable.deconfounding.replicate_variance import same_pairs
 from identifiable.deconfounding.replicates import expected_average_precision, replicate_map
@@ -262,28 +263,25 @@ class TradeOff:
     ranked: Mapping[AxesOf, tuple[Ranked, Ranked]]  # on each half of the plates
     rotations: Mapping[AxesOf, Array | None]  # from components to the axes of each space
     halves: tuple[Half, Half]
-    plates: Codes  # of every judged row
-
-    @cached_property
-    def _draws(self) -> NDArray[np.float64]:
-        """(rows, draws): how often the plate of a row was drawn; the first column is one for all."""
-        size = int(self.plates.max()) + 1
-        rng = np.random.default_rng([size, len(self.plates)])
-        drawn = rng.multinomial(size, np.full(size, 1 / size), size=DRAWS).T
-        return np.concatenate([np.ones((size, 1)), drawn], axis=1)[self.plates]
+    plates: Labels  # of every judged row
 
     def replicate_map(self, precision: Array) -> tuple[float, Interval]:
         """Mean over wells, each of which asks once for its replicates, with its interval from drawing plates again.
 
         Not the mean of means of perturbations: those on every plate then count no more than the many on a few plates, whose average
-        precision is mostly chance.
+        precision is mostly chance. Draws resample the plates that ask, not those that answer. But two replicates ask each other,
+        and each half of the plates chooses the axes of the other: every two plates meet twice, as in cross-validation, and
+        `interval` widens for that and for few plates. In noise on 8, 16 and 40 plates it covers 92 to 96 % (150 to 300 draws each,
+        without widening 71 to 84 %). Where there are weak effects beside plate effects, a plate that is poor at asking is poor at
+        answering too, the standard deviation comes near twice that of the draws, and it covers 85 to 96 %.
         """
         known = np.isfinite(precision)
         if not known.any():
-            return float("nan"), (float("nan"), float("nan"))
-        weights = self._draws[known]
-        found = precision[known] @ weights / np.maximum(weights.sum(axis=0), 1)
-        return float(found[0]), _percentiles(found[1:])
+            return float("nan"), NO_INTERVAL
+        plates = self.plates.take(known)
+        weights = GroupDraws.of(plates, DRAWS, seed=0).weights
+        drawn = (weights @ np.bincount(plates.codes, precision[known])) / (weights @ plates.counts)
+        return float(drawn[0]), interval(drawn, plates.size)
 
     def above_chance(self, space: tuple[AxesOf, int]) -> tuple[float, Interval]:
         """Replicate mAP less what random orders would give."""
@@ -293,11 +291,6 @@ class TradeOff:
     def difference(self, first: tuple[AxesOf, int], second: tuple[AxesOf, int]) -> tuple[float, Interval]:
         """Replicate mAP of the first less that of the second, on the same rows and the same draws of plates."""
         return self.replicate_map(self.judged[first].average_precision - self.judged[second].average_precision)
-
-
-def _percentiles(draws: Array) -> Interval:
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return float(low), float(high)
 
 
 def principal_rotation(from_components: AffineMap) -> Array:
@@ -362,5 +355,5 @@ def trade_off(
         ranked,
         rotations,
         halves,
-        np.concatenate([design.plate.codes[half.rows[half.judged]] for half in halves]),
+        design.plate.take(np.concatenate([half.rows[half.judged] for half in halves])),
     )
