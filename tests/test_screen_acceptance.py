@@ -185,7 +185,7 @@ def locked(seed: int) -> ScreenEvaluation:
 def test_5_wells_locked_to_an_address_are_layout_and_not_biology():
     for seed in SEEDS:
         found = locked(seed)
-        position = auroc(found, "position")
+        position = found.condition("position").auroc
         assert position > 0.95
         assert all(position > auroc(found, name) for name in ("base", "pca", "ica", "rand"))
         assert found.verdict == "layout-confounded"

@@ -159,16 +159,11 @@ def test_cramers_v_equals_its_formula_and_forgives_chance():
 # Classifiers that see only places
 
 
-def test_position_features_tell_row_column_and_edge():
+def test_addresses_need_wells():
     design = screen(6)
-    features = layout.position_features(design)
-    assert features.shape == (design.n, 6 + 8 + 1)
-    assert (features[:, :6].argmax(axis=1) == design.row).all()
-    assert (features[:, 6:14].argmax(axis=1) == design.column).all()
-    assert (features[:, 14] == design.edge).all()
-    assert (features[:, :14].sum(axis=1) == 2).all()
+    assert layout.addresses(design).size == 48
     with pytest.raises(DataError, match="positions of wells are needed"):
-        layout.position_features(replace(design, row=None, column=None))
+        layout.addresses(replace(design, row=None, column=None))
 
 
 def test_the_blind_classifier_equals_a_slow_one_in_every_draw_of_plates():
@@ -247,12 +242,32 @@ def test_an_interval_is_centred_widened_for_few_plates_and_absent_without_an_est
 
 def test_random_layouts_are_never_and_locked_layouts_always_called_confounded():
     """Zero biology in both (section 6, test 5)."""
-    random = [audited(screen(seed), permutations=1).verdict for seed in range(20)]
+    free = [audited(screen(seed), permutations=1) for seed in range(20)]
+    assert not any("clearly tells" in finding.message for result in free for finding in result.findings)
+    random = [result.verdict for result in free]
     assert "layout-confounded" not in random
     assert random.count("clear") >= 17
     locked = [audited(screen(seed, locked=True), permutations=1) for seed in range(20)]
     assert {result.verdict for result in locked} == {"layout-confounded"}
     assert all("position alone" in result.text for result in locked)
+
+
+def with_one_locked(seed: int) -> Design:
+    """Eight guides in wells drawn anew on every plate, one of them always in the corner."""
+    design = screen(seed, guides=8, plates=24)
+    rng = np.random.default_rng([seed, 12])
+    mine = design.perturbation.text() == "g3"
+    inner = np.concatenate([rng.permutation(47)[:20] + 1 for _ in range(24)])
+    wells = np.where(mine, 0, inner)
+    return replace(design, row=wells // COLUMNS, column=wells % COLUMNS)
+
+
+def test_one_locked_perturbation_is_named_though_the_mean_hides_it():
+    result = audited(with_one_locked(0), permutations=1)
+    told = next(f for f in result.findings if f.code == "layout")
+    assert (result.verdict, told.severity) == ("caution", "caution")
+    assert "clearly tells 1 of 8: g3 (1.00)" in told.message
+    assert "clearly tells" not in audited(screen(0, guides=8, plates=24), permutations=1).to_json()
 
 
 def test_controls_in_columns_of_their_own_are_confounded_however_guides_are_dealt():
@@ -321,7 +336,7 @@ def test_unequal_shares_of_plates_are_a_reservation():
 def test_too_few_wells_are_unusable_and_the_text_says_what_to_do():
     result = audited(screen(16, plates=8))
     assert result.verdict == "unusable"
-    assert "lower min_wells" in result.text
+    assert "--min-wells" in result.text
     assert result.skipped["g0"] == "8 wells, fewer than 20"
     assert score(result, "position", "any perturbation").targets == 1
     assert audited(screen(16, plates=8), min_wells=8).verdict != "unusable"

@@ -15,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.advice import Components
-from identifiable.deconfounding.classifiers import LightGBM
+from identifiable.deconfounding.classifiers import LightGBM, Ridge
 from identifiable.deconfounding.contrasts import cross_validation
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.evaluating import evaluate
@@ -141,6 +141,79 @@ def test_a_free_layout_without_biology_has_nothing_to_find() -> None:
     assert result.advice.answer == "no"
     assert condition(result, "position").auroc < 0.6
     assert "layout_tells" not in [a.code for a in result.alerts]
+
+
+def small_screen(names: list[str], place: Any, effect: Mapping[str, float], plates: int = 12) -> tuple[Blocks, Design]:
+    """Laplace columns; on every plate a row for each name, where `place` (plate, name, rng) puts it on a grid 12 wide."""
+    rng = np.random.default_rng(7)
+    wells = np.concatenate([place(names, rng) for _ in range(plates)])
+    labels = np.tile(names, plates)
+    X = rng.laplace(size=(len(labels), 4))
+    X[:, 0] += [effect.get(name, 0.0) for name in labels]
+    plate = np.repeat([f"p{k:02d}" for k in range(plates)], len(names))
+    design = Design(
+        Labels.of(plate), Labels.of(labels), labels == "empty", row=wells // 12, column=wells % 12, name="small"
+    )
+    return Blocks(X, name="small"), design
+
+
+def anywhere(names: list[str], rng: np.random.Generator) -> NDArray[Any]:
+    return rng.permutation(96)[: len(names)]
+
+
+def locked_to_the_first_row(*locked: str) -> Any:
+    """Some perturbations always in one well of the first row, where nothing else is."""
+
+    def place(names: list[str], rng: np.random.Generator) -> NDArray[Any]:
+        free = 12 + rng.permutation(84)[: len(names)]
+        return np.array([2 * locked.index(n) + 1 if n in locked else w for n, w in zip(names, free, strict=True)])
+
+    return place
+
+
+SMALL: dict[str, Any] = {**FAST, "classifiers": ("lightgbm", "ridge"), "representations": ("pca", "ica")}
+
+
+def test_a_small_locked_screen_is_confounded_though_no_tree_can_split() -> None:
+    names = ["empty"] * 4 + ["a", "b", "c"]
+    result = evaluate(*small_screen(names, locked_to_the_first_row("a", "b", "c"), {}), **SMALL)
+    assert condition(result, "position").auroc > 0.99
+    assert result.verdict == "layout-confounded"
+    trees = condition(result, "pca", "lightgbm")
+    assert (trees.auroc, trees.n_splits) == (0.5, 0)
+    assert math.isnan(trees.ci95[0])  # a width of zero would seem certain
+    shifted = small_screen(names, anywhere, {"a": 3.0, "b": 3.0, "c": 3.0})
+    free = evaluate(*shifted, **{**SMALL, "targets": ["a"], "null_guides": 0})
+    assert condition(free, "position").ci95[0] < 0.5
+    assert "no_splits" in [a.code for a in free.alerts]
+    assert free.verdict == "undecided"
+    assert "made no split" in free.text
+
+
+def test_one_hit_among_many_targets_is_found_and_named() -> None:
+    names = ["empty"] * 12 + [f"t{k}" for k in range(12)]
+    options = {**SMALL, "classifiers": ("ridge",)}
+    hit = evaluate(*small_screen(names, anywhere, {"t3": 9.0}, plates=16), **options)
+    assert condition(hit, "pca", "ridge").ci95[0] < 0.5
+    assert hit.verdict != "nothing-to-find"
+    assert "t3 (1.000 in PCA" in hit.text
+    none = evaluate(*small_screen(names, anywhere, {}, plates=16), **{**options, "representations": ("pca",)})
+    assert none.verdict == "nothing-to-find"
+
+
+def test_one_locked_target_is_named_and_its_score_not_taken_for_biology() -> None:
+    names = ["empty"] * 8 + [f"t{k}" for k in range(8)]
+    options = {**SMALL, "classifiers": ("ridge",), "representations": ("pca",), "null_guides": 0}
+    for effect, verdict in ((9.0, "layout-confounded"), (0.0, "nothing-to-find")):
+        result = evaluate(*small_screen(names, locked_to_the_first_row("t2"), {"t2": effect}, plates=24), **options)
+        told = next(a.message for a in result.alerts if a.code == "layout_tells")
+        assert "it clearly tells t2 1.00;" in told
+        assert condition(result, "position").ci95[0] < 0.6
+        assert result.verdict == verdict
+    assert "t2 1.000" in result.advice.reasons[-1]
+    for effects in ({}, {"t2": 9.0}):
+        free = evaluate(*small_screen(names, anywhere, effects, plates=24), **options)
+        assert "layout_tells" not in [a.code for a in free.alerts]
 
 
 def test_few_components_that_come_back_make_ica_unidentified() -> None:
@@ -316,6 +389,42 @@ def test_a_run_after_an_interruption_gives_the_same_result_from_what_was_kept() 
     assert sum(t.kept for t in fresh.times) == 0
 
 
+class Bare:
+    """A classifier of the user's that does not show what it is set to."""
+
+    name = "bare"
+
+    def fit(self, X: NDArray[Any], positive: NDArray[Any], seed: int) -> Any:
+        return Ridge().fit(X, positive, seed)
+
+
+def test_a_classifier_without_a_text_is_scored_but_not_kept() -> None:
+    options = {**FAST, "representations": ("pca",), "targets": ["active"], "classifiers": (Bare(),)}
+    result = evaluate(*world(plates=6), **options)
+    assert result.settings["classifiers"]["bare"].endswith(".Bare")
+    with pytest.raises(UsageError, match=r"classifier 'bare': what it is set to cannot be written down .*--checkpoint"):
+        evaluate(*world(plates=6), **options, store=Shelf())
+
+
+def test_what_was_kept_is_not_used_for_other_settings_of_a_classifier() -> None:
+    shelf = Shelf()
+    options = {**FAST, "representations": ("base",), "targets": ["active"], "null_guides": 0}
+    for smoothing, kept in ((1e-9, 0), (1e-9, 5), (1.0, 0)):
+        mine = GaussianNB(var_smoothing=smoothing)
+        result = evaluate(*world(plates=6), **{**options, "classifiers": (mine,)}, store=shelf)
+        assert sum(t.kept for t in result.times if t.stage == "GaussianNB") == kept
+
+
+def test_damaged_parts_of_a_checkpoint_are_counted() -> None:
+    class Damaged(Shelf):
+        damaged = ("unit-1", "unit-2")
+
+    options = {**FAST, "representations": ("pca",), "targets": ["active"], "classifiers": ("ridge",)}
+    told = {a.code: a.message for a in evaluate(*world(plates=6), **options, store=Damaged()).alerts}
+    assert told["checkpoint_damaged"].startswith("2 parts of the checkpoint could not be read")
+    assert "checkpoint_damaged" not in {a.code for a in evaluate(*world(plates=6), **options, store=Shelf()).alerts}
+
+
 def test_progress_counts_all_units_once() -> None:
     calls: list[tuple[str, int, int]] = []
     blocks, design = world(plates=12)
@@ -325,7 +434,7 @@ def test_progress_counts_all_units_once() -> None:
         **{**FAST, "representations": ("pca",), "targets": ["active"], "workers": 1},
         progress=lambda *call: calls.append(call),
     )
-    units = [(done, total) for stage, done, total in calls if stage in ("lightgbm", "ridge")]
+    units = [(done, total) for stage, done, total in calls if stage in ("lightgbm", "ridge", "odds")]
     assert units[-1][0] == units[-1][1] == len(result.scores)
     assert [done for done, _ in units] == sorted(done for done, _ in units)
 
@@ -368,11 +477,31 @@ def test_a_correction_that_lacks_something_says_what() -> None:
     assert "needs the cell count of every well" in lacking.skipped
 
 
+def test_a_correction_that_fails_in_one_way_of_holding_out_keeps_the_scores_of_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(self: Transforms, name: str, white: AffineMap, splits: Any, fold: int | None) -> Any:
+        if splits.held_out == "batch":
+            raise DataError("not with batches held out")
+        return original(self, name, white, splits, fold)
+
+    original = Transforms._correction
+    monkeypatch.setattr(Transforms, "_correction", failing)
+    options = {**FAST, "representations": ("pca",), "classifiers": ("ridge",), "corrections": ("control-z",)}
+    result = evaluate(*world(plates=12), **options, hold_out=("plate", "batch"))
+    assert condition(result, "control-z", held_out="plate").auroc > 0.5
+    assert condition(result, "control-z", held_out="batch").skipped == "not with batches held out"
+
+
 def test_the_papers_protocol_fits_to_all_rows() -> None:
     blocks, design = world(plates=12)
     result = evaluate(blocks, design, **{**FAST, "representations": ("pca",)}, protocol="paper", fit=("train",))
     assert {s.fit for s in result.scores} == {"all"}
     assert result.settings["fit"] == ["all"]
+    told = next(a.message for a in result.alerts if a.code == "protocol_overrides")
+    assert told == "protocol 'paper': --fit train was asked for, transforms are fitted to all rows."
+    asked = evaluate(blocks, design, **{**FAST, "representations": ("pca",)}, protocol="paper", fit=("all",))
+    assert "protocol_overrides" not in [a.code for a in asked.alerts]
 
 
 def test_single_batches_train_one_model_each_and_are_tested_on_the_others() -> None:
@@ -381,6 +510,8 @@ def test_single_batches_train_one_model_each_and_are_tested_on_the_others() -> N
         blocks, design, **{**FAST, "representations": ("pca",), "targets": ["active"]}, protocol="single-batch"
     )
     assert {s.held_out for s in result.scores} == {"single-batch"}
+    told = next(a.message for a in result.alerts if a.code == "protocol_overrides")
+    assert "--folds" not in told  # five is what everybody has who asks for nothing
     mine = [s for s in result.scores if (s.target, s.classifier, s.representation) == ("active", "ridge", "pca")]
     assert [s.n_train for s in mine] == [90, 90, 60]
     assert all(s.n_train + s.n_test == 240 for s in mine)
@@ -430,6 +561,18 @@ def test_maps_from_elsewhere_and_classifiers_of_the_user_are_scored() -> None:
 def test_wrong_calls_are_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         evaluate(*world(plates=6), **{"classifiers": ("ridge",), **options})
+
+
+@pytest.mark.parametrize("name", ["all", "null guides", "null guide 1"])
+def test_perturbations_named_like_a_mean_or_a_null_guide_are_refused(name: str) -> None:
+    blocks, design = world(plates=6)
+    wells = np.where(design.perturbation.text() == "active", name, design.perturbation.text())
+    for targets in (None, [name]):
+        with pytest.raises(DataError, match=f"the perturbation {name!r} .18 wells. has a name that results use"):
+            evaluate(blocks, replace_perturbation(design, wells), classifiers=("ridge",), min_wells=5, targets=targets)
+    alike = np.where(wells == name, f"{name} of them", wells)
+    result = evaluate(blocks, replace_perturbation(design, alike), classifiers=("ridge",), min_wells=5, bootstrap=0)
+    assert f"{name} of them" in result.targets
 
 
 def test_tables_it_cannot_use_are_refused_with_their_rows() -> None:

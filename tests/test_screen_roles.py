@@ -77,7 +77,7 @@ def test_rxrx3_core_takes_empty_wells_of_gene_experiments_as_controls_and_others
 
 def test_rxrx3_core_without_gene_experiments_says_how_to_take_the_other_controls():
     compounds = {name: values[12:] for name, values in rxrx3().items()}
-    with pytest.raises(UsageError, match=r"no batch named gene-\*.*pass control='EMPTY_control'"):
+    with pytest.raises(UsageError, match=r"no batch named gene-\*.*--control EMPTY_control"):
         assign_roles(compounds)
     assert assign_roles(compounds, control="EMPTY_control").design.control.sum() == 2
 
@@ -250,6 +250,17 @@ def test_no_control_found_shows_what_is_there():
         assign_roles(table(), control="well")
 
 
+def test_controls_spelt_otherwise_are_named_with_their_rows():
+    names = np.array(["DMSO", "DMSO", "dmso", "DM-SO", "a", "b"] * 2)
+    found = assign_roles(table(treatment=names), control="DMSO")
+    told = next(a.message for a in found.alerts if a.code == "control_like")
+    assert "'DM-SO' (2 rows) like 'DMSO', 'dmso' (2 rows) like 'DMSO'" in told
+    assert found.design.control.sum() == 4
+    both = assign_roles(table(treatment=names), control="DMSO,dmso,DM-SO")
+    assert "control_like" not in codes(both)
+    assert both.design.control.sum() == 8
+
+
 def test_all_rows_controls_is_refused():
     with pytest.raises(DataError, match=r"all 12 rows are controls \('DMSO' \(6 rows\)"):
         assign_roles(table(), control="*")
@@ -281,7 +292,7 @@ def test_batch_key_plate_takes_plate_labels_as_they_stand():
 
 
 def test_plate_numbers_that_repeat_wells_are_refused_without_a_batch():
-    with pytest.raises(UsageError, match=r"8 rows \(from 0: 0, 1, 2, 3, 4, …\).*pass batch=COLUMN"):
+    with pytest.raises(UsageError, match=r"8 rows \(from 0: 0, 1, 2, 3, 4, …\).*--batch COLUMN"):
         assign_roles(numbered())
     assert "duplicate_wells" in codes(assign_roles(numbered(), batch_key="plate"))
     assert assign_roles(table(plate=np.repeat([1, 2, 3], 4))).design.plate.size == 3
@@ -402,7 +413,7 @@ def test_missing_cell_counts_are_left_out_unless_they_were_asked_for():
     assert found.design.cell_count is None
     assert "cell_count" not in found.design.roles
     assert "cell_count_left_out" in codes(found)
-    with pytest.raises(DataError, match=r"is empty in 1 row \(from 0: 0\).*cell_count='none'"):
+    with pytest.raises(DataError, match=r"is empty in 1 row \(from 0: 0\).*--cell-count none"):
         assign_roles(columns, cell_count="cell_count")
 
 

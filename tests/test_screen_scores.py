@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from identifiable._checks import UsageError
@@ -18,10 +20,20 @@ from identifiable.deconfounding.classifiers import (
     Ridge,
     Sparse,
     classifier_of,
+    has_settings_text,
+    settings_text,
     trainer,
 )
 from identifiable.deconfounding.design import Labels
-from identifiable.deconfounding.held_out import GroupDraws, auroc, interval, score_draws, within_plate
+from identifiable.deconfounding.held_out import (
+    GroupDraws,
+    auroc,
+    interval,
+    least_of_many,
+    null_spread,
+    score_draws,
+    within_plate,
+)
 from identifiable.deconfounding.sparsity import concentration, hoyer, hoyer_null, split_features
 from identifiable.groups import haar_rotation
 
@@ -98,6 +110,45 @@ def test_an_interval_needs_draws() -> None:
     few = interval(draws, 4)
     assert few[0] < low < high < few[1]  # four plates say less than their draws seem to
     assert all(math.isnan(end) for end in interval(draws[:1], 100))
+
+
+def test_an_interval_never_leaves_its_value_out_however_far_off_its_draws_are() -> None:
+    """Scores that are equal all over a plate: own pairs are ties, draws count them four times, so draws are too low."""
+    plates, rng = 8, np.random.default_rng(1)
+    ones = rng.integers(1, 8, plates)
+    plate = np.repeat(np.arange(plates), 10)
+    positive = np.concatenate([np.arange(10) < k for k in ones])
+    labels = Labels.of(plate)
+    draws = GroupDraws.of(labels, 400, 0)
+    found = score_draws(ones[plate].astype(float), positive, np.arange(len(plate)), labels, draws).pooled
+    assert found[1:].mean() < found[0] - 0.01
+    low, high = interval(found, plates)
+    assert low < found[0] < high
+    assert interval(np.r_[found[0], found[1:] - 0.1], plates) == pytest.approx(
+        (low, high)
+    )  # how far off does not matter
+    skewed = np.r_[0.9, np.full(990, 0.2), np.full(10, 1.0)]  # 97.5 % of the draws are below their own mean
+    assert interval(skewed, 1000)[1] == 0.9
+
+
+def test_lower_ends_of_many_hold_at_once_and_few_perfect_ranks_are_no_evidence() -> None:
+    rng = np.random.default_rng(0)
+    draws = 0.5 + 0.05 * rng.standard_normal((40, 500))
+    many = least_of_many(draws, np.full(40, 0.01), 1000)
+    alone = np.array([interval(line, 1000)[0] for line in draws])
+    assert (many < alone).all()
+    assert not (many > 0.5).any()
+    perfect = np.ones((2, 200))
+    few, enough = least_of_many(perfect, np.array([null_spread(2, 10), null_spread(20, 200)]), 20)
+    assert few < 0.5 < enough
+    assert np.isnan(least_of_many(perfect[:, :1], np.ones(2), 20)).all()
+
+
+@pytest.mark.parametrize(("ones", "zeros"), [(3, 4), (6, 5)])
+def test_the_spread_of_chance_is_that_of_all_orders(ones: int, zeros: int) -> None:
+    places = combinations(range(ones + zeros), ones)
+    areas = [auroc(np.arange(ones + zeros), np.isin(np.arange(ones + zeros), chosen)) for chosen in places]
+    assert null_spread(ones, zeros) == pytest.approx(np.std(areas))
 
 
 # -- sparsity
@@ -238,6 +289,34 @@ def test_classifiers_of_scikit_learn_are_taken_and_other_things_refused() -> Non
         classifier_of("forest")
     with pytest.raises(UsageError, match="with fit and decision_function or predict_proba"):
         classifier_of(object())
+
+
+def forests(last: float) -> VotingClassifier:
+    """So long that scikit-learn cuts its text."""
+    probes = [(f"a_probe_with_a_long_name_{k}", LogisticRegression(C=0.1 + k)) for k in range(24)]
+    probes[12] = (probes[12][0], LogisticRegression(C=last))
+    return VotingClassifier(probes, voting="soft")
+
+
+class Bare:
+    """A classifier that does not show its settings."""
+
+    name = "bare"
+
+    def fit(self, X, positive, seed):  # type: ignore[no-untyped-def]
+        return classifier_of("ridge").fit(X, positive, seed)
+
+
+def test_settings_are_written_in_full_and_addresses_never() -> None:
+    one, other = (classifier_of(forests(last)) for last in (0.5, 7.0))
+    assert repr(one) == repr(other)
+    assert settings_text(one) != settings_text(other)
+    assert settings_text(one) == settings_text(classifier_of(forests(0.5)))
+    assert has_settings_text(one)
+    assert settings_text(classifier_of(Bare())).endswith("Bare")
+    assert not has_settings_text(classifier_of(Bare()))
+    assert not has_settings_text(classifier_of(RandomForestClassifier(random_state=np.random.RandomState(0))))
+    assert settings_text(LightGBM(rounds=7)) != settings_text(LightGBM(rounds=8))
 
 
 def test_a_logistic_probe_that_was_stopped_says_so() -> None:

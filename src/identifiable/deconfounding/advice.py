@@ -2,22 +2,28 @@
 
 The rules, in the order in which they are asked:
 1. layout-confounded   position alone tells targets from controls (the low end of its interval above `TELLING`) and no
-                       representation is clearly above position: a gain could be the layout's.
+                       representation is clearly above position: a gain could be the layout's. Or only single targets are told
+                       apart, and position tells each of them too.
 2. nothing-to-find     no representation under any classifier is clearly above null guides; where null guides themselves cover
                        0.5 (or there are none), no representation is clearly above 0.5 either: a few guides are a noisy measure.
+                       Neither over all targets nor for any single one, with all their intervals holding at once.
 3. ica-helps, -harms   the paired interval of ICA - PCA over plates excludes 0.
-4. no-gain             that interval includes 0 and reaches no further than `MARGIN` either way: a gain worth having is excluded.
-5. undecided           the interval is wider than that.
+4. no-gain             that interval includes 0 and reaches no further than `MARGIN` either way: a gain worth having is excluded;
+                       and most trees could split, else their likeness says nothing.
+5. undecided           the interval is wider than that, or trees could not split.
 "Clearly" always means that a 95 % interval excludes the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from identifiable.deconfounding.tabulating import NULL_GUIDES, ConditionName, Gap, Tabulation
+from identifiable.deconfounding.contrasts import NULL_GUIDES
+from identifiable.deconfounding.correcting import listed
+from identifiable.deconfounding.representing import READERS_NAMES
+from identifiable.deconfounding.tabulating import ConditionName, Gap, Tabulation
 from identifiable.results import ConditionScore, IcaAdvice, Interval
 from identifiable.results.evaluation import ALL
 
@@ -59,8 +65,10 @@ class Judgement:
 class Evidence:
     """What the rules look at: conditions of the embedding, of position alone, and ICA against its rivals.
 
-    `primary` are the conditions the verdict is about (one classifier, one way of holding out and fitting), `every` all
-    conditions of embeddings under any classifier, `nulls` those of null guides.
+    `hits` are single targets that are clearly told apart, each in its best condition, `told_by_position` those that position
+    tells, `beyond_layout` whether anything is told that position does not tell. `unsplit` counts the models of ICA and PCA
+    without a split, and all of them. `primary` are the conditions the verdict is about (one classifier, one way of holding out
+    and fitting), `every` all conditions of embeddings under any classifier, `nulls` those of null guides.
     """
 
     primary: tuple[ConditionScore, ...]
@@ -73,6 +81,10 @@ class Evidence:
     over_linear: Gap | None
     linear: ConditionScore | None
     components: Components | None
+    hits: tuple[ConditionScore, ...] = ()
+    told_by_position: tuple[ConditionScore, ...] = ()
+    beyond_layout: bool = True
+    unsplit: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(
@@ -95,14 +107,15 @@ class Evidence:
             if each.representation in embeddings and (found := table.condition(each, ALL)) is not None
         ]
         primary = [found for each in embeddings if (found := table.condition(other(each), ALL)) is not None]
-        position = next(
-            (
-                each
-                for each in table.names
-                if (each.representation, each.held_out, each.fit) == ("position", name.held_out, name.fit)
-            ),
-            None,
-        )
+        position = table.alike("position", name)
+        nulls = {each: found for each in table.names if (found := table.condition(each, NULL_GUIDES)) is not None}
+        alike = [
+            each
+            for each in table.names
+            if each.representation in embeddings and (each.held_out, each.fit) == (name.held_out, name.fit)
+        ]
+        hits = _hits(table, alike, nulls)
+        told = _told(table, position)
         best = max(primary, key=lambda c: c.auroc, default=None)
         probed = (
             None
@@ -116,7 +129,7 @@ class Evidence:
         return cls(
             primary=tuple(primary),
             every=tuple(every),
-            nulls=tuple(found for each in table.names if (found := table.condition(each, NULL_GUIDES)) is not None),
+            nulls=tuple(nulls.values()),
             position=None if position is None else table.condition(position, ALL),
             over_position=None
             if position is None or best is None
@@ -128,21 +141,43 @@ class Evidence:
             else table.gap(name, other(probed.representation, probed.classifier), ALL),
             linear=probed,
             components=components,
+            hits=tuple(found for _, found in hits),
+            told_by_position=told,
+            beyond_layout=_beyond_layout(table, alike, hits, position, [c.target for c in told]),
+            unsplit=_sums([table.unsplit(each) for each in (name, other("pca"))]),
         )
 
     @property
-    def layout_tells(self) -> bool:
+    def layout_tells_all(self) -> bool:
         return self.position is not None and self.position.ci95[0] > TELLING
 
     @property
+    def layout_tells(self) -> bool:
+        """Whether position tells targets over all, or any single one: a mean over eight hides one that it tells."""
+        return self.layout_tells_all or bool(self.told_by_position)
+
+    @property
     def layout_confounds(self) -> bool:
-        return self.layout_tells and not (self.over_position is not None and self.over_position.ci95[0] > 0)
+        return self.layout_tells_all and not (self.over_position is not None and self.over_position.ci95[0] > 0)
+
+    @property
+    def finds_over_all(self) -> bool:
+        """Whether any condition is clearly above null guides over all targets."""
+        return any(self._finds(c) for c in self._known)
 
     @property
     def finds_nothing(self) -> bool:
-        """Whether no condition is clearly above null guides; where nothing has an interval, that is not known."""
-        known = [c for c in self.every if c.ci95[0] == c.ci95[0]]
-        return bool(known) and not any(self._finds(c) for c in known)
+        """Whether no condition is, and no single target clearly told; where nothing has an interval, that is not known."""
+        return bool(self._known) and not self.finds_over_all and not self.hits
+
+    @property
+    def mostly_unsplit(self) -> bool:
+        none, models = self.unsplit
+        return 2 * none > models
+
+    @property
+    def _known(self) -> list[ConditionScore]:
+        return [c for c in self.every if c.ci95[0] == c.ci95[0]]
 
     def _finds(self, c: ConditionScore) -> bool:
         null = next(
@@ -158,6 +193,50 @@ class Evidence:
         return c.excess_ci95[0] > 0 or (chance and c.ci95[0] > 0.5)
 
 
+def _hits(
+    table: Tabulation, names: Sequence[ConditionName], nulls: Mapping[ConditionName, ConditionScore]
+) -> list[tuple[ConditionName, ConditionScore]]:
+    """Single targets whose AUROC is clearly above chance (above null guides, where these are), each in its best condition."""
+    best: dict[str, tuple[ConditionName, ConditionScore]] = {}
+    for (name, target), low in table.least(names).items():
+        null = nulls.get(name)
+        chance = null.auroc if null is not None and null.ci95[0] > 0.5 else 0.5
+        found = table.condition(name, target)
+        if found is not None and low > chance and (target not in best or found.auroc > best[target][1].auroc):
+            best[target] = (name, found)
+    return [best[target] for target in table.targets if target in best]
+
+
+def _told(table: Tabulation, position: ConditionName | None) -> tuple[ConditionScore, ...]:
+    """Single targets that position tells: the low ends of their intervals, which hold all at once, above `TELLING`."""
+    if position is None:
+        return ()
+    telling = [target for (_, target), low in table.least([position]).items() if low > TELLING]
+    return tuple(found for target in telling if (found := table.condition(position, target)) is not None)
+
+
+def _beyond_layout(
+    table: Tabulation,
+    names: Sequence[ConditionName],
+    hits: Sequence[tuple[ConditionName, ConditionScore]],
+    position: ConditionName | None,
+    told: Sequence[str],
+) -> bool:
+    """Whether a target is told that position does not tell, or is told clearly better, or the others are in the mean."""
+    if position is None or not told:
+        return True
+    for name, found in hits:
+        gap = table.gap(name, position, found.target)
+        if found.target not in told or (gap is not None and gap.ci95[0] > 0):
+            return True
+    others = [target for target in table.targets if target not in told]
+    return any(table.mean_interval(name, others)[0] > 0.5 for name in names)
+
+
+def _sums(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(a for a, _ in pairs), sum(b for _, b in pairs)
+
+
 def judge(evidence: Evidence) -> Judgement:
     """The verdict, its sentence, and the advice."""
     verdict, text = _verdict(evidence)
@@ -169,22 +248,30 @@ def _verdict(e: Evidence) -> tuple[Verdict, str]:
     if e.layout_confounds and e.position is not None and best is not None:
         return "layout-confounded", (
             f"position alone reaches AUROC {_figure(e.position.auroc, e.position.ci95)}, the best representation "
-            f"({best.representation}) {_figure(best.auroc, best.ci95)}: whatever is told apart here, the layout could explain it."
+            f"({_name(best)}) {_figure(best.auroc, best.ci95)}: whatever is told apart here, the layout could explain it."
+        )
+    if e.hits and not e.beyond_layout:
+        return "layout-confounded", (
+            f"only {_targets(e.hits)} told apart from what targets are compared with, and position alone tells the same: AUROC "
+            f"{listed(f'{c.auroc:.3f} ({c.target})' for c in e.told_by_position)}."
         )
     if e.finds_nothing and best is not None:
         above = "" if best.excess != best.excess else f", {_signed(best.excess, best.excess_ci95)} against null guides"
         return "nothing-to-find", (
-            f"no representation tells targets from what they are compared with; the best ({best.representation}) has AUROC "
+            f"no representation tells targets from what they are compared with; the best ({_name(best)}) has AUROC "
             f"{_figure(best.auroc, best.ci95)}{above}."
         )
     gain = e.over_pca
+    clear = gain is not None and (gain.ci95[0] > 0 or gain.ci95[1] < 0)
+    if e.mostly_unsplit and not clear:
+        none, models = e.unsplit
+        return "undecided", (
+            f"{none} of {models} models of PCA + ICA and PCA made no split (too few wells for so many rows in a leaf), so that they "
+            f"score alike says nothing about ICA's gain.{_remarks(e)}"
+        )
     if gain is None or gain.ci95[0] != gain.ci95[0]:
         return "undecided", "ICA and PCA were not both scored with an interval, so nothing is said about ICA's gain."
-    caution = ""
-    if e.layout_tells and e.position is not None:
-        caution = (
-            f" Position alone reaches {_figure(e.position.auroc, e.position.ci95)}: part of every score may be layout."
-        )
+    caution = _remarks(e)
     figure = f"ICA - PCA is {_signed(gain.value, gain.ci95)} AUROC on {_held(e)} held out"
     if gain.ci95[0] > 0:
         return "ica-helps", f"{figure}.{caution}"
@@ -193,6 +280,36 @@ def _verdict(e: Evidence) -> tuple[Verdict, str]:
     if max(abs(gain.ci95[0]), abs(gain.ci95[1])) <= MARGIN:
         return "no-gain", f"{figure}: a gain of {MARGIN} is excluded.{caution}"
     return "undecided", f"{figure}: more plates or targets are needed.{caution}"
+
+
+def _remarks(e: Evidence) -> str:
+    """What must be said beside any verdict on ICA: what position tells, and that only single targets are told apart."""
+    parts = []
+    if e.layout_tells_all and e.position is not None:
+        parts.append(
+            f" Position alone reaches {_figure(e.position.auroc, e.position.ci95)}: part of every score may be layout."
+        )
+    elif e.told_by_position:
+        named = listed(f"{c.target} ({c.auroc:.3f})" for c in e.told_by_position)
+        parts.append(
+            f" Position alone tells {named}: what is told of {'it' if _one(e.told_by_position) else 'them'} may be layout."
+        )
+    if e.hits and not e.finds_over_all:
+        parts.append(f" Over all targets nothing is told apart, but {_targets(e.hits)}.")
+    return "".join(parts)
+
+
+def _targets(hits: Sequence[ConditionScore]) -> str:
+    named = listed(f"{c.target} ({c.auroc:.3f} in {_name(c)}, {c.classifier})" for c in hits)
+    return f"{named} {'is' if _one(hits) else 'are'}"
+
+
+def _one(several: Sequence[ConditionScore]) -> bool:
+    return len(several) == 1
+
+
+def _name(c: ConditionScore) -> str:
+    return READERS_NAMES.get(c.representation, c.representation)
 
 
 def _advice(e: Evidence, verdict: Verdict) -> IcaAdvice:
@@ -222,6 +339,8 @@ def _advice(e: Evidence, verdict: Verdict) -> IcaAdvice:
     }
     if verdict in sentences:
         return IcaAdvice("no", sentences[verdict], tuple(reasons))
+    if e.mostly_unsplit:
+        return IcaAdvice("unclear", "Most trees could not split, so nothing is known of a gain.", tuple(reasons))
     return IcaAdvice("unclear", "The interval allows a gain and a loss.", tuple(reasons))
 
 
@@ -257,7 +376,7 @@ def _probe(e: Evidence) -> str:
     if e.over_linear is None or e.linear is None:
         return ""
     return (
-        f"trees on ICA less a linear probe on {e.linear.representation}: {_signed(e.over_linear.value, e.over_linear.ci95)} "
+        f"trees on ICA less a linear probe on {_name(e.linear)}: {_signed(e.over_linear.value, e.over_linear.ci95)} "
         "AUROC; a linear probe does not see rotations"
     )
 
@@ -265,7 +384,9 @@ def _probe(e: Evidence) -> str:
 def _layout(e: Evidence) -> str:
     if e.position is None:
         return "layout: wells are not known, so position was not tested"
-    return f"layout: position alone has AUROC {_figure(e.position.auroc, e.position.ci95)}"
+    single = listed(f"{c.target} {c.auroc:.3f}" for c in e.told_by_position)
+    told = f"; it clearly tells {single}" if single else ""
+    return f"layout: position alone has AUROC {_figure(e.position.auroc, e.position.ci95)}{told}"
 
 
 def _held(e: Evidence) -> str:
@@ -273,8 +394,8 @@ def _held(e: Evidence) -> str:
 
 
 def _figure(value: float, ci95: Interval) -> str:
-    return f"{value:.3f} [{ci95[0]:.3f}, {ci95[1]:.3f}]"
+    return f"{value:.3f} [{ci95[0]:.3f}, {ci95[1]:.3f}]" if ci95[0] == ci95[0] else f"{value:.3f} (no interval)"
 
 
 def _signed(value: float, ci95: Interval) -> str:
-    return f"{value:+.3f} [{ci95[0]:+.3f}, {ci95[1]:+.3f}]"
+    return f"{value:+.3f} [{ci95[0]:+.3f}, {ci95[1]:+.3f}]" if ci95[0] == ci95[0] else f"{value:+.3f} (no interval)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,6 +35,9 @@ class Evidence:
     skipped: Mapping[str, str]
     confounding: float
     min_wells: int
+    locked: Mapping[str, float] = field(
+        default_factory=dict
+    )  # perturbations that position alone tells, and their AUROC
 
     def findings(self) -> tuple[Finding, ...]:
         return tuple(
@@ -90,7 +93,7 @@ class Evidence:
                 "nothing_testable",
                 "stop",
                 f"No perturbation has {self.min_wells} wells on two plates (the most frequent has {most} wells): join perturbations by "
-                "target or drop the dose (perturbation=), or lower min_wells.",
+                "target or drop the dose (--perturbation, perturbation=), or lower the number (--min-wells, min_wells=).",
             )
         ]
 
@@ -124,10 +127,25 @@ class Evidence:
             f"Position alone tells {score.predicts} from controls with AUROC {_with_interval(score)} on plates left out"
         )
         if score.ci95[0] > CONFOUNDED:
-            return [Finding("layout", "stop", f"{told}: a score of the embedding may be the layout's.")]
+            return [
+                Finding("layout", "stop", f"{told}: a score of the embedding may be the layout's.{self.locked_words}")
+            ]
+        if self.locked:  # a mean over all hides a few
+            return [Finding("layout", "caution", f"{told}.{self.locked_words}")]
         if score.ci95[0] > 0.5 and score.auroc > NOTICEABLE:
             return [Finding("layout", "caution", f"{told}: above chance, if not by much; read scores against it.")]
         return [Finding("layout", "fine", f"{told}: {_near_chance(score)}.")]
+
+    @property
+    def locked_words(self) -> str:
+        """Which single perturbations position tells, to be said after a sentence; nothing where it tells none."""
+        if not self.locked:
+            return ""
+        named = _named([f"{name} ({auroc:.2f})" for name, auroc in self.locked.items()])
+        return (
+            f" Of single perturbations it clearly tells {len(self.locked)} of {len(self.testable)}: {named}; their scores may be the "
+            "layout's."
+        )
 
     def _information(self) -> list[Finding]:
         address = next((d for d in self.dependences if d.what == "perturbation ~ address"), None)
@@ -263,7 +281,7 @@ class Evidence:
                 "few_rows",
                 "caution",
                 f"There are {self.features.n_over_d:.1f} rows for each column; below {FEW_ROWS} what is fitted is mostly noise: reduce "
-                "the columns (rank=).",
+                "the columns (--rank, rank=).",
             )
         ]
 
@@ -292,8 +310,8 @@ def sentence_of(verdict: AuditVerdict, findings: Sequence[Finding], evidence: Ev
         also = " The batch alone tells it too." if by_code.get("batch") and by_code["batch"].severity == "stop" else ""
         return (
             f"where a well lies tells {position.predicts} from controls (AUROC {_with_interval(position)} on plates left out), so a score "
-            f"of the embedding proves no biology.{also} Believe only what exceeds position alone in evaluate, or run plates with the "
-            "layout shuffled."
+            f"of the embedding proves no biology.{also}{evidence.locked_words} Believe only what exceeds position alone "
+            "in evaluate, or run plates with the layout shuffled."
         )
     if verdict == "batch-confounded":
         if "controls_apart" in by_code:

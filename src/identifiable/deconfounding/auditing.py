@@ -22,6 +22,7 @@ from identifiable.deconfounding.audit_findings import (
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.embedding_audit import Reading, check_features, read_classes
 from identifiable.deconfounding.folds import plate_folds
+from identifiable.deconfounding.held_out import least_of_many, null_spread
 from identifiable.deconfounding.layout import Array, BlindClassifier
 from identifiable.deconfounding.summary import summarise
 from identifiable.intake import default_provenance, inputs_of
@@ -92,8 +93,18 @@ def audit(
         )
         checks = _fold_checks(design, fold_of, wells)
         confounding = _confounding(design)
+        locked = _locked(design, fold_of, wells, seed, workers, progress)
         evidence = Evidence(
-            design, tuple(blind), dependences, checks, features, tuple(testable), skipped, confounding, min_wells
+            design,
+            tuple(blind),
+            dependences,
+            checks,
+            features,
+            tuple(testable),
+            skipped,
+            confounding,
+            min_wells,
+            locked,
         )
         findings = evidence.findings()
         verdict = verdict_of(findings)
@@ -175,7 +186,7 @@ def _blind_scores(
     progress: Progress | None,
 ) -> list[BlindScore]:
     """What place alone tells of perturbations: each on its own, and all together where controls are on the same plate."""
-    draws = layout.plate_draws(design.plate.size, BOOTSTRAP, np.random.default_rng([seed, 73]))
+    draws = _plate_draws(design, seed)
     with_controls = np.bincount(design.plate.codes[design.control], minlength=design.plate.size) > 0
     beside = ~design.control & with_controls[design.plate.codes]
     anything = {ANY: np.flatnonzero(beside if beside.any() else ~design.control)}
@@ -183,7 +194,7 @@ def _blind_scores(
     predicted = EACH if wells else ANY
     scores = []
     if design.address is not None:
-        by_position = BlindClassifier(design, design.address, layout.position_score(design), fold_of, draws)
+        by_position = _by_position(design, fold_of, draws)
         scores += [_blind_score("position", ANY, by_position, anything, workers, progress)]
         if wells:
             scores += [_blind_score("position", EACH, by_position, each, workers, progress)]
@@ -203,6 +214,36 @@ def _blind_scores(
         by_count = BlindClassifier(design, binned, layout.count_score, fold_of, draws)
         scores.append(_blind_score("cell_count", predicted, by_count, each, workers, progress))
     return scores
+
+
+def _plate_draws(design: Design, seed: int) -> Array:
+    return layout.plate_draws(design.plate.size, BOOTSTRAP, np.random.default_rng([seed, 73]))
+
+
+def _by_position(design: Design, fold_of: Codes, draws: Array) -> BlindClassifier:
+    return BlindClassifier(design, layout.addresses(design), layout.position_score(design), fold_of, draws)
+
+
+def _locked(
+    design: Design,
+    fold_of: Codes,
+    wells: Mapping[str, Codes],
+    seed: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> dict[str, float]:
+    """Perturbations that position alone tells, the most clearly told first: the low ends of their intervals, which hold all at
+    once, above what is called confounded."""
+    if design.address is None or not wells:
+        return {}
+    classifier = _by_position(design, fold_of, _plate_draws(design, seed))
+    rows = list(wells.values())
+    table = np.array(in_threads(classifier.auroc, rows, workers=workers, progress=progress, stage="position, each"))
+    controls = int(design.control.sum())
+    spreads = np.array([null_spread(len(each), controls) for each in rows])
+    least = least_of_many(table, spreads, design.plate.size)
+    told = [(name, float(values[0])) for name, values, low in zip(wells, table, least, strict=True) if low > CONFOUNDED]
+    return dict(sorted(told, key=lambda pair: -pair[1]))
 
 
 def _blind_score(

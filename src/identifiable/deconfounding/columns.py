@@ -87,7 +87,7 @@ class ColumnTable:
             shown = ", ".join(repr(v) for v in labels.text()[np.flatnonzero(bad)[:5]].tolist())
             raise DataError(
                 f"{self.name}: {column} ({role}) should hold numbers, got {shown} in {rows_named(bad)}; correct these cells, or name "
-                f"another column ({role}=)."
+                f"another column (--{role.replace('_', '-')})."
             )
         return found
 

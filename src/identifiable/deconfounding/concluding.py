@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from identifiable.deconfounding.advice import Components, Evidence, Judgement, judge
+from identifiable.deconfounding.contrasts import NULL_GUIDES
 from identifiable.deconfounding.correcting import listed
-from identifiable.deconfounding.representing import BLIND
+from identifiable.deconfounding.representing import BLIND, READERS_NAMES
 from identifiable.deconfounding.requesting import Request
-from identifiable.deconfounding.tabulating import NULL_GUIDES, ConditionName, Tabulation
+from identifiable.deconfounding.tabulating import ConditionName, Tabulation
 from identifiable.deconfounding.units import Unit, UnitName
 from identifiable.results import Alert, ConditionScore, Difference, Fitted, Leakage
 from identifiable.results.evaluation import ALL, HeldOut
@@ -113,9 +114,11 @@ def _ica_alerts(fitted: Sequence[Fitted]) -> Iterator[Alert]:
 
 
 def _unit_alerts(units: Mapping[UnitName, Unit]) -> Iterator[Alert]:
-    unsplit = [name for name, unit in units.items() if unit.n_splits == 0 and name.representation not in BLIND]
+    unsplit = [name for name, unit in units.items() if unit.n_splits == 0]
     if unsplit:
-        where = listed(dict.fromkeys(f"{name.target} in {name.representation}" for name in unsplit))
+        where = listed(
+            dict.fromkeys(f"{n.target} in {READERS_NAMES.get(n.representation, n.representation)}" for n in unsplit)
+        )
         yield Alert(
             "no_splits",
             f"{len(unsplit)} of {len(units)} models made no split, so they score 0.5 and have no sparsity ({where}).",
@@ -141,10 +144,12 @@ def _interval_alerts(request: Request, groups: Mapping[HeldOut, int]) -> Iterato
 
 def _layout_alerts(evidence: Evidence, wells_known: bool) -> Iterator[Alert]:
     if evidence.layout_tells and evidence.position is not None:
+        single = listed(f"{c.target} {c.auroc:.2f}" for c in evidence.told_by_position)
         yield Alert(
             "layout_tells",
-            f"position alone tells targets from controls with AUROC {evidence.position.auroc:.2f}; scores of embeddings "
-            "include what the layout tells.",
+            f"position alone tells targets from controls with AUROC {evidence.position.auroc:.2f}"
+            f"{f'; of single targets it clearly tells {single}' if single else ''}; scores of embeddings include what the layout "
+            "tells.",
         )
     if not wells_known:
         yield Alert("no_wells", "the table does not say where wells are, so position alone could not be tested.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,10 +17,12 @@ from identifiable.deconfounding.design import Codes, Design, Labels, Mask
 from identifiable.deconfounding.folds import HoldOut, class_problems, held_out_groups, plate_folds, rows_of
 from identifiable.deconfounding.keeping import fingerprint
 from identifiable.results import Alert
-from identifiable.results.evaluation import HeldOut
+from identifiable.results.evaluation import ALL, HeldOut
 
 Against = Literal["controls", "others"]
 Level = Literal["perturbation", "target"]
+NULL_GUIDES = "null guides"  # a score over all of them
+NULL_GUIDE = "null guide"  # one of them, with its number
 NULL_SHARE = 4  # a null guide takes at most one in so many of the controls of a plate
 SINGLE_BATCH_ROWS = 60  # trees that need 30 rows in a leaf cannot split fewer
 
@@ -117,7 +120,9 @@ def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level,
     """The targets asked for, or those on most plates (then with most wells, then by name), with enough wells."""
     labels = design.perturbation if level == "perturbation" else design.target
     if labels is None:
-        raise UsageError(f"{design.name}: level 'target' needs a column of targets, got none; name it (--target).")
+        raise UsageError(
+            f"{design.name}: level 'target' needs a column of targets, got none; name it (--target, target=)."
+        )
     treated = ~design.control
     wells = np.bincount(labels.codes[treated], minlength=labels.size)
     if asked is not None:
@@ -130,15 +135,16 @@ def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level,
         if not names:
             why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items()) or "none was named"
             raise DataError(
-                f"{design.name}: no target can be evaluated ({why}); lower min_wells (--min-wells) or name others."
+                f"{design.name}: no target can be evaluated ({why}); ask for fewer wells (--min-wells, min_wells=) or name others."
             )
+        _refuse_taken_names(design, names, level)
         return Chosen(names, skipped)
     enough = np.flatnonzero((wells >= max(min_wells, 1)) & (np.array(labels.names) != ""))
     if not enough.size:
         top = int(wells.argmax())
         raise DataError(
-            f"{design.name}: no {level} has {min_wells} wells; the largest, {labels.names[top]!r}, has {wells[top]}. Lower min_wells "
-            "(--min-wells), or pool perturbations by what they share (--level target)."
+            f"{design.name}: no {level} has {min_wells} wells; the largest, {labels.names[top]!r}, has {wells[top]}. Ask for fewer "
+            "(--min-wells, min_wells=), or pool perturbations by what they share (--level target, level=)."
         )
     plates = _plates_of(design, labels, treated)
     ranked = sorted(enough.tolist(), key=lambda k: (-plates[k], -wells[k], labels.names[k]))[:most]
@@ -150,7 +156,19 @@ def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level,
                 f"{most} of {len(enough)} {level}s with {min_wells} wells are evaluated, those on most plates.",
             )
         )
-    return Chosen(tuple(labels.names[k] for k in ranked), {}, tuple(alerts))
+    names = tuple(labels.names[k] for k in ranked)
+    _refuse_taken_names(design, names, level)
+    return Chosen(names, {}, tuple(alerts))
+
+
+def _refuse_taken_names(design: Design, names: Sequence[str], level: Level) -> None:
+    """Scores of targets, of all of them and of null guides stand in one column, so a target may not be called like these."""
+    for name in names:
+        if name in (ALL, NULL_GUIDES) or re.fullmatch(rf"{NULL_GUIDE} \d+", name):
+            raise DataError(
+                f"{design.name}: the {level} {name!r} ({int(rows_of(design, name, level).sum())} wells) has a name that results use "
+                "for means and null guides; rename it in the table."
+            )
 
 
 def _plates_of(design: Design, labels: Labels, treated: Mask) -> NDArray[np.intp]:
@@ -203,7 +221,7 @@ def null_contrasts(design: Design, count: int, *, against: Against, seed: int) -
         kept = rng.random(len(drawn)) < held[plate[drawn]] / NULL_SHARE
         positive = np.zeros(len(pool), dtype=np.bool_)
         positive[drawn[kept]] = True
-        made.append(Contrast(f"null guide {g + 1}", pool, positive, null=True))
+        made.append(Contrast(f"{NULL_GUIDE} {g + 1}", pool, positive, null=True))
     return made
 
 

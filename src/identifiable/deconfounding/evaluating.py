@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, IdentifiableError
+from identifiable._checks import DataError, IdentifiableError, UsageError
 from identifiable.blocks import Blocks, Progress
-from identifiable.deconfounding.classifiers import Classifier, LightGBM, classifier_of
+from identifiable.deconfounding.classifiers import (
+    Classifier,
+    LightGBM,
+    classifier_of,
+    has_settings_text,
+    settings_text,
+)
 from identifiable.deconfounding.concluding import conclude
 from identifiable.deconfounding.contrasts import (
     Against,
@@ -39,6 +46,7 @@ from identifiable.deconfounding.representing import (
     Rank,
     RowMap,
     Transforms,
+    blind_classifier,
     blind_features,
     only_transductive,
     row_map_of_record,
@@ -52,6 +60,9 @@ from identifiable.intake import content_hash, default_provenance
 from identifiable.results import Alert, ConditionScore, Fitted, Input, Provenance, ScreenEvaluation
 from identifiable.results.evaluation import ALL, FitOn
 
+FOLDS = 5  # the paper's
+HOLD_OUT: tuple[HoldOut, ...] = ("plate",)
+NUMERIC = ("numpy", "scipy", "scikit-learn")  # their versions move figures too
 CONCENTRATED = ("base", "pca", "ica", "rand")
 
 
@@ -68,8 +79,8 @@ def evaluate(
     min_wells: int = 20,
     level: Level = "perturbation",
     against: Against = "controls",
-    folds: int = 5,
-    hold_out: Sequence[HoldOut] = ("plate",),
+    folds: int = FOLDS,
+    hold_out: Sequence[HoldOut] = HOLD_OUT,
     fit: Sequence[FitOn] = ("train",),
     rank: Rank = "auto",
     seeds: int = 1,
@@ -92,9 +103,9 @@ def evaluate(
     plates (the default), the baselines that never see the embedding, linear probes, null guides, intervals from resampling
     plates, sparsity beside its null, and the verdict.
 
-    Transforms and folds are shared by all targets, classifiers and seeds. Random rotations after the first, and the
-    baselines `position` and `plate`, are scored with one classifier and one seed. A verdict is about LightGBM if it is among
-    the classifiers, otherwise about the first of them.
+    Transforms and folds are shared by all targets, classifiers and seeds. Random rotations after the first are scored with one
+    classifier and one seed; the baselines `position` and `plate` by the log odds of places ("odds"), as audit does. A verdict
+    is about LightGBM if it is among the classifiers, otherwise about the first of them.
 
     Parameters
     ----------
@@ -109,10 +120,11 @@ def evaluate(
         "train": transforms see no test plate. "all": they do, as in the paper. Both: their difference estimates leakage.
     protocol
         "paper" fits to all rows and holds out plates. "single-batch" trains on one batch and tests on all others, transforms
-        fitted to all rows; batches with fewer than 60 rows or one class are named in `skipped`.
+        fitted to all rows; batches with fewer than 60 rows or one class are named in `skipped`. What they override of `fit`,
+        `hold_out` and `folds` is an alert.
     store
         Where finished parts are kept (``get(key)``, ``put(key, arrays)``); a run after an interruption takes them from there
-        and gives the same figures.
+        and gives the same figures. A classifier whose settings cannot be written down is refused there.
     """
     request = Request(
         representations=tuple(dict.fromkeys(representations)),
@@ -121,7 +133,7 @@ def evaluate(
         classifiers=tuple(classifier_of(c) for c in classifiers),
         against=against,
         level=level,
-        hold_out=("plate",) if protocol == "paper" else tuple(dict.fromkeys(hold_out)),
+        hold_out=HOLD_OUT if protocol == "paper" else tuple(dict.fromkeys(hold_out)),
         fit=("all",) if protocol in ("paper", "single-batch") else tuple(dict.fromkeys(fit)),
         folds=folds,
         seeds=seeds,
@@ -134,16 +146,19 @@ def evaluate(
         seed=seed,
     )
     request.check_table(blocks, design)
+    if store is not None:
+        _check_keepable(request.classifiers)
     chosen = choose_targets(design, targets, level=level, most=max_targets, min_wells=min_wells)
     evaluation = _Evaluation(blocks, design, request, chosen.names, store, tuple(inputs), workers, progress)
     evaluation.skipped.update(chosen.skipped)
-    evaluation.alerts += [*alerts, *chosen.alerts]
+    overridden = _overridden(request, tuple(hold_out), tuple(fit), folds)
+    evaluation.alerts += [*alerts, *overridden, *chosen.alerts]
     evaluation.run()
     settings = {
         "representations": list(request.representations),
         "given": list(request.given),
         "corrections": list(request.corrections),
-        "classifiers": {c.name: repr(c) for c in request.classifiers},
+        "classifiers": {c.name: settings_text(c) for c in request.classifiers},
         "targets": None if targets is None else list(targets),
         "max_targets": max_targets,
         "min_wells": min_wells,
@@ -162,6 +177,34 @@ def evaluate(
         "seed": seed,
     }
     return evaluation.result(settings, provenance or default_provenance(seed, "identifiable.deconfound.evaluate(...)"))
+
+
+def _check_keepable(classifiers: Sequence[Classifier]) -> None:
+    """Refuse to keep the work of a classifier that cannot be told from the same one with other settings."""
+    for classifier in classifiers:
+        if not has_settings_text(classifier):
+            raise UsageError(
+                f"classifier {classifier.name!r}: what it is set to cannot be written down ({settings_text(classifier):.80}), so finished "
+                "parts could be taken for those of other settings; run without a checkpoint (--checkpoint, store), or give it a "
+                "__repr__ that names its settings."
+            )
+
+
+def _overridden(request: Request, hold_out: tuple[HoldOut, ...], fit: tuple[FitOn, ...], folds: int) -> Iterator[Alert]:
+    """What a protocol does instead of what was asked for."""
+    if request.protocol == "default":
+        return
+    single = request.protocol == "single-batch"
+    changed = []
+    if fit != request.fit:
+        changed.append(f"--fit {','.join(fit)} was asked for, transforms are fitted to all rows")
+    if hold_out != HOLD_OUT:
+        done = "one batch trains and all others are tested" if single else "plates are held out"
+        changed.append(f"--hold-out {','.join(hold_out)} was asked for, {done}")
+    if single and folds != FOLDS:
+        changed.append(f"--folds {folds} was asked for, there is one for every batch")
+    if changed:
+        yield Alert("protocol_overrides", f"protocol {request.protocol!r}: {'; '.join(changed)}.")
 
 
 @dataclass(frozen=True)
@@ -187,7 +230,7 @@ class _Evaluation:
         progress: Progress | None,
     ):
         self.blocks, self.design, self.request = blocks, design, request
-        self.inputs = inputs
+        self.inputs, self.store = inputs, store
         self.workers, self.progress = workers, progress
         self.clock = Clock()
         self.alerts: list[Alert] = []
@@ -258,7 +301,7 @@ class _Evaluation:
             "perturbation": design.perturbation.codes,
             "places": [design.row, design.column, design.cell_count],
             "given": given,
-            "versions": [__version__, self._libraries()],
+            "versions": [__version__, self._libraries(), {name: version(name) for name in NUMERIC}],
         }
 
     def _splits(self) -> Iterator[tuple[Splits, list[Alert]]]:
@@ -297,7 +340,9 @@ class _Evaluation:
 
     def _classifiers(self, item: _Item) -> tuple[tuple[Classifier, int], ...]:
         """Classifiers of an item, and how many seeds of each."""
-        if item.rotation or item.name in BLIND:
+        if item.name in BLIND:
+            return ((blind_classifier(item.name, self.design), 1),)
+        if item.rotation:
             return ((self.request.tree, 1),)
         return tuple((c, self.request.seeds) for c in self.request.classifiers)
 
@@ -344,7 +389,8 @@ class _Evaluation:
     def _cannot(self, item: _Item, splits: Splits, fit: FitOn, why: str) -> None:
         """A correction that could not be fitted is a condition without scores, and says so."""
         nan, none = float("nan"), (float("nan"), float("nan"))
-        self.units = {n: u for n, u in self.units.items() if (n.representation, n.fit) != (item.name, fit)}
+        dropped = (item.name, fit, splits.held_out)  # what is finished of another way of holding out stays
+        self.units = {n: u for n, u in self.units.items() if (n.representation, n.fit, n.held_out) != dropped}
         self.unscored += [
             ConditionScore(
                 item.name, c.name, ALL, splits.held_out, fit, nan, nan, none, nan, none, nan, nan, nan, 0, skipped=why
@@ -467,7 +513,7 @@ class _Evaluation:
         return ScreenEvaluation(
             inputs=self.inputs or (self._input(),),
             settings=settings,
-            alerts=(*self.alerts, *found.alerts),
+            alerts=(*self.alerts, *self._damage(), *found.alerts),
             provenance=replace(provenance, libraries={**provenance.libraries, **self._libraries()}),
             design=summarise(self.design, self.blocks.d),
             targets=self.targets,
@@ -484,14 +530,20 @@ class _Evaluation:
             scores=tuple(unit.line(name) for name, unit in self.units.items()),
         )
 
+    def _damage(self) -> Iterator[Alert]:
+        damaged = getattr(self.store, "damaged", ())  # of stores that look whether an entry can be read
+        if damaged:
+            yield Alert(
+                "checkpoint_damaged",
+                f"{len(damaged)} parts of the checkpoint could not be read and were computed again.",
+            )
+
     def _input(self) -> Input:
         return Input(self.blocks.name, self.blocks.n, self.blocks.d, str(self.blocks.dtype), content_hash(self.blocks))
 
     def _libraries(self) -> dict[str, str]:
         if not any(isinstance(c, LightGBM) for c in self.request.classifiers):
             return {}
-        from importlib.metadata import version
-
         return {"lightgbm": version("lightgbm")}
 
 

@@ -135,23 +135,64 @@ def mean_of(parts: Iterable[Array]) -> Array:
     return _ratio(total, known.sum(axis=0).astype(np.float64))
 
 
-def interval(draws: Array, groups: int) -> Interval:
+def interval(draws: Array, groups: int, *, crossed: bool = True) -> Interval:
     r"""The 95 % interval of what stands at place 0, from the draws of groups after it.
 
-    Ours. Percentiles of the draws, their distances from the value widened by
+    Ours. Percentiles of the draws, their distances from the mean of the draws widened by
         sqrt(2) * sqrt(G / (G - 1)) * t_{G-1} / z,
-    t and z the 97.5 % points of Student's and the normal distribution. The draws keep the models and resample only what they
-    are tested on. But in cross-validation every two plates meet twice, one in training and the other in test, and then the
-    other way round: where there is little to find, the value is a sum over pairs of plates, each counted twice, and its
-    variance is twice what the draws show. Measured (30 plates, 16 features, 100 worlds each, AUROC 0.50 to 0.65, trees and
-    ridge): standard deviations 1.27 to 1.45 times those of the draws, of AUROC and of paired differences alike; at AUROC 0.8
-    1.13 to 1.26, so strong effects have intervals that are somewhat too wide. benchmarks/screen_calibration.py gives the coverage.
+    t and z the 97.5 % points of Student's and the normal distribution, and laid about the value. A draw that hits a plate twice
+    counts the pairs within it four times, so draws are off, all in one direction: by 0.03 where a perturbation is on three
+    plates, and where scores are the same all over a plate (plate alone) its own pairs are ties, so that an interval about the
+    mean of the draws, 0.51 to 0.60, once left its own value 0.61 out. Where draws are so skewed that even their percentiles
+    leave their mean out, the interval ends at the value.
+
+    The factor sqrt(2) is for `crossed` folds. The draws keep the models and resample only what they are tested on. But in
+    cross-validation every two plates meet twice, one in training and the other in test, and then the other way round: where
+    there is little to find, the value is a sum over pairs of plates, each counted twice, and its variance is twice what the
+    draws show. Measured (30 plates, 16 features, 100 worlds each, AUROC 0.50 to 0.65, trees and ridge): standard deviations
+    1.27 to 1.45 times those of the draws, of AUROC and of paired differences alike; at AUROC 0.8 1.13 to 1.26, so strong
+    effects have intervals that are somewhat too wide. benchmarks/screen_calibration.py gives the coverage.
     """
     known = draws[1:][np.isfinite(draws[1:])]
     if len(known) < 2 or groups < 2 or not np.isfinite(draws[0]):
         return NO_INTERVAL
+    widened = _widening(groups, crossed)
+    low, high = draws[0] + widened * (np.quantile(known, [0.025, 0.975]) - known.mean())
+    return float(min(low, draws[0])), float(max(high, draws[0]))
+
+
+def null_spread(positives: int, negatives: int) -> float:
+    """Standard deviation of the AUROC of scores that tell nothing (Mann and Whitney 1947)."""
+    return float(np.sqrt((positives + negatives + 1) / (12 * max(positives * negatives, 1))))
+
+
+def least_of_many(draws: Array, spreads: Array, groups: int, *, crossed: bool = True) -> Array:
+    r"""Lower ends of intervals of several AUROCs that hold all at once with 95 %: a line of draws each, `spreads` under chance.
+
+    Ours. With q the 95 % point of the largest of all lines' deviations in a draw, each in units of its standard deviation, the
+    ends are value - w q s, w as in `interval`. The lines share their draws, so what they have in common is not paid for twice. s
+    is a line's standard deviation, or that under chance if that is larger: few positives that are ranked perfectly have draws
+    without any spread, which is no evidence. NaN without draws.
+    """
+    values, drawn = draws[:, 0], draws[:, 1:]
+    if not len(draws) or drawn.shape[1] < 2 or groups < 2:
+        return np.full(len(draws), np.nan)
+    known = np.isfinite(drawn)
+    counts = np.maximum(known.sum(axis=1), 1)
+    means = np.where(known, drawn, 0.0).sum(axis=1) / counts
+    off = np.where(known, drawn - means[:, None], 0.0)
+    own = np.sqrt((off**2).sum(axis=1) / counts)
+    scale = np.maximum(own, spreads)
+    largest = (np.abs(off) / np.where(own > 0, own, 1.0)[:, None]).max(axis=0)
+    from scipy.stats import norm
+
+    reach = max(float(np.quantile(largest, 0.95)), float(norm.ppf(0.975)))
+    result: Array = values - _widening(groups, crossed) * reach * scale
+    return result
+
+
+def _widening(groups: int, crossed: bool) -> float:
     from scipy.stats import norm, t
 
-    widened = TWICE_USED * float(np.sqrt(groups / (groups - 1)) * t.ppf(0.975, groups - 1) / norm.ppf(0.975))
-    low, high = draws[0] + widened * (np.quantile(known, [0.025, 0.975]) - draws[0])
-    return float(low), float(high)
+    of_few = float(np.sqrt(groups / (groups - 1)) * t.ppf(0.975, groups - 1) / norm.ppf(0.975))
+    return of_few * (TWICE_USED if crossed else 1.0)

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from identifiable import ica
 from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, Progress, chunk_rows, in_threads, one_blas_thread
+from identifiable.deconfounding.classifiers import PlaceOdds
 from identifiable.deconfounding.contrasts import Splits
 from identifiable.deconfounding.corrections import CORRECTIONS, Correction, fit_correction
-from identifiable.deconfounding.design import Codes, Design
+from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.keeping import Arrays, Clock, Kept, array_text, text_array
-from identifiable.deconfounding.layout import position_features
+from identifiable.deconfounding.layout import addresses, count_score, position_score
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import diagnostics
 from identifiable.ica.fitting import affordable_starts
@@ -35,6 +36,14 @@ from identifiable.results import Alert
 Rank = int | Literal["auto"]
 REPRESENTATIONS = ("base", "pca", "ica", "rand")
 BLIND = ("position", "plate")  # they never see the embedding
+READERS_NAMES: Mapping[str, str] = {  # as tables have them
+    "base": "Base",
+    "pca": "PCA",
+    "ica": "PCA + ICA",
+    "rand": "PCA + Rand",
+    "position": "position only",
+    "plate": "plate only",
+}
 REFITS = 2  # on halves of the plates: enough to say which components come back
 FEW_ROWS = 10  # rows per component below which ICA fits noise
 
@@ -103,21 +112,21 @@ def principal_map(moments: Moments, rank: Rank, name: str) -> AffineMap:
 
 
 def blind_features(name: str, design: Design, index: Codes) -> NDArray[np.float32]:
-    """What a classifier may see besides the embedding: the place on the plate, or the plate and its batch.
+    """What a classifier may see besides the embedding, as the number of a place: the well of a plate, or its batch.
 
-    Numbers for trees and columns of 0 and 1 for linear probes. Of a plate that was held out, its name tells nothing but its
-    neighbourhood in the list of plates; its batch may.
+    Of a plate that was held out the name tells nothing; its batch may. Where batches are not known, plate alone cannot tell.
     """
-    if name == "position":
-        lines = np.column_stack([line[index] for line in (design.row, design.column) if line is not None])
-        return np.concatenate([lines, position_features(design)[index]], axis=1, dtype=np.float32)
-    plate = (design.plate.codes[index] / design.plate.size)[:, None]
-    if design.batch is None:
-        return plate.astype(np.float32)
-    batch = design.batch.codes[index]
-    one_of = np.zeros((len(index), design.batch.size), dtype=np.float32)
-    one_of[np.arange(len(index)), batch] = 1.0
-    return np.concatenate([plate, batch[:, None] / design.batch.size, one_of], axis=1, dtype=np.float32)
+    return _places(name, design).codes[index, None].astype(np.float32)
+
+
+def blind_classifier(name: str, design: Design) -> PlaceOdds:
+    """What scores `blind_features`: as audit does it."""
+    score = position_score(design) if name == "position" else count_score
+    return PlaceOdds(score, _places(name, design).size, name)
+
+
+def _places(name: str, design: Design) -> Labels:
+    return addresses(design) if name == "position" else design.plate if design.batch is None else design.batch
 
 
 class Transforms:

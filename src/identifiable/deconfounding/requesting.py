@@ -95,7 +95,7 @@ class Request:
 
     @property
     def tree(self) -> Classifier:
-        """The classifier the verdict is about and position is judged by: LightGBM, or the first."""
+        """The classifier the verdict is about: LightGBM, or the first."""
         return next((c for c in self.classifiers if isinstance(c, LightGBM)), self.classifiers[0])
 
     def is_fitted(self, name: str) -> bool:
@@ -117,7 +117,7 @@ class Request:
         if self.against == "controls" and not design.control.any():
             raise DataError(
                 f"{design.name}: no row is a negative control; say which are (--control), or compare with other perturbations "
-                "(against='others')."
+                "(--against others, against=)."
             )
         for name, affine in self.given.items():
             if len(affine.matrix) != blocks.d:

@@ -196,7 +196,7 @@ def assign_roles(
     if mask.all():
         raise DataError(
             f"{name}: all {table.n} rows are controls ({_frequent(perturbations, 3)}); there is no perturbation to tell from them: "
-            "narrow control= (--control)."
+            "narrow the condition (--control, control=)."
         )
     targets = _targets(table, roles["target"], perturbations, mask, alerts)
     counts = _cell_counts(table, roles["cell_count"], alerts, asked=cell_count is not None)
@@ -215,7 +215,12 @@ def assign_roles(
         | {"control": said},
         name=name,
     )
-    alerts += [*_one_class_plates(design), *_repeated_wells(design), *_pooled_doses(table, roles, perturbations)]
+    alerts += [
+        *_control_like(design),
+        *_one_class_plates(design),
+        *_repeated_wells(design),
+        *_pooled_doses(table, roles, perturbations),
+    ]
     return Assigned(design, tuple(alerts))
 
 
@@ -269,8 +274,8 @@ def _columns_of_roles(
             taken.update(roles[role])
         if not roles[role] and role in ("plate", "perturbation"):
             raise UsageError(
-                f"{table.name}: which column is the {role} cannot be told from the names; pass {role}=COLUMN "
-                f"(--{role} COLUMN). Columns: {table.overview()}."
+                f"{table.name}: which column is the {role} cannot be told from the names; name it "
+                f"(--{role} COLUMN, {role}=). Columns: {table.overview()}."
             )
     return {role: roles[role] for role in asked}
 
@@ -317,13 +322,13 @@ def _controls(
             return mask, f"{said} in {source.control_batches}"
         raise UsageError(
             f"{table.name}: {said} wells are in no batch named {source.control_batches}, the only ones this preset takes "
-            f"controls from; pass control={condition!r} (--control) to take them wherever they are."
+            f"controls from; to take them wherever they are, name them (--control {condition}, control=)."
         )
     if (found := _likely_controls(table, candidates, shown)) is not None:
         return found
     raise UsageError(
-        f"{table.name}: which rows are controls cannot be told; pass control=VALUE of {shown}, COLUMN=VALUE or a column of "
-        f"0 and 1 (--control). The most frequent perturbations are {_frequent(candidates[0])}. Columns: {table.overview()}."
+        f"{table.name}: which rows are controls cannot be told; give a VALUE of {shown}, COLUMN=VALUE or a column of "
+        f"0 and 1 (--control, control=). The most frequent perturbations are {_frequent(candidates[0])}. Columns: {table.overview()}."
     )
 
 
@@ -339,8 +344,8 @@ def _meeting(table: ColumnTable, condition: str, candidates: Sequence[Labels], s
         truth = {"0": False, "false": False, "no": False, "": False, "1": True, "true": True, "yes": True}
         if unknown := [name for name in labels.names if name.lower() not in truth]:
             raise UsageError(
-                f"{table.name}: control={condition!r} names a column, which should hold only 0 and 1 (or true and false), got "
-                f"{unknown[0]!r}; pass control='{condition}=VALUE'."
+                f"{table.name}: control {condition!r} is a column, which should hold only 0 and 1 (or true and false), got "
+                f"{unknown[0]!r}; name the value that controls have there (--control {condition}=VALUE, control=)."
             )
         mask: Mask = np.array([truth[name.lower()] for name in labels.names])[labels.codes]
         return (mask, condition) if mask.any() else None
@@ -422,7 +427,7 @@ def _perturbations(table: ColumnTable, columns: tuple[str, ...], control: Mask, 
             Alert(
                 "control_name_shared",
                 f"{table.name}: {int(others.sum())} rows are named {', '.join(labels.names[k] for k in both[:3])} like controls and "
-                f"do not meet the condition for controls; they are called '…{NOT_A_CONTROL}' (change it with control=).",
+                f"do not meet the condition for controls; they are called '…{NOT_A_CONTROL}' (change it with --control, control=).",
             )
         )
     return _relabelled(codes, names)
@@ -491,14 +496,15 @@ def _plates(
         if numbered and repeated.any() and batch_key != "plate":
             raise UsageError(
                 f"{name}: {shown} holds whole numbers and the same well of a plate more than once ({rows_named(repeated)}), as where "
-                "numbers start again in every batch; pass batch=COLUMN (--batch), or batch_key='plate' if these are the plates."
+                "numbers start again in every batch; name the batch (--batch COLUMN, batch=), or say that these are the plates "
+                "(--batch-key plate, batch_key=)."
             )
         if numbered and place is None and batch_key != "plate":
             alerts.append(
                 Alert(
                     "plate_numbers_unchecked",
                     f"{name}: {shown} holds whole numbers and there is neither batch nor well to tell whether they start again in "
-                    "every batch; pass batch= if they do.",
+                    "every batch; name the batch if they do (--batch, batch=).",
                 )
             )
     else:
@@ -509,14 +515,16 @@ def _plates(
             example = plates.names[spanning[0]]
             told = f"{name}: {spanning.size} of {plates.size} labels of {shown} occur in several batches (such as {example!r})"
             if batch_key == "plate":
-                alerts.append(Alert("plate_spans_batches", f"{told}; they are taken as they stand, as batch_key asks."))
+                alerts.append(
+                    Alert("plate_spans_batches", f"{told}; they are taken as they stand, as --batch-key asks.")
+                )
             elif numbered or _repeats(together, place).sum() < repeated.sum():
                 batch_columns = ",".join(roles["batch"])
                 alerts.append(
                     Alert(
                         "plate_joined",
-                        f"{told}: the plate is {batch_columns} and {shown} together, {together.size} plates (batch_key='plate' "
-                        "would take the labels as they stand).",
+                        f"{told}: the plate is {batch_columns} and {shown} together, {together.size} plates (--batch-key "
+                        "plate, batch_key=, would take the labels as they stand).",
                     )
                 )
                 plates, columns = together, (*roles["batch"], *columns)
@@ -524,14 +532,14 @@ def _plates(
                 alerts.append(
                     Alert(
                         "plate_spans_batches",
-                        f"{told}, on different wells; each is taken as one plate. If the labels start again in every batch, pass "
-                        f"plate='{','.join(roles['batch'])},{shown}'.",
+                        f"{told}, on different wells; each is taken as one plate. If the labels start again in every batch, join "
+                        f"them (--plate {','.join(roles['batch'])},{shown}, plate=).",
                     )
                 )
     if plates.size < 2:
         raise DataError(
             f"{name}: there is one plate only ({plates.names[0]!r} in {shown}), so none can be held out; expected at least two. "
-            "Is that the right column (plate=, --plate)?"
+            "Is that the right column (--plate, plate=)?"
         )
     return plates, columns
 
@@ -582,9 +590,32 @@ def _cell_counts(
         return counts
     where = f"{table.name}: {columns[0]} (cell_count) is empty in {rows_named(missing)}"
     if asked:
-        raise DataError(f"{where}; fill these cells or drop the rows, or pass cell_count='none'.")
+        raise DataError(
+            f"{where}; fill these cells or drop the rows, or leave cell counts out (--cell-count none, cell_count=)."
+        )
     alerts.append(Alert("cell_count_left_out", f"{where}; cell counts are left out."))
     return None
+
+
+def _control_like(design: Design) -> list[Alert]:
+    """Perturbations whose name is a control's but for capitals, blanks and signs: a control counted as a perturbation."""
+    names = design.perturbation.names
+    of_controls = np.bincount(design.perturbation.codes[design.control], minlength=len(names))
+    plain = [re.sub(r"[\W_]+", "", name.casefold()) for name in names]
+    of_control = {plain[k]: names[k] for k in np.flatnonzero(of_controls) if plain[k]}
+    like = [k for k in np.flatnonzero(of_controls == 0) if plain[k] in of_control]
+    if not like:
+        return []
+    named = ", ".join(
+        f"{names[k]!r} ({design.perturbation.counts[k]} rows) like {of_control[plain[k]]!r}" for k in like[:5]
+    )
+    return [
+        Alert(
+            "control_like",
+            f"{design.name}: {named}{', …' if len(like) > 5 else ''} are taken as perturbations, though they are spelt almost as "
+            "controls; if they are controls, spell them alike or name all (--control, control=).",
+        )
+    ]
 
 
 def _one_class_plates(design: Design) -> list[Alert]:
@@ -637,7 +668,7 @@ def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], pert
     return [
         Alert(
             "doses_pooled",
-            f"{table.name}: {pooled} perturbations occur at several values of {dose} and are pooled; pass "
-            f"perturbation='{columns},{dose}' to tell doses apart.",
+            f"{table.name}: {pooled} perturbations occur at several values of {dose} and are pooled; to tell doses apart, "
+            f"join them (--perturbation {columns},{dose}, perturbation=).",
         )
     ]

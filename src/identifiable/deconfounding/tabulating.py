@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from identifiable.deconfounding.held_out import NO_INTERVAL, DrawnScores, interval, mean_of
+from identifiable.deconfounding.contrasts import NULL_GUIDES
+from identifiable.deconfounding.held_out import NO_INTERVAL, DrawnScores, interval, least_of_many, mean_of, null_spread
+from identifiable.deconfounding.representing import BLIND
 from identifiable.deconfounding.sparsity import concentration, top_count
 from identifiable.deconfounding.units import Unit, UnitName
 from identifiable.moments import Array
@@ -15,7 +17,6 @@ from identifiable.results import Concentration, ConditionScore, Difference, Inte
 from identifiable.results.evaluation import ALL, FitOn, HeldOut
 
 Named = tuple[UnitName, Unit]
-NULL_GUIDES = "null guides"  # a score over all of them
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,14 @@ class Tabulation:
         return self._draws[key]
 
     def _averaged(self, name: ConditionName, target: str) -> DrawnScores | None:
-        several = {ALL: self.targets, NULL_GUIDES: self.null_targets}.get(target)
-        if several is not None:
-            found = [drawn for each in several if (drawn := self.draws(name, each)) is not None]
+        if target in (ALL, NULL_GUIDES):
+            found = [drawn for each in self._members(target) if (drawn := self.draws(name, each)) is not None]
         else:
             found = [_drawn(units) for units in _by("rotation", self._units(name, target)).values()]
         return _mean_draws(found) if found else None
+
+    def _members(self, target: str) -> tuple[str, ...]:
+        return {ALL: self.targets, NULL_GUIDES: self.null_targets}.get(target, (target,))
 
     def _units(self, name: ConditionName, target: str) -> list[Named]:
         return self._of.get(name, {}).get(target, [])
@@ -86,13 +89,14 @@ class Tabulation:
         drawn = self.draws(name, target)
         if drawn is None:
             return None
-        members = {ALL: self.targets, NULL_GUIDES: self.null_targets}.get(target, (target,))
+        members = self._members(target)
         units = [pair for each in members for pair in self._units(name, each)]
         of_folds = [
             float(np.mean([u.drawn.pooled[0] for _, u in of]))
             for each in members
             for of in _by("fold", self._units(name, each)).values()
         ]
+        silent = self._silent(name, target)
         excess, excess_ci95 = self._excess(name, target, drawn)
         return ConditionScore(
             representation=name.representation,
@@ -102,15 +106,15 @@ class Tabulation:
             fit=name.fit,
             auroc=float(drawn.pooled[0]),
             se=float(np.std(of_folds, ddof=1) / np.sqrt(len(of_folds))) if len(of_folds) > 1 else float("nan"),
-            ci95=self._interval(name, drawn.pooled, bounded=True),
+            ci95=NO_INTERVAL if silent else self._interval(name, drawn.pooled, bounded=True),
             within_plate=float(drawn.within[0]),
-            within_plate_ci95=self._interval(name, drawn.within, bounded=True),
+            within_plate_ci95=NO_INTERVAL if silent else self._interval(name, drawn.within, bounded=True),
             n_splits=_mean(u.n_splits for _, u in units),
             hoyer=_mean(u.hoyer for _, u in units),
             hoyer_null=_mean(u.hoyer_null for _, u in units),
             folds=len({pair[0].fold for pair in units}),
             excess=excess,
-            excess_ci95=excess_ci95,
+            excess_ci95=NO_INTERVAL if silent else excess_ci95,
             spread=self._spread(name, members),
             concentration=tuple(_concentrations(units)),
         )
@@ -137,12 +141,14 @@ class Tabulation:
         if one is None or other is None:
             return None
         pooled, within = one.pooled - other.pooled, one.within - other.within
+        if self._silent(first, target) and self._silent(second, target):
+            return Gap(float(pooled[0]), NO_INTERVAL, float(within[0]), NO_INTERVAL)
         return Gap(float(pooled[0]), self._interval(first, pooled), float(within[0]), self._interval(first, within))
 
     def difference(self, name: ConditionName, second: str, target: str) -> Difference | None:
-        """A condition against another representation under the same classifier."""
-        other = ConditionName(second, name.classifier, name.held_out, name.fit)
-        found = self.gap(name, other, target)
+        """A condition against another representation under the same classifier, or against what has one of its own."""
+        other = self.alike(second, name)
+        found = None if other is None else self.gap(name, other, target)
         if found is None:
             return None
         return Difference(
@@ -157,6 +163,46 @@ class Tabulation:
             within_plate=found.within,
             within_plate_ci95=found.within_ci95,
         )
+
+    def alike(self, representation: str, name: ConditionName) -> ConditionName | None:
+        """Another representation held out and fitted alike: under the same classifier, else (position, plate) the one it has."""
+        found = [
+            each
+            for each in self._of
+            if (each.representation, each.held_out, each.fit) == (representation, name.held_out, name.fit)
+        ]
+        of_its_own = found[:1] if representation in BLIND else []
+        return next((each for each in found if each.classifier == name.classifier), next(iter(of_its_own), None))
+
+    def mean_interval(self, name: ConditionName, targets: Iterable[str]) -> Interval:
+        """The interval of the mean over some targets."""
+        found = [drawn for each in targets if (drawn := self.draws(name, each)) is not None]
+        return self._interval(name, _mean_draws(found).pooled, bounded=True) if found else NO_INTERVAL
+
+    def least(self, names: Sequence[ConditionName]) -> dict[tuple[ConditionName, str], float]:
+        """Lower ends of the AUROC of every single target in conditions held out alike, which hold all at once."""
+        which = [(n, t) for n in names for t in self.targets if self.draws(n, t) is not None and not self._silent(n, t)]
+        drawn = [found.pooled for n, t in which if (found := self.draws(n, t)) is not None]
+        if not drawn:
+            return {}
+        spreads = np.array([self._null_spread(n, t) for n, t in which])
+        ends = least_of_many(np.stack(drawn), spreads, self.groups[names[0].held_out])
+        return dict(zip(which, ends.tolist(), strict=True))
+
+    def _null_spread(self, name: ConditionName, target: str) -> float:
+        """Standard deviation, if there were nothing to tell, of a mean over folds."""
+        of_folds = [units[0][1].counts for units in _by("fold", self._units(name, target)).values()]
+        variances = [null_spread(positives, n - positives) ** 2 for _, _, n, positives in of_folds]
+        return float(np.sqrt(sum(variances)) / len(variances))
+
+    def unsplit(self, name: ConditionName) -> tuple[int, int]:
+        """Of the models of a condition for targets how many made no split, and how many there are."""
+        splits = [unit.n_splits for each in self.targets for _, unit in self._units(name, each)]
+        return sum(n == 0 for n in splits), len(splits)
+
+    def _silent(self, name: ConditionName, target: str) -> bool:
+        """Whether no model told any two rows apart: no draw then differs from 0.5, and an interval of no width is no evidence."""
+        return all(unit.constant for each in self._members(target) for _, unit in self._units(name, each))
 
     def leakage(self, representation: str, classifier: str, held_out: HeldOut) -> Leakage | None:
         """What fitting a representation to the test plates too seems to gain."""

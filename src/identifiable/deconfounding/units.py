@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.blocks import Progress, in_threads
-from identifiable.deconfounding.classifiers import Classifier, Trainer, trainer
+from identifiable.deconfounding.classifiers import Classifier, Trainer, settings_text, trainer
 from identifiable.deconfounding.contrasts import Contrast, Splits
 from identifiable.deconfounding.design import Codes, Labels
 from identifiable.deconfounding.held_out import DrawnScores, GroupDraws, auroc, score_draws
@@ -50,6 +50,11 @@ class Unit:
     converged: bool = True
     splits: NDArray[np.int64] | None = None
     parts: Mapping[float, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all rows got one score: then every draw is 0.5, and how little they differ says nothing."""
+        return not bool((np.abs(self.drawn.pooled - 0.5) > 0).any())
 
     @property
     def n_splits(self) -> float:
@@ -222,7 +227,7 @@ class Workbench:
         """All that a unit depends on besides the data: its key in a store."""
         return {
             **bench.fitted,
-            "classifier": repr(bench.classifier),
+            "classifier": settings_text(bench.classifier),
             "rows": self._rows,
             "draws": bench.draws.fingerprint,
             "splits": bench.splits.fingerprint,
