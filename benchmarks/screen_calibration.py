@@ -25,8 +25,8 @@ from scipy.stats import norm, t
 
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.evaluating import evaluate
-from identifiable.deconfounding.held_out import TWICE_USED
+from identifiable.deconfounding.evaluation.evaluating import evaluate
+from identifiable.deconfounding.evaluation.held_out import TWICE_USED
 from identifiable.results import Interval, ScreenEvaluation
 from identifiable.worlds import cells
 

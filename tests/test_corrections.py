@@ -15,11 +15,11 @@ from scipy.linalg import fractional_matrix_power
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding import combat, harmony
-from identifiable.deconfounding.aligning import EPSILON_GRID, Recolouring
-from identifiable.deconfounding.corrections import CORRECTIONS, Correction, fit_correction
+from identifiable.deconfounding.corrections import combat, harmony
+from identifiable.deconfounding.corrections.aligning import EPSILON_GRID, Recolouring
+from identifiable.deconfounding.corrections.harmony import harmonise, subtract_shifts
+from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correction, fit_correction
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.harmony import harmonise, subtract_shifts
 from identifiable.groups import AffineMap, haar_rotation
 
 Matrix = NDArray[np.float64]

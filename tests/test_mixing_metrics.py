@@ -7,8 +7,9 @@ import pytest
 
 from identifiable import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding import Design, Labels, matrices
-from identifiable.deconfounding.mixing import (
+from identifiable.deconfounding import Design, Labels
+from identifiable.deconfounding.metrics import matrices
+from identifiable.deconfounding.metrics.mixing import (
     bras,
     graph_connectivity,
     kbet,
@@ -18,8 +19,8 @@ from identifiable.deconfounding.mixing import (
     silhouette_batch,
     silhouette_label,
 )
-from identifiable.deconfounding.regression import pcr, pcr_comparison
-from identifiable.deconfounding.space_metrics import (
+from identifiable.deconfounding.metrics.regression import pcr, pcr_comparison
+from identifiable.deconfounding.metrics.space_metrics import (
     MAX_BATCHES,
     SPACE_METRICS,
     batch_of,

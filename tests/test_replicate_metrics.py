@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from identifiable import DataError, UsageError
-from identifiable.deconfounding import Design, Labels, matrices
-from identifiable.deconfounding.matrices import label_means
-from identifiable.deconfounding.relations import relationship_recall
-from identifiable.deconfounding.replicates import (
+from identifiable.deconfounding import Design, Labels
+from identifiable.deconfounding.metrics import matrices
+from identifiable.deconfounding.metrics.matrices import label_means
+from identifiable.deconfounding.metrics.relations import relationship_recall
+from identifiable.deconfounding.metrics.replicates import (
     _random_precision,
     consistency,
     expected_average_precision,

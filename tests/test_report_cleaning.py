@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from identifiable import report
-from identifiable.deconfounding.space_metrics import SPACE_METRICS
+from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS
 from identifiable.report import wording
 from identifiable.report.cleaning_reading import UNSAVED, apply_command
 from identifiable.report.html import _environment

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from identifiable import report
-from identifiable.deconfounding.corrections import CORRECTIONS
+from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.report import wording
 from identifiable.report.page import Card, Dots, Fold, Mark, Table, Text
 from identifiable.report.pages import page_of

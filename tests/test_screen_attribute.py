@@ -10,13 +10,19 @@ from scipy.stats import ttest_1samp
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding.attributing import attribute
-from identifiable.deconfounding.axis_values import SLAB
+from identifiable.deconfounding.components.attributing import attribute
+from identifiable.deconfounding.components.axis_values import SLAB
+from identifiable.deconfounding.components.effects import moderated_p, perturbation_effects
+from identifiable.deconfounding.components.plate_variance import between_plates
+from identifiable.deconfounding.components.variance_shares import (
+    Questions,
+    jackknife_interval,
+    pooled_p,
+    scores,
+    shares,
+)
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.effects import moderated_p, perturbation_effects
-from identifiable.deconfounding.plate_variance import between_plates
 from identifiable.deconfounding.roles import assign_roles
-from identifiable.deconfounding.variance_shares import Questions, jackknife_interval, pooled_p, scores, shares
 from identifiable.groups import AffineMap, match_columns
 from identifiable.ica import Resolved, resolve
 from identifiable.results import without_time

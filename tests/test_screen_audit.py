@@ -13,11 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 from identifiable import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding import layout
-from identifiable.deconfounding.auditing import audit, evaluable_perturbations
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.embedding_audit import check_features, read_classes
 from identifiable.deconfounding.folds import plate_folds
+from identifiable.deconfounding.layout import blind as layout
+from identifiable.deconfounding.layout.auditing import audit, evaluable_perturbations
+from identifiable.deconfounding.layout.embedding_audit import check_features, read_classes
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.results import Audit, from_json, without_time
 
@@ -423,9 +423,9 @@ def test_plates_are_read_from_controls_where_there_are_enough_and_from_all_rows_
 
 
 def test_a_sample_of_plates_is_read_and_the_alert_says_so(monkeypatch):
-    monkeypatch.setattr("identifiable.deconfounding.embedding_audit.READ_CLASSES", 5)
-    monkeypatch.setattr("identifiable.deconfounding.embedding_audit.READ_ROWS", 30)
-    monkeypatch.setattr("identifiable.deconfounding.layout.CONTRASTS", 2)
+    monkeypatch.setattr("identifiable.deconfounding.layout.embedding_audit.READ_CLASSES", 5)
+    monkeypatch.setattr("identifiable.deconfounding.layout.embedding_audit.READ_ROWS", 30)
+    monkeypatch.setattr("identifiable.deconfounding.layout.blind.CONTRASTS", 2)
     result = audited(screen(24))
     told = {alert.code: alert.message for alert in result.alerts}
     assert "30 control rows of 5 plates" in told["plate_read_from_sample"]

@@ -9,9 +9,9 @@ import pytest
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding import cleaning
-from identifiable.deconfounding.attributing import attribute
-from identifiable.deconfounding.cleaning import (
+from identifiable.deconfounding.components import cleaning
+from identifiable.deconfounding.components.attributing import attribute
+from identifiable.deconfounding.components.cleaning import (
     Chosen,
     choose_weights,
     clean,
@@ -19,15 +19,15 @@ from identifiable.deconfounding.cleaning import (
     cleaned_map,
     judge,
 )
-from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.roles import assign_roles
-from identifiable.deconfounding.trade_off import (
+from identifiable.deconfounding.components.trade_off import (
     PlatePredictor,
     biology_lost,
     kept_share,
     principal_rotation,
     trade_off,
 )
+from identifiable.deconfounding.design import Design, Labels
+from identifiable.deconfounding.roles import assign_roles
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import resolve
 from identifiable.results import SpaceMetric, without_time

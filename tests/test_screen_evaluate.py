@@ -14,13 +14,13 @@ from sklearn.naive_bayes import GaussianNB
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding.advice import Components
-from identifiable.deconfounding.classifiers import LightGBM, Ridge
-from identifiable.deconfounding.contrasts import cross_validation
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.evaluating import evaluate
-from identifiable.deconfounding.keeping import Clock, Kept
-from identifiable.deconfounding.representing import Transforms
+from identifiable.deconfounding.evaluation.advice import Components
+from identifiable.deconfounding.evaluation.classifiers import LightGBM, Ridge
+from identifiable.deconfounding.evaluation.contrasts import cross_validation
+from identifiable.deconfounding.evaluation.evaluating import evaluate
+from identifiable.deconfounding.evaluation.keeping import Clock, Kept
+from identifiable.deconfounding.evaluation.representing import Transforms
 from identifiable.groups import AffineMap
 from identifiable.moments import Moments
 from identifiable.results import ConditionScore, ScreenEvaluation, from_json
@@ -625,7 +625,7 @@ def replace_perturbation(design: Design, wells: NDArray[Any]) -> Design:
 
 
 def test_moments_are_gathered_in_one_pass_for_all_folds(monkeypatch: pytest.MonkeyPatch) -> None:
-    from identifiable.deconfounding import representing
+    from identifiable.deconfounding.evaluation import representing
 
     passes: list[int] = []
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError, UsageError
-from identifiable.deconfounding.contrasts import (
+from identifiable.deconfounding.design import Design, Labels
+from identifiable.deconfounding.evaluation.contrasts import (
     choose_targets,
     cross_validation,
     null_contrasts,
@@ -14,7 +15,6 @@ from identifiable.deconfounding.contrasts import (
     target_contrast,
     usable,
 )
-from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.folds import fold_problems, plate_folds
 
 

@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from identifiable._checks import UsageError
-from identifiable.deconfounding.classifiers import (
+from identifiable.deconfounding.design import Labels
+from identifiable.deconfounding.evaluation.classifiers import (
     TABLE_6,
     LightGBM,
     Logistic,
@@ -24,8 +25,7 @@ from identifiable.deconfounding.classifiers import (
     settings_text,
     trainer,
 )
-from identifiable.deconfounding.design import Labels
-from identifiable.deconfounding.held_out import (
+from identifiable.deconfounding.evaluation.held_out import (
     GroupDraws,
     auroc,
     interval,
@@ -34,7 +34,7 @@ from identifiable.deconfounding.held_out import (
     score_draws,
     within_plate,
 )
-from identifiable.deconfounding.sparsity import concentration, hoyer, hoyer_null, split_features
+from identifiable.deconfounding.evaluation.sparsity import concentration, hoyer, hoyer_null, split_features
 from identifiable.groups import haar_rotation
 
 

@@ -18,10 +18,10 @@ from identifiable.api.screen_files import weighted_basis
 from identifiable.api.transforming import COLUMNS, NAMED
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
-from identifiable.deconfounding.attributing import attribute as attribute_components
-from identifiable.deconfounding.auditing import audit as audit_design
-from identifiable.deconfounding.cleaning import clean as clean_components
-from identifiable.deconfounding.evaluating import evaluate as evaluate_representations
+from identifiable.deconfounding.components.attributing import attribute as attribute_components
+from identifiable.deconfounding.components.cleaning import clean as clean_components
+from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
+from identifiable.deconfounding.layout.auditing import audit as audit_design
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from identifiable.deconfounding.classifiers import CLASSIFIERS
-from identifiable.deconfounding.corrections import CORRECTIONS
+from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.representing import REPRESENTATIONS
+from identifiable.deconfounding.evaluation.classifiers import CLASSIFIERS
+from identifiable.deconfounding.evaluation.representing import REPRESENTATIONS
 
 __all__ = ["CLASSIFIERS", "CORRECTIONS", "REPRESENTATIONS", "Design", "Labels"]

@@ -1,0 +1,1 @@
+"""What every component is about, and a screen without the technical ones."""

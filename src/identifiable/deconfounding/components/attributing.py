@@ -1,0 +1,332 @@
+"""attribute(): what each component of a screen is about, plate or biology."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, UsageError
+from identifiable.blocks import Blocks, Progress, in_threads, one_blas_thread
+from identifiable.deconfounding.components.axis_values import Slabs, project
+from identifiable.deconfounding.components.effects import PerturbationEffects, perturbation_effects
+from identifiable.deconfounding.components.plate_variance import LAYOUT, POSITION, indicator
+from identifiable.deconfounding.components.variance_shares import (
+    Questions,
+    Scores,
+    Shares,
+    jackknife_interval,
+    pooled_p,
+    scores,
+    shares,
+)
+from identifiable.deconfounding.design import Design, address_name
+from identifiable.deconfounding.metrics.replicates import q_values
+from identifiable.deconfounding.summary import summarise
+from identifiable.ica import Resolved
+from identifiable.intake import default_provenance
+from identifiable.moments import Array
+from identifiable.results import Alert, Attribution, Component, ComponentCard, Input, Provenance, Share
+from identifiable.results.cleaning import ComponentRole
+from identifiable.results.record import Interval
+
+FEWEST_PERMUTATIONS = 20
+# Technical scores below this are taken for a trace. ICA that finds a latent at |r| 0.95 leaves a tenth of the component's variance
+# to the other latents, and what plates explain of that is no reason to take the component out. Biological scores have no such
+# floor: few wells are moved along any one axis, so a true effect is a small share (an axis that one gene in ten moves by one
+# standard deviation has 0.1, by a half 0.03).
+MATERIAL = 0.1
+LOCKED = 0.1  # excess of replicates at the same address, all of which count, from which on a reader is told
+SHOWN = ("batch", "plate", "plate_in_batch", "row", "column", "edge", "cell_count", "perturbation", "spread")
+MAP_DIGITS = 3  # of plate maps: enough for a picture, and a third of the JSON
+
+
+def attribute(
+    resolved: Resolved,
+    blocks: Blocks,
+    design: Design,
+    *,
+    permutations: int = 200,
+    top: int = 10,
+    fdr: float = 0.05,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    inputs: Sequence[Input] = (),
+    provenance: Provenance | None = None,
+    alerts: Sequence[Alert] = (),
+) -> Attribution:
+    """For every component how much of it is technical and how much is biology, with what moves it. Ours.
+
+    Technical: share of variance on control wells that plate and batch, position and cell count explain. Biological: share that
+    perturbations explain within plate on plates that were left out. How both are measured is said in `variance_shares`;
+    intervals leave out a twentieth of the plates at a time (of technical scores whole batches, where there are 8 or more).
+
+    A component is technical if that score has q <= `fdr` over all components by permutation and is at least 0.1; biological if
+    that score has q <= `fdr` and an interval above 0. It may be both or neither: what differs between cells and is moved by
+    neither plates nor perturbations is neither.
+
+    Parameters
+    ----------
+    resolved
+        The components, from `identifiable.ica.resolve`, best with ``group_by`` the plates. They may be of other rows: of patches,
+        say, while `blocks` has well means.
+    permutations
+        Of wells over plates, of plates over batches and of wells within plates, at least 20. Axes share their draws.
+    top
+        Perturbations listed for each component.
+    """
+    _check(blocks, design, permutations, top, fdr)
+    with one_blas_thread():
+        slabs = project(blocks, resolved.to_components, workers=workers, progress=progress)
+        questions = Questions.of(design, rng=np.random.default_rng(seed))
+        found = scores(slabs, questions)
+        drawn = shares(
+            slabs,
+            questions,
+            permutations=permutations,
+            seed=seed,
+            run=partial(in_threads, workers=workers, progress=progress, stage="permutations"),
+        )
+        moved = perturbation_effects(slabs, questions.replicates)
+        grid = _Grid.of(design)
+        total = _total(found)
+        cards = _cards(resolved.result.components, found, drawn, moved, grid.maps(slabs), top, fdr)
+    return Attribution(
+        inputs=tuple(inputs) or resolved.result.inputs,
+        settings={
+            "permutations": permutations,
+            "top": top,
+            "fdr": fdr,
+            "seed": seed,
+            "least_technical": MATERIAL,
+            "reference": "controls" if questions.plates.from_controls else "all wells",
+            "parts": questions.plates.parts,
+            "same_place": dict(questions.replicates.locked),
+            "same_address_left_out": questions.replicates.elsewhere,
+            "replicated_perturbations": len(questions.replicates.names),
+        },
+        alerts=(*alerts, *resolved.result.alerts, *_alerts(questions)),
+        provenance=provenance or default_provenance(seed, "identifiable.deconfounding.attribute(...)"),
+        design=summarise(design, blocks.d),
+        components=cards,
+        density_edges=resolved.result.density_edges,
+        grid_rows=grid.rows,
+        grid_columns=grid.columns,
+        converged=resolved.result.converged,
+        text=_headline(cards),
+        biology=total.score,
+        biology_ci95=total.ci95,
+    )
+
+
+def _check(blocks: Blocks, design: Design, permutations: int, top: int, fdr: float) -> None:
+    if blocks.n != design.n:
+        raise DataError(f"{blocks.name}: expected a row for each of the {design.n} rows of the design, got {blocks.n}.")
+    if permutations < FEWEST_PERMUTATIONS:
+        raise UsageError(f"permutations: expected at least {FEWEST_PERMUTATIONS}, got {permutations}.")
+    if top < 0:
+        raise UsageError(f"top: expected 0 or more perturbations to list, got {top}.")
+    if not 0 < fdr < 1:
+        raise UsageError(f"fdr: expected a share between 0 and 1, such as 0.05, got {fdr}.")
+
+
+# -- roles
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of one component, its interval, and its q-value over components."""
+
+    score: float
+    ci95: Interval
+    q: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A score of every component."""
+
+    score: Array
+    low: Array
+    high: Array
+    q: Array
+
+    @classmethod
+    def of(cls, score: Array, without: Array, null: Array) -> _Judged:
+        low, high = jackknife_interval(score, without)
+        return cls(score, low, np.minimum(high, 1.0), q_values(pooled_p(score, null)))
+
+    def at(self, k: int) -> Score:
+        return Score(float(self.score[k]), (float(self.low[k]), float(self.high[k])), float(self.q[k]))
+
+
+def _total(found: Scores) -> Score:
+    """Biology of all components together."""
+    low, high = jackknife_interval(found.biological.sum(keepdims=True), found.biological_without.sum(axis=1)[:, None])
+    return Score(float(found.biological.sum()), (float(low[0]), float(high[0])), float("nan"))
+
+
+def role_of(technical: Score, biological: Score, fdr: float) -> ComponentRole:
+    """What a component with these scores is about."""
+    # A single batch that went wrong is technical, though without it the score is 0 and its interval wide: no interval is asked for.
+    # An effect must be there whichever plates are left out.
+    is_technical = technical.q <= fdr and technical.score >= MATERIAL
+    is_biological = biological.q <= fdr and biological.ci95[0] > 0
+    if is_technical:
+        return "both" if is_biological else "technical"
+    return "biological" if is_biological else "neither"
+
+
+def role_at(card: ComponentCard, fdr: float) -> ComponentRole:
+    """The role a component would have at another false discovery rate."""
+    technical = Score(card.technical, card.technical_ci95, card.technical_q)
+    return role_of(technical, Score(card.biological, card.biological_ci95, card.biological_q), fdr)
+
+
+def _cards(
+    components: Sequence[Component],
+    found: Scores,
+    drawn: Shares,
+    moved: PerturbationEffects,
+    maps: Callable[[int], tuple[tuple[float, ...], ...]],
+    top: int,
+    fdr: float,
+) -> tuple[ComponentCard, ...]:
+    # Under the null plates and layout are independent of each other, so a draw of each makes one of both.
+    technical_null = drawn.null["plate"] + drawn.null.get(LAYOUT, 0.0)
+    technical = _Judged.of(found.technical, found.technical_without, technical_null)
+    biological = _Judged.of(found.biological, found.biological_without, drawn.null["perturbation"])
+    listed = _shares(drawn)
+    q = moved.q()
+    return tuple(
+        ComponentCard(
+            index=k,
+            role=role_of(technical.at(k), biological.at(k), fdr),
+            technical=technical.at(k).score,
+            technical_ci95=technical.at(k).ci95,
+            biological=biological.at(k).score,
+            biological_ci95=biological.at(k).ci95,
+            shares=listed[k],
+            top=moved.top(k, q, top),
+            kurtosis=component.kurtosis,
+            negentropy=component.negentropy,
+            stability=component.stability,
+            identifiable=component.identifiable,
+            plate_map=maps(k),
+            density=component.density,
+            technical_q=float(technical.q[k]),
+            biological_q=float(biological.q[k]),
+        )
+        for k, component in enumerate(components)
+    )
+
+
+def _shares(drawn: Shares) -> list[tuple[Share, ...]]:
+    """For each component the share of every factor, q over components."""
+    columns: Mapping[str, tuple[Array, Array, Array]] = {}
+    for name in SHOWN:
+        if name in drawn.observed:
+            p = pooled_p(drawn.observed[name], drawn.null[name])
+            columns = {**columns, name: (drawn.observed[name], p, q_values(p))}
+    axes = len(drawn.observed["plate"])
+    return [
+        tuple(Share(name, float(share[k]), float(p[k]), float(q[k])) for name, (share, p, q) in columns.items())
+        for k in range(axes)
+    ]
+
+
+# -- how a component lies on a plate
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """The wells in use: names of rows and columns, and the place of each row of the table."""
+
+    design: Design
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    place: NDArray[np.intp] | None
+
+    @classmethod
+    def of(cls, design: Design) -> _Grid:
+        if design.row is None or design.column is None:
+            return cls(design, (), (), None)
+        top, left = int(design.row.min()), int(design.column.min())
+        rows = tuple(address_name(k, 0)[:-2] for k in range(top, int(design.row.max()) + 1))
+        columns = tuple(str(k + 1) for k in range(left, int(design.column.max()) + 1))
+        return cls(design, rows, columns, (design.row - top) * len(columns) + design.column - left)
+
+    def maps(self, slabs: Slabs) -> Callable[[int], tuple[tuple[float, ...], ...]]:
+        """Gives the map of a component: the mean over plates of each well, plate means taken out."""
+        if self.place is None:
+            return lambda k: ()
+        size = len(self.rows) * len(self.columns)
+        wells = np.bincount(self.place, minlength=size).astype(np.float64)
+        adding, plates = indicator(self.place, size), indicator(self.design.plate.codes, self.design.plate.size)
+        counts = self.design.plate.counts[:, None].astype(np.float32)
+        # What a plate's wells add up to at each address, less as many of the plate's means.
+        crossed = adding @ plates.T
+        found = []
+        for slab in slabs:
+            means = (plates @ slab) / counts
+            with np.errstate(invalid="ignore"):
+                found.append((adding @ slab - crossed @ means) / wells[:, None])
+        values = np.concatenate(found, axis=1).round(MAP_DIGITS)
+        shape = len(self.rows), len(self.columns)
+        return lambda k: tuple(
+            tuple(row) for row in values[:, k].astype(np.float64).reshape(shape).round(MAP_DIGITS).tolist()
+        )
+
+
+# -- words
+
+
+def _headline(cards: Sequence[ComponentCard]) -> str:
+    count = {role: sum(card.role == role for card in cards) for role in ("technical", "biological", "both", "neither")}
+    both = f", {count['both']} both" if count["both"] else ""
+    return (
+        f"{len(cards)} components: {count['technical']} technical, {count['biological']} biological{both}, "
+        f"{count['neither']} neither"
+    )
+
+
+def _alerts(questions: Questions) -> list[Alert]:
+    plates, replicates, design = questions.plates, questions.replicates, questions.plates.design
+    name, locked = design.name, replicates.locked.get(POSITION, 0.0)
+    treated = int((~design.control).sum())
+    found: list[tuple[bool, str, str]] = [
+        (
+            not plates.from_controls,
+            "few_controls",
+            f"{name}: most plates have fewer than 2 controls, so technical shares are of all wells and hold biology wherever "
+            "perturbations differ between plates or places; cell count is left out.",
+        ),
+        (
+            not replicates.names,
+            "no_replicates",
+            f"{name}: no perturbation lies on two plates with controls, so nothing can be called biological.",
+        ),
+        (
+            bool(replicates.names) and replicates.left_out > 0,
+            "not_replicated",
+            f"{name}: {replicates.left_out} of {treated} treated wells have no replicate on another plate, or no control on their "
+            "plate; biological scores are of the others.",
+        ),
+        (
+            locked > LOCKED,
+            "layout_locked",
+            f"{name}: {locked:.0%} of replicates lie at the same address of their plates. What controls say of position is "
+            "taken off the biological scores; position that controls do not show still counts as biology.",
+        ),
+        (
+            bool(plates.uncovered),
+            "controls_in_few_places",
+            f"{name}: controls lie in {plates.uncovered}: shares of position are those of that part of the plate, and biological "
+            "scores compare wells with all treated wells of their plate, so an effect that all perturbations have is not seen.",
+        ),
+    ]
+    return [Alert(code, message) for holds, code, message in found if holds]

@@ -1,0 +1,376 @@
+"""clean(): a screen without its technical components, and what that costs beside dropping other axes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from identifiable._checks import DataError, UsageError
+from identifiable.blocks import Blocks, Progress, one_blas_thread
+from identifiable.deconfounding.components.attributing import role_at
+from identifiable.deconfounding.components.axis_values import Slabs, project
+from identifiable.deconfounding.components.trade_off import (
+    SPACES,
+    AxesOf,
+    Method,
+    TradeOff,
+    biology_lost,
+    kept_share,
+    removal_order,
+    trade_off,
+)
+from identifiable.deconfounding.design import Design
+from identifiable.deconfounding.evaluation.concluding import FEW_GROUPS
+from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS, space_metrics
+from identifiable.deconfounding.summary import summarise
+from identifiable.groups import AffineMap
+from identifiable.ica import Resolved
+from identifiable.intake import default_provenance
+from identifiable.moments import Array
+from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, Input, Provenance, SpaceMetric
+from identifiable.results.cleaning import CleanDifference
+
+Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
+METHODS: tuple[Method, ...] = ("drop", "shrink")
+MAX_ROWS = 6000  # of each half of the plates, judged by replicate mAP at every point of the curve
+METRIC_ROWS = 8000  # of the half that metrics are measured on: five spaces, and neighbours cost rows squared
+BEYOND = 2  # the curve ends at so many times the number of axes chosen
+
+
+def clean(
+    resolved: Resolved,
+    blocks: Blocks,
+    design: Design,
+    attribution: Attribution,
+    *,
+    method: Method = "drop",
+    budget: float = 0.1,
+    fdr: float = 0.05,
+    curve_points: Sequence[int] | None = None,
+    metrics: Collection[str] | None = None,
+    max_rows: int = MAX_ROWS,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    inputs: Sequence[Input] = (),
+    provenance: Provenance | None = None,
+    alerts: Sequence[Alert] = (),
+) -> Cleaning:
+    """Which components to take out, what goes with them, and whether any other axes would have done as well. Ours.
+
+    Which components go is decided on all plates (`choose_weights`). What that is worth is judged apart: on each half of the plates
+    with axes ranked on the other half, ICA, PCA and a random rotation alike, with as many axes removed. "ica-cleaning-helps"
+    needs intervals above 0, over draws of plates, of replicate mAP less that of PCA, less that of no cleaning and less chance;
+    "harms" one below 0 against no cleaning. ICA and whitening see all rows, without labels.
+
+    Parameters
+    ----------
+    method
+        "drop" components, or "shrink" each to biological / (biological + technical).
+    budget
+        Share of the biological score of all components that may be lost.
+    curve_points
+        Numbers of axes removed; by default 1, 2, 4, ... to twice the number chosen. 0 and that number are always among them.
+    metrics
+        Names of `SPACE_METRICS`; None for all. They are measured on one half of the plates, axes chosen on the other.
+    max_rows
+        Wells of each half that replicate mAP is measured on, whole perturbations drawn at random.
+    """
+    _check(attribution, blocks, design, resolved, method, budget, fdr, max_rows)
+    chosen = choose_weights(attribution, method=method, budget=budget, fdr=fdr)
+    with one_blas_thread():
+        slabs = project(blocks, resolved.to_components, workers=workers, progress=progress)
+        points = _points(len(chosen.removed), len(chosen.weights), curve_points)
+        found = trade_off(
+            slabs,
+            resolved.from_components,
+            design,
+            points=points,
+            method=method,
+            max_rows=max_rows,
+            seed=seed,
+            progress=progress,
+        )
+        table = _metrics(blocks, slabs, found, resolved, len(chosen.removed), method, metrics, seed, progress)
+    differences = _differences(found, len(chosen.removed))
+    verdict, text = judge(chosen, differences, found, len(chosen.weights))
+    return Cleaning(
+        inputs=tuple(inputs) or attribution.inputs,
+        settings={
+            "method": method,
+            "budget": budget,
+            "fdr": fdr,
+            "curve_points": tuple(points),
+            "metrics": tuple(SPACE_METRICS if metrics is None else metrics),
+            "max_rows": max_rows,
+            "seed": seed,
+            "replicate_map_chance": found.replicate_map(found.judged["ica", 0].chance)[0],
+        },
+        alerts=tuple(
+            dict.fromkeys(
+                (*_against_table(design, table), *alerts, *attribution.alerts, *_alerts(design, found, attribution))
+            )
+        ),
+        provenance=provenance or default_provenance(seed, "identifiable.deconfounding.clean(...)"),
+        design=summarise(design, blocks.d),
+        method=method,
+        budget=budget,
+        weights=tuple(chosen.weights.tolist()),
+        removed=chosen.removed,
+        biology_lost=chosen.biology_lost,
+        curve=_curve(found, points),
+        metrics=table,
+        verdict=verdict,
+        text=text,
+        attribution=attribution,
+        differences=differences,
+    )
+
+
+def _check(
+    attribution: Attribution,
+    blocks: Blocks,
+    design: Design,
+    resolved: Resolved,
+    method: str,
+    budget: float,
+    fdr: float,
+    max_rows: int,
+) -> None:
+    if method not in METHODS:
+        raise UsageError(f"method: expected {' or '.join(METHODS)}, got {method!r}.")
+    if not 0 <= budget <= 1:
+        raise UsageError(f"budget: expected a share of biology from 0 to 1, got {budget}.")
+    if not 0 < fdr < 1:
+        raise UsageError(f"fdr: expected a share between 0 and 1, such as 0.05, got {fdr}.")
+    if max_rows < 2:
+        raise UsageError(f"max_rows: expected at least 2 wells to judge by, got {max_rows}.")
+    if blocks.n != design.n:
+        raise DataError(f"{blocks.name}: expected a row for each of the {design.n} rows of the design, got {blocks.n}.")
+    components = resolved.to_components.matrix.shape[1]
+    if len(attribution.components) != components:
+        raise DataError(
+            f"{design.name}: expected an attribution of the {components} components given, got one of "
+            f"{len(attribution.components)}; attribute these components first."
+        )
+
+
+# -- which components go
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A factor for each component, those that were touched in the order they went, and the biology that goes with them."""
+
+    weights: Array
+    removed: tuple[int, ...]
+    biology_lost: float
+
+
+def choose_weights(
+    attribution: Attribution, *, method: Method = "drop", budget: float = 0.1, fdr: float = 0.05
+) -> Chosen:
+    """Drop or shrink technical components, by technical less biological score, until the budget of biology is spent.
+
+    Components that are technical only go first; those that are both follow if more of them is technical than biological and the
+    budget lets them. Where the screen shows no biology (the interval of the sum of all scores reaches 0) there is none to lose:
+    shares of a sum that is chance would stop at chance.
+    """
+    technical = np.array([card.technical for card in attribution.components])
+    biological = np.array([card.biological for card in attribution.components])
+    roles = [role_at(card, fdr) for card in attribution.components]
+    order = removal_order(technical, biological).tolist()
+    candidates = [k for k in order if roles[k] == "technical"]
+    candidates += [k for k in order if roles[k] == "both" and technical[k] > biological[k]]
+    target = np.zeros(len(order)) if method == "drop" else kept_share(technical, biological)
+    at_stake = biological if shows_biology(attribution) else np.zeros(len(order))
+    weights, removed = np.ones(len(order)), []
+    for k in candidates:
+        tried = weights.copy()
+        tried[k] = target[k]
+        if biology_lost(at_stake, tried) > budget:
+            break
+        weights = tried
+        removed.append(k)
+    return Chosen(weights, tuple(removed), biology_lost(at_stake, weights))
+
+
+def shows_biology(attribution: Attribution) -> bool:
+    """Whether perturbations have effects that replicate, over all components together."""
+    return attribution.biology_ci95[0] > 0
+
+
+def cleaned_components(resolved: Resolved, weights: Sequence[float]) -> AffineMap:
+    """The map from rows to weighted components. It needs no batch label, so new plates need no refit."""
+    factors = _factors(resolved, weights)
+    to = resolved.to_components
+    return AffineMap(to.matrix * factors, to.offset * factors)
+
+
+def cleaned_map(resolved: Resolved, weights: Sequence[float]) -> AffineMap:
+    """The map from rows to cleaned rows in the same features: what the components carry is weighted, all else stays.
+
+    With components Z = X M + m of the rows and B the way back, X - (1 - w) Z B: a dropped component is set to its mean, and
+    directions that no component covers are untouched. It needs no batch label, so new plates need no refit.
+    """
+    taken = 1 - _factors(resolved, weights)
+    to, back = resolved.to_components, resolved.from_components.matrix
+    return AffineMap(np.eye(len(to.matrix)) - (to.matrix * taken) @ back, -(to.offset * taken) @ back)
+
+
+def _factors(resolved: Resolved, weights: Sequence[float]) -> Array:
+    factors = np.asarray(weights, np.float64)
+    components = resolved.to_components.matrix.shape[1]
+    if factors.shape != (components,):
+        raise UsageError(f"weights: expected one for each of {components} components, got shape {factors.shape}.")
+    return factors
+
+
+# -- what it is worth
+
+
+def _points(chosen: int, axes: int, given: Sequence[int] | None) -> list[int]:
+    """Numbers of axes removed; one axis at least is left."""
+    if given is None:
+        most = max(BEYOND * chosen, 2)
+        given = [2**k for k in range(most.bit_length()) if 2**k <= most]
+    if any(point < 0 for point in given):
+        raise UsageError(f"curve_points: expected numbers of axes from 0 up, got {list(given)}.")
+    return sorted({point for point in (0, chosen, *given) if point < axes or point == chosen})
+
+
+def _curve(found: TradeOff, points: Sequence[int]) -> tuple[CleanPoint, ...]:
+    curve = []
+    for space in SPACES:
+        for removed in points:
+            judged = found.judged[space, removed]
+            value, interval = found.replicate_map(judged.average_precision)
+            curve.append(CleanPoint(space, removed, judged.plate_auroc, value, judged.biology_lost, interval))
+    return tuple(curve)
+
+
+def _differences(found: TradeOff, removed: int) -> tuple[CleanDifference, ...]:
+    if not removed:
+        return ()
+    others: tuple[tuple[Literal["pca", "rand", "whole"], tuple[AxesOf, int]], ...] = (
+        ("pca", ("pca", removed)),
+        ("rand", ("rand", removed)),
+        ("whole", ("ica", 0)),
+    )
+    return tuple(CleanDifference(name, removed, *found.difference(("ica", removed), other)) for name, other in others)
+
+
+def judge(
+    chosen: Chosen, differences: Sequence[CleanDifference], found: TradeOff, components: int
+) -> tuple[Verdict, str]:
+    """The verdict and its reason in one sentence."""
+    removed = len(chosen.removed)
+    if not removed:
+        return "nothing-to-remove", f"no component of {components} is technical within the budget of biology"
+    by_name = {difference.against: difference for difference in differences}
+    whole, pca = by_name["whole"], by_name["pca"]
+    before, after = found.judged["ica", 0].plate_auroc, found.judged["ica", removed].plate_auroc
+    start = f"{removed} of {components} components taken out"
+    if not np.isfinite(whole.difference):
+        return "no-gain", f"{start}; no well has a replicate on plates held out, so what it brings is not known"
+    said = (
+        f"{start}; plate AUROC on controls {before:.2f} to {after:.2f}, replicate mAP {_signed(whole)} against no cleaning and "
+        f"{_signed(pca)} against as many axes of PCA, on plates not used to choose them"
+    )
+    if whole.ci95[1] < 0:
+        return "harms", said
+    if found.above_chance(("ica", removed))[1][0] <= 0:
+        return "no-gain", f"{said}; even so replicates are found no better than by chance"
+    if whole.ci95[0] > 0 and pca.ci95[0] > 0:
+        return "ica-cleaning-helps", said
+    return "no-gain", said
+
+
+def _signed(difference: CleanDifference) -> str:
+    low, high = difference.ci95
+    return f"{difference.difference:+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
+def _metrics(
+    blocks: Blocks,
+    slabs: Slabs,
+    found: TradeOff,
+    resolved: Resolved,
+    removed: int,
+    method: Method,
+    names: Collection[str] | None,
+    seed: int,
+    progress: Progress | None,
+) -> tuple[SpaceMetric, ...]:
+    """Metrics of the second half of the plates: as it came, before cleaning, and cleaned by axes that the first half chose."""
+    if names is not None and not names:
+        return ()
+    half = found.halves[1]
+    spaces: dict[str, Blocks] = {"base": blocks.select(half.rows)}
+    values = np.concatenate([slab[half.rows] for slab in slabs], axis=1)
+    spaces["whole"] = Blocks(values, name="whole")
+    if removed:
+        for space in SPACES:
+            rotation = found.rotations[space]
+            turned = values if rotation is None else values @ rotation.astype(np.float32)
+            weights = found.ranked[space][0].weights(removed, method)
+            kept = np.flatnonzero(weights > 0)
+            if len(kept):
+                spaces[space] = Blocks(turned[:, kept] * weights[kept].astype(np.float32), name=space)
+    return tuple(
+        metric
+        for space, rows in spaces.items()
+        for metric in space_metrics(
+            rows, half.design, space=space, only=names, max_rows=METRIC_ROWS, seed=seed, progress=progress
+        )
+    )
+
+
+def _against_table(design: Design, metrics: Sequence[SpaceMetric]) -> list[Alert]:
+    """Whitening alone may cost more than cleaning gains: replicates must be found at least as well as in the table as it came."""
+    found = {m.space: m for m in metrics if m.metric == "replicate_map"}
+    came, left = found.get("base"), found.get("ica", found.get("whole"))
+    if came is None or left is None or not came.ci95[0] > left.ci95[1]:
+        return []
+    return [
+        Alert(
+            "worse_than_the_table",
+            f"{design.name}: replicates find each other better in the table as it came (mAP {came.value:.3f}) than in the whitened and "
+            f"cleaned one ({left.value:.3f}); whitening gives directions of noise the weight of the others. Keep fewer (--rank), or "
+            "use the table as it is.",
+        )
+    ]
+
+
+def _alerts(design: Design, found: TradeOff, attribution: Attribution) -> list[Alert]:
+    judged = sum(len(half.judged) for half in found.halves)
+    low, high = attribution.biology_ci95
+    alerts = [
+        (
+            found.plates.size < FEW_GROUPS,
+            "few_groups",
+            f"{design.name}: intervals of replicate mAP come from resampling {found.plates.size} plates; below {FEW_GROUPS} they are "
+            "rough.",
+        ),
+        (
+            judged < design.n,
+            "judged_on_some_wells",
+            f"{design.name}: replicate mAP of the trade-off is on {judged} of {design.n} wells, whole perturbations drawn at random.",
+        ),
+        (
+            any(half.batch_bound for half in found.halves),
+            "replicates_in_one_batch",
+            f"{design.name}: most replicates of a perturbation lie in one batch, so replicate mAP of the trade-off ranks them among "
+            "controls of that batch; it cannot show whether effects hold in another one.",
+        ),
+        (
+            not shows_biology(attribution),
+            "no_biology_to_lose",
+            f"{design.name}: perturbations have no effect that replicates (biological scores add up to {attribution.biology:.3f}, "
+            f"95 % interval {low:.3f} to {high:.3f}), so the budget was not used.",
+        ),
+    ]
+    return [Alert(code, message) for holds, code, message in alerts if holds]

@@ -1,0 +1,1 @@
+"""What a screen is corrected by, to compare with: eleven corrections, fitted by folds over blocks."""

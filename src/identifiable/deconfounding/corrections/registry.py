@@ -1,0 +1,271 @@
+"""Corrections of batch effects that ICA is compared with, all fitted and applied in the same way.
+
+>>> from identifiable.blocks import Blocks
+>>> from identifiable.deconfounding.design import Labels
+>>> plates = np.repeat(["p1", "p2"], 4)
+>>> design = Design(plate=Labels.of(plates), perturbation=Labels.of(np.full(8, "DMSO")), control=np.ones(8, bool))
+>>> X = np.arange(8.0)[:, None]
+>>> fit_correction("control-z", Blocks(X), design).apply(X, np.arange(8)).ravel().round(2)[:4].tolist()
+[-1.34, -0.45, 0.45, 1.34]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, UsageError
+from identifiable.blocks import Blocks, Progress, chunk_rows, silent
+from identifiable.deconfounding.corrections.aligning import (
+    CORAL_RIDGE,
+    EPSILON_GRID,
+    SPHERING_EPSILON,
+    SpheringMethod,
+    control_axes,
+    fit_sphering,
+    fit_tvn,
+)
+from identifiable.deconfounding.corrections.combat import fit_combat
+from identifiable.deconfounding.corrections.control_scaling import fit_control_scaling, random_rotation
+from identifiable.deconfounding.corrections.correcting import Fit, Task, listed
+from identifiable.deconfounding.corrections.harmony import DIMENSIONS, fit_harmony
+from identifiable.deconfounding.corrections.principal_axes import PrincipalAxes
+from identifiable.deconfounding.corrections.regressing import CountScale, fit_count, fit_position
+from identifiable.deconfounding.design import Design
+from identifiable.groups import AffineMap
+from identifiable.results import Alert
+
+Unseen = Literal["yes", "needs its controls", "no"]
+Need = Literal["controls", "wells", "cell counts", "two groups", "ica_map"]
+
+
+@dataclass(frozen=True)
+class CorrectionSpec:
+    """A correction by name: what it needs of a design, and what it can do with a plate it has not seen.
+
+    `transductive` ones must be fitted to every row they are to correct, test rows included.
+    """
+
+    name: str
+    title: str
+    needs: tuple[Need, ...]
+    unseen: Unseen
+    transductive: bool = False
+
+    def lacking(self, design: Design) -> str | None:
+        """Why this correction cannot be fitted to a design, or None where it can."""
+        missing: dict[Need, bool] = {
+            "controls": not design.control.any(),
+            "wells": design.address is None,
+            "cell counts": design.cell_count is None,
+            "two groups": design.plate.size < 2 and (design.batch is None or design.batch.size < 2),
+        }
+        names = {
+            "controls": "negative controls",
+            "wells": "the row and column of every well",
+            "cell counts": "the cell count of every well",
+            "two groups": "at least two plates or batches",
+        }
+        lacks = [names[need] for need in self.needs if missing.get(need)]
+        return f"{self.name} needs {' and '.join(lacks)}, which {design.name} does not have" if lacks else None
+
+
+CORRECTIONS: Mapping[str, CorrectionSpec] = {
+    spec.name: spec
+    for spec in (
+        CorrectionSpec("control-z", "z-score on the controls of each plate", ("controls",), "needs its controls"),
+        CorrectionSpec(
+            "control-mad", "median and MAD of the controls of each plate", ("controls",), "needs its controls"
+        ),
+        CorrectionSpec("sphering", "sphering on controls (ZCA-cor)", ("controls",), "yes"),
+        CorrectionSpec("tvn", "typical variation normalisation", ("controls",), "needs its controls"),
+        CorrectionSpec("combat", "ComBat", ("two groups",), "no", transductive=True),
+        CorrectionSpec("harmony", "Harmony", ("two groups",), "no", transductive=True),
+        CorrectionSpec("pca-cs", "PCA, then control scaling of each batch", ("controls",), "needs its controls"),
+        CorrectionSpec(
+            "ica-cs", "ICA, then control scaling of each batch", ("controls", "ica_map"), "needs its controls"
+        ),
+        CorrectionSpec(
+            "rand-cs", "random rotation, then control scaling of each batch", ("controls",), "needs its controls"
+        ),
+        CorrectionSpec("position-subtracted", "mean of each well position subtracted", ("wells",), "yes"),
+        CorrectionSpec("count-regressed", "cell count regressed out", ("cell counts",), "yes"),
+    )
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """A fitted correction: `apply` takes rows as stored, with their places in the design it was fitted with.
+
+    `transductive` says whether every row of the design was fitted to. `notes` tell what was measured on what; `alerts`
+    what was degenerate and what was done about it.
+    """
+
+    name: str
+    width: int
+    unseen: Unseen
+    transductive: bool
+    notes: tuple[str, ...]
+    alerts: tuple[Alert, ...]
+    design: Design
+    columns: int
+    fit: Fit
+
+    def apply(self, X: NDArray[Any], index: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """The corrected rows: float32 where the rows come as float32 or float16, otherwise float64."""
+        X, places = np.asarray(X), np.asarray(index)
+        self._check(X, places)
+        single = X.dtype.kind == "f" and X.dtype.itemsize < 8
+        out = np.empty((len(X), self.width), dtype=np.float32 if single else np.float64)
+        rows = chunk_rows(max(self.columns, self.width))
+        with silent():
+            for a in range(0, len(X), rows):
+                part = slice(a, a + rows)
+                out[part] = self.fit.step(np.asarray(X[part], dtype=np.float64), places[part])
+        if not np.isfinite(out).all():
+            bad = places[~np.isfinite(out).all(axis=1)]
+            raise DataError(
+                f"{self.name}: {len(bad)} rows are not finite after correction (first, from 0: {listed(map(str, bad))}); "
+                "are there NaN or infinite values in them?"
+            )
+        return out
+
+    def _check(self, X: NDArray[Any], places: NDArray[Any]) -> None:
+        if X.ndim != 2 or X.shape[1] != self.columns or places.shape != (len(X),):
+            raise DataError(
+                f"{self.name}: expected rows of {self.columns} columns and one place for each, got {X.shape} and {places.shape}."
+            )
+        if places.size and (places.min() < 0 or places.max() >= self.design.n):
+            raise DataError(
+                f"{self.name}: expected places in the design from 0 to {self.design.n - 1}, got {places.min()} to {places.max()}."
+            )
+        if self.fit.known is not None and not self.fit.known[places].all():
+            strange = self.design.plate.take(places[~self.fit.known[places]]).names
+            raise DataError(
+                f"{self.name}: it cannot correct rows it was not fitted to, here of {len(strange)} plates "
+                f"({listed(strange)}); fit it to all rows (transductive), or use a correction for unseen plates."
+            )
+
+
+def fit_correction(
+    name: str,
+    blocks: Blocks,
+    design: Design,
+    *,
+    rows: NDArray[Any] | None = None,
+    whitener_map: AffineMap | None = None,
+    ica_map: AffineMap | None = None,
+    level: Literal["plate", "batch", "auto"] = "auto",
+    epsilon: float | None = None,
+    score: Callable[[Correction], float] | None = None,
+    sphering: SpheringMethod = "ZCA-cor",
+    dimensions: int = DIMENSIONS,
+    position_of: Literal["all", "controls"] = "all",
+    count_scale: CountScale = "log",
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Correction:
+    """Fit one of `CORRECTIONS` to rows of a table, in passes over its blocks.
+
+    Parameters
+    ----------
+    rows
+        Places of the rows to learn from; None is all. Corrections that scale by controls use, for a plate or batch without
+        rows among these, that plate's own controls.
+    whitener_map
+        Rows to white principal components, leading first (pca-cs, rand-cs, harmony). None: fitted to `rows`.
+    ica_map
+        Rows to independent components (ica-cs).
+    level
+        What is corrected one by one. `auto`: plates for control-z and control-mad; batches for the others, where there are two.
+    epsilon
+        Ridge: of sphering (default 0.01, in standard deviations), of the CORAL step of tvn (default 0.5). Others have none.
+    score
+        Sphering without `epsilon`: the best of `EPSILON_GRID` by this score of the fitted correction, the larger if equal.
+    dimensions
+        How many white components harmony works in, at most.
+    position_of, count_scale
+        Of position-subtracted and count-regressed.
+    """
+    if name not in CORRECTIONS:
+        raise UsageError(f"unknown correction {name!r}; choose from {', '.join(CORRECTIONS)}.")
+    spec = CORRECTIONS[name]
+    _check_choices(
+        level=(level, ("plate", "batch", "auto")),
+        sphering=(sphering, ("ZCA-cor", "ZCA")),
+        position_of=(position_of, ("all", "controls")),
+        count_scale=(count_scale, ("log", "linear")),
+    )
+    if dimensions < 1:
+        raise UsageError(f"dimensions: expected at least 1, got {dimensions}.")
+    if lacking := spec.lacking(design):
+        raise DataError(f"{lacking}; name their columns, or leave this correction out.")
+    task = Task.of(blocks, design, rows, level=level, seed=seed, workers=workers, progress=progress)
+
+    def fitted(fit: Fit, *notes: str) -> Correction:
+        told = (*fit.notes, *notes)
+        return Correction(name, fit.width, spec.unseen, task.everything, told, fit.alerts, design, blocks.d, fit)
+
+    def white() -> tuple[AffineMap, str]:
+        return (
+            task.white_map()
+            if whitener_map is None
+            else (_checked(whitener_map, "whitener_map", blocks), "white as given")
+        )
+
+    if name in ("control-z", "control-mad"):
+        return fitted(fit_control_scaling(task, spread="sd" if name == "control-z" else "mad"))
+    if name == "sphering":
+        axes = control_axes(task, scaled=sphering == "ZCA-cor")
+        if epsilon is None and score is not None:
+            return _best(axes, fitted, score)
+        return fitted(fit_sphering(axes, epsilon=SPHERING_EPSILON if epsilon is None else epsilon))
+    if name == "tvn":
+        return fitted(fit_tvn(task, ridge=CORAL_RIDGE if epsilon is None else epsilon))
+    if name == "combat":
+        return fitted(fit_combat(task))
+    if name == "position-subtracted":
+        return fitted(fit_position(task, of=position_of))
+    if name == "count-regressed":
+        return fitted(fit_count(task, scale=count_scale))
+    if name == "ica-cs":
+        if ica_map is None:
+            raise UsageError("ica-cs scales independent components; pass ica_map, the map from rows to them.")
+        return fitted(fit_control_scaling(task, prefer="batch", first=_checked(ica_map, "ica_map", blocks)))
+    first, note = white()
+    if name == "harmony":
+        return fitted(fit_harmony(task, white=first, dimensions=dimensions), note)
+    if name == "rand-cs":
+        first, note = random_rotation(first, seed), f"{note}; turned at random, seed {seed}"
+    return fitted(fit_control_scaling(task, prefer="batch", first=first), note)
+
+
+def _check_choices(**choices: tuple[str, tuple[str, ...]]) -> None:
+    for name, (given, allowed) in choices.items():
+        if given not in allowed:
+            raise UsageError(f"{name}: expected one of {', '.join(allowed)}, got {given!r}.")
+
+
+def _best(axes: PrincipalAxes, fitted: Callable[..., Correction], score: Callable[[Correction], float]) -> Correction:
+    """The sphering whose score is highest over the grid; of equal ones the most ridge, which changes the data least."""
+    tried = [
+        fitted(fit_sphering(axes, epsilon=float(e)), f"epsilon chosen from {len(EPSILON_GRID)}") for e in EPSILON_GRID
+    ]
+    scores = np.array([score(correction) for correction in tried])
+    if not np.isfinite(scores).any():
+        raise DataError(f"sphering: the score was not finite for any of the {len(tried)} values of epsilon.")
+    return tried[int(np.flatnonzero(scores == np.nanmax(scores))[-1])]
+
+
+def _checked(given: AffineMap, name: str, blocks: Blocks) -> AffineMap:
+    if given.matrix.shape[0] != blocks.d:
+        raise UsageError(
+            f"{name}: expected a map from the {blocks.d} columns of {blocks.name}, got one from {given.matrix.shape[0]}."
+        )
+    return given

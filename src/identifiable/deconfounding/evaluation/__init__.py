@@ -1,0 +1,1 @@
+"""Representations side by side on plates held out."""

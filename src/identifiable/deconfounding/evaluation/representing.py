@@ -1,0 +1,373 @@
+"""Base, PCA, ICA, random rotations and corrections as maps of rows, fitted to all rows or to those of training plates.
+
+PCA, ICA and random rotations are one white space under three rotations. Moments are gathered in one pass for all folds; ICA
+reads the rows it is fitted to from where they are stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable import ica
+from identifiable._checks import UsageError
+from identifiable.blocks import Blocks, Progress, chunk_rows, in_threads, one_blas_thread
+from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correction, fit_correction
+from identifiable.deconfounding.design import Codes, Design, Labels
+from identifiable.deconfounding.evaluation.classifiers import PlaceOdds
+from identifiable.deconfounding.evaluation.contrasts import Splits
+from identifiable.deconfounding.evaluation.keeping import Arrays, Clock, Kept, array_text, text_array
+from identifiable.deconfounding.layout.blind import addresses, count_score, position_score
+from identifiable.groups import AffineMap, haar_rotation
+from identifiable.ica import diagnostics
+from identifiable.ica.fitting import affordable_starts
+from identifiable.ica.refits import refit
+from identifiable.ica.stability import stability
+from identifiable.ica.whitening import Whitener
+from identifiable.intake import gather_moments
+from identifiable.moments import Array, Moments, leave_one_out
+from identifiable.results import Alert
+
+Rank = int | Literal["auto"]
+REPRESENTATIONS = ("base", "pca", "ica", "rand")
+BLIND = ("position", "plate")  # they never see the embedding
+READERS_NAMES: Mapping[str, str] = {  # as tables have them
+    "base": "Base",
+    "pca": "PCA",
+    "ica": "PCA + ICA",
+    "rand": "PCA + Rand",
+    "position": "position only",
+    "plate": "plate only",
+}
+REFITS = 2  # on halves of the plates: enough to say which components come back
+FEW_ROWS = 10  # rows per component below which ICA fits noise
+
+
+@dataclass(frozen=True, eq=False)
+class RowMap:
+    """A representation: rows as stored, with their places in the design, to rows of `width` features.
+
+    `affine` is set where it is one affine map. `identifiable` and `gaussian` count components of an ICA, None where not known.
+    """
+
+    apply: Callable[[Array, Codes], NDArray[Any]]
+    width: int
+    note: str = ""
+    converged: bool = True
+    identifiable: int | None = None
+    gaussian: int | None = None
+    affine: AffineMap | None = None
+    alerts: tuple[Alert, ...] = ()
+
+    @classmethod
+    def of(cls, affine: AffineMap, **known: Any) -> RowMap:
+        return cls(lambda X, index: affine(X), affine.matrix.shape[1], affine=affine, **known)
+
+
+class GatheredRows:
+    """The rows some contrast needs, in memory: as float32 about their mean, so that offsets cost no digits."""
+
+    def __init__(self, blocks: Blocks, index: Codes, centre: Array, workers: int | None):
+        self.index, self.centre, self.workers = index, centre, workers
+        self.values = np.empty((len(index), blocks.d), dtype=np.float32)
+
+        def read(part: slice) -> None:
+            self.values[part] = blocks[index[part]] - centre
+
+        in_threads(read, self._parts(blocks.d), workers=workers)
+
+    def through(self, row_map: RowMap | None) -> NDArray[np.float32]:
+        """The rows as a representation gives them; None is Base, about its mean."""
+        if row_map is None:
+            return self.values
+        out = np.empty((len(self.index), row_map.width), dtype=np.float32)
+
+        def fill(part: slice) -> None:
+            out[part] = row_map.apply(self.values[part] + self.centre, self.index[part])
+
+        in_threads(fill, self._parts(max(self.values.shape[1], row_map.width)), workers=self.workers)
+        return out
+
+    def _parts(self, width: int) -> list[slice]:
+        step = chunk_rows(width)
+        return [slice(a, min(a + step, len(self.index))) for a in range(0, len(self.index), step)]
+
+
+def principal_map(moments: Moments, rank: Rank, name: str) -> AffineMap:
+    """To principal components of unit variance, the largest first; in each the largest loading is positive.
+
+    Spans what ICA's own whitening spans. Rows are z @ back with white z; with the singular value decomposition
+    back = U S V^T, z @ U are the principal components, and V their directions.
+    """
+    whitener = Whitener.of(moments, rank=rank, precision="double", name=name)
+    turn, _, directions = np.linalg.svd(whitener.back, full_matrices=False)
+    largest = directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)]
+    turn = turn * np.where(largest < 0, -1.0, 1.0)
+    return AffineMap.about(whitener.matrix @ turn, whitener.center, np.zeros(whitener.rank))
+
+
+def blind_features(name: str, design: Design, index: Codes) -> NDArray[np.float32]:
+    """What a classifier may see besides the embedding, as the number of a place: the well of a plate, or its batch.
+
+    Of a plate that was held out the name tells nothing; its batch may. Where batches are not known, plate alone cannot tell.
+    """
+    return _places(name, design).codes[index, None].astype(np.float32)
+
+
+def blind_classifier(name: str, design: Design) -> PlaceOdds:
+    """What scores `blind_features`: as audit does it."""
+    score = position_score(design) if name == "position" else count_score
+    return PlaceOdds(score, _places(name, design).size, name)
+
+
+def _places(name: str, design: Design) -> Labels:
+    return addresses(design) if name == "position" else design.plate if design.batch is None else design.batch
+
+
+class Transforms:
+    """Every representation that is fitted, each fitted once and shared by all contrasts, classifiers and seeds.
+
+    Where a fold is asked for, maps are fitted to the rows of the other folds; None fits to all rows. `diagnosed` is the one
+    ICA whose components are checked by refits on halves of the plates.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        design: Design,
+        *,
+        rank: Rank,
+        seed: int,
+        by_fold: Splits | None,
+        given: Mapping[str, AffineMap],
+        kept: Kept,
+        clock: Clock,
+        workers: int | None,
+        progress: Progress | None,
+    ):
+        self.blocks, self.design, self.rank, self.seed = blocks, design, rank, seed
+        self.by_fold, self.given = by_fold, given
+        self.kept, self.clock, self.workers, self.progress = kept, clock, workers, progress
+        self.diagnosed: tuple[Splits | None, int | None] | None = None
+        self._moments: dict[str, list[Moments]] = {}
+        self._whites: dict[tuple[str, int | None], AffineMap] = {}
+        self._icas: dict[tuple[str, int | None], RowMap] = {}
+        self._last_correction: tuple[tuple[str, str, int | None], RowMap] | None = None  # some hold all rows
+
+    @property
+    def how(self) -> dict[str, Any]:
+        return {"workers": self.workers, "progress": self.progress}
+
+    def everything(self) -> Moments:
+        """Moments of all rows: of the folds that are needed anyway, merged, or of one pass."""
+        parts = self._parts(self.by_fold)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total.merge(part)
+        return total
+
+    def training(self, splits: Splits | None, fold: int | None) -> Moments:
+        """Moments of the rows a map is fitted to."""
+        return self.everything() if fold is None else leave_one_out(self._parts(splits))[fold]
+
+    def white(self, splits: Splits | None, fold: int | None) -> AffineMap:
+        """To white principal components."""
+        which = _fitted_to(splits, fold)
+        if which not in self._whites:
+            moments = self.training(splits, fold)
+            with self.clock.stage("whitening"), one_blas_thread():
+                self._whites[which] = principal_map(moments, self.rank, self.blocks.name)
+        return self._whites[which]
+
+    def row_map(self, name: str, rotation: int, splits: Splits, fold: int | None) -> RowMap | None:
+        """The map of a representation or correction; None is Base."""
+        if name == "base":
+            return None
+        if name in self.given:
+            return RowMap.of(self.given[name], note="fitted elsewhere")
+        if name == "ica":
+            return self.ica(splits, fold)
+        white = self.white(splits, fold)
+        if name == "pca":
+            return RowMap.of(white)
+        if name == "rand":
+            rank = white.matrix.shape[1]
+            turn = haar_rotation(rank, np.random.default_rng([self.seed, 53, rotation]))
+            return RowMap.of(white.then(AffineMap(turn, np.zeros(rank))))
+        asked = (name, *_fitted_to(splits, fold))
+        if self._last_correction is None or self._last_correction[0] != asked:
+            self._last_correction = (asked, self._correction(name, white, splits, fold))
+        return self._last_correction[1]
+
+    def _correction(self, name: str, white: AffineMap, splits: Splits, fold: int | None) -> RowMap:
+        unmixing = self.ica(splits, fold).affine if "ica_map" in CORRECTIONS[name].needs else None
+        with self.clock.stage("corrections"):
+            found = fit_correction(
+                name,
+                self.blocks,
+                self.design,
+                rows=None if fold is None else np.flatnonzero(~splits.test(fold, np.arange(self.design.n))),
+                whitener_map=white,
+                ica_map=unmixing,
+                seed=self.seed,
+                **self.how,
+            )
+        return _correction_map(found)
+
+    def ica(self, splits: Splits | None, fold: int | None) -> RowMap:
+        """PCA + ICA, fitted to the rows of the other folds where they are stored."""
+        which = _fitted_to(splits, fold)
+        if which not in self._icas:
+            diagnose = self.diagnosed is None
+            if diagnose:
+                self.diagnosed = (splits, fold)
+            what = {
+                "rows": None if splits is None or fold is None else splits.fold == fold,
+                "rank": self.rank,
+                "seed": self.seed,
+                "diagnosed": diagnose,
+            }
+            arrays = self.kept.get("ica", **what)
+            if arrays is None:
+                found = self._fit_ica(splits, fold, diagnose)
+                self.kept.put("ica", _ica_arrays(found), **what)
+                arrays = _ica_arrays(found)
+            else:
+                self.clock.kept("ica")
+            self._icas[which] = _ica_of(arrays, self.blocks.name)
+        return self._icas[which]
+
+    def _fit_ica(self, splits: Splits | None, fold: int | None, diagnose: bool) -> RowMap:
+        rows, plates = self.blocks, self.design.plate
+        if splits is not None and fold is not None:
+            chosen = np.flatnonzero(~splits.test(fold, np.arange(self.design.n)))
+            rows, plates = self.blocks.select(chosen), self.design.plate.take(chosen)
+        moments = self.training(splits, fold)
+        # As many starts as cost little; `resolve` would go on for half a minute where they disagree, here in every fold.
+        starts = affordable_starts(moments.n, self.white(splits, fold).matrix.shape[1])
+        settings = ica.Settings(rank=self.rank, seed=self.seed, stability=REFITS, restarts=starts)
+        where = "all rows" if fold is None else f"fold {fold + 1}"
+        with self.clock.stage("ica"), one_blas_thread():
+            fitted = ica.fit(rows, moments, settings, stage=f"resolving {where}", **self.how)
+        identifiable = None
+        if diagnose and plates.size >= 2:
+            with self.clock.stage("ica, refits", REFITS), one_blas_thread():
+                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, **self.how)
+                covariance = moments.scatter / moments.n
+                stable = stability(fitted.to_components, refits, covariance) if refits else None
+                judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
+            identifiable = sum(j.identifiable for j in judged) if stable is not None else None
+        return RowMap.of(
+            fitted.to_components,
+            converged=fitted.converged,
+            identifiable=identifiable,
+            gaussian=int(diagnostics.looks_gaussian(fitted.shape).sum()),
+            note=f"{moments.n} rows"
+            if moments.n >= FEW_ROWS * fitted.whitener.rank
+            else _few(moments.n, fitted.whitener.rank),
+        )
+
+    def _parts(self, splits: Splits | None) -> list[Moments]:
+        key = "all" if splits is None else splits.held_out
+        if key not in self._moments:
+            part = None if splits is None else splits.fold
+            count = 1 if splits is None else splits.count
+            arrays = self.kept.get("moments", part=part)
+            if arrays is None:
+                with self.clock.stage("moments"):
+                    found = gather_moments([self.blocks], part=part, n_parts=count, **self.how)
+                self.kept.put("moments", _moment_arrays(found), part=part)
+            else:
+                self.clock.kept("moments")
+                found = _moments_of(arrays)
+            self._moments[key] = found
+        return self._moments[key]
+
+
+def _fitted_to(splits: Splits | None, fold: int | None) -> tuple[str, int | None]:
+    return ("all", None) if splits is None or fold is None else (splits.held_out, fold)
+
+
+def _few(n: int, rank: int) -> str:
+    return f"{n} rows for {rank} components: below {FEW_ROWS} rows each, ICA fits noise"
+
+
+def check_representations(names: tuple[str, ...], corrections: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in REPRESENTATIONS:
+            raise UsageError(f"representation {name!r}: expected {', '.join(REPRESENTATIONS)}.")
+    for name in corrections:
+        if name not in CORRECTIONS:
+            raise UsageError(f"correction {name!r}: expected {', '.join(CORRECTIONS)}.")
+
+
+def only_transductive(name: str) -> bool:
+    """Whether a representation exists only for the rows it was fitted to."""
+    return name in CORRECTIONS and CORRECTIONS[name].transductive
+
+
+def _correction_map(found: Correction) -> RowMap:
+    notes = found.notes
+    if found.unseen == "no":
+        notes = (*notes, "cannot be applied to unseen plates: fitted to test plates too")
+    return RowMap(found.apply, found.width, note="; ".join(notes), alerts=found.alerts)
+
+
+def row_map_record(row_map: RowMap) -> Arrays:
+    """What a result says of a map that is not kept itself."""
+    alerts = json.dumps([[a.code, a.message] for a in row_map.alerts])
+    return {"width": np.array(row_map.width), "note": text_array(row_map.note), "alerts": text_array(alerts)}
+
+
+def row_map_of_record(arrays: Arrays) -> RowMap:
+    """The words and width of a map whose every use was kept; it is not applied again."""
+
+    def never(X: Array, index: Codes) -> NDArray[Any]:
+        raise AssertionError("all that this map was needed for was kept")
+
+    alerts = tuple(Alert(code, message) for code, message in json.loads(array_text(arrays["alerts"])))
+    return RowMap(never, int(arrays["width"]), array_text(arrays["note"]), alerts=alerts)
+
+
+def _ica_arrays(found: RowMap) -> Arrays:
+    assert found.affine is not None
+    counts = [found.converged, -1 if found.identifiable is None else found.identifiable, found.gaussian or 0]
+    return {
+        "matrix": found.affine.matrix,
+        "offset": found.affine.offset,
+        "counts": np.array(counts, dtype=np.int64),
+        "note": text_array(found.note),
+    }
+
+
+def _ica_of(arrays: Arrays, name: str) -> RowMap:
+    converged, identifiable, gaussian = np.asarray(arrays["counts"]).tolist()
+    note = array_text(arrays["note"])
+    found = RowMap.of(
+        AffineMap(np.asarray(arrays["matrix"]), np.asarray(arrays["offset"])),
+        note=note,
+        converged=bool(converged),
+        identifiable=None if identifiable < 0 else identifiable,
+        gaussian=gaussian,
+    )
+    few = Alert("few_rows", f"{name}: {note}. Lower the rank, or add rows.")
+    return replace(found, alerts=(few,) if "fits noise" in note else ())
+
+
+def _moment_arrays(parts: list[Moments]) -> Arrays:
+    return {
+        "n": np.array([m.n for m in parts]),
+        "shift": np.stack([m.shift for m in parts]),
+        "total": np.stack([m.total for m in parts]),
+        "gram": np.stack([m.gram for m in parts]),
+    }
+
+
+def _moments_of(arrays: Arrays) -> list[Moments]:
+    fields = zip(*(np.asarray(arrays[name]) for name in ("n", "shift", "total", "gram")), strict=True)
+    return [Moments(int(n), (len(shift),), shift, total, gram) for n, shift, total, gram in fields]

@@ -1,0 +1,1 @@
+"""Metrics of a space: do replicates find each other, do batches mix?"""

@@ -1,0 +1,335 @@
+"""All metrics of a space in one form, so that spaces can be set side by side on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from identifiable._checks import UsageError
+from identifiable.blocks import Progress
+from identifiable.deconfounding.design import Codes, Design, Labels
+from identifiable.deconfounding.metrics import mixing
+from identifiable.deconfounding.metrics.matrices import Array
+from identifiable.deconfounding.metrics.regression import pcr
+from identifiable.deconfounding.metrics.replicates import Against, Column, consistency, replicate_map
+from identifiable.results.cleaning import SpaceMetric
+from identifiable.results.record import Interval
+
+Need = Literal["batches", "replicates", "controls"]
+RowsOf = Literal["replicates", "batches", "all"]
+
+MAX_ROWS = 20_000
+MAX_PER_PERTURBATION = 100  # so that one guide with 1,500 wells does not take the place of 15 others
+MAX_BATCHES = mixing.KBET_NEIGHBOURS // 5  # 5 expected neighbours of each batch; with more, kBET and iLISI saturate
+DRAWS = 500
+NO_INTERVAL: Interval = (float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value, its 95 % interval (NaN where there is none), and what a reader must know of it."""
+
+    value: float
+    ci95: Interval = NO_INTERVAL
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Rows of a space and their design; neighbours are found once for all metrics that need them."""
+
+    X: Any
+    design: Design
+
+    @cached_property
+    def neighbours(self) -> mixing.Neighbours:
+        return mixing.nearest(self.X, min(mixing.LISI_NEIGHBOURS, self.design.n))
+
+    @property
+    def batch(self) -> Labels:
+        return batch_of(self.design)
+
+    @property
+    def batch_note(self) -> str:
+        what = "plates" if self.batch is self.design.plate else "batches"
+        return f"{self.batch.size} {what}"
+
+
+@dataclass(frozen=True)
+class SpaceMetricSpec:
+    """A metric of a space: how it is measured, which way is better, what it needs, which rows it is measured on."""
+
+    name: str
+    measure: Callable[[Space, Generator], Measured]
+    better: Literal["high", "low"]
+    needs: tuple[Need, ...]
+    rows: RowsOf
+    rotation_invariant: bool = True  # a function of distances, cosines or sums of squares
+
+    def function(self, X: Any, design: Design, rng: Generator) -> tuple[float, Interval]:
+        """The value and its interval on all rows given; NaN where the design lacks what the metric needs."""
+        found = self.on(Space(X, design), rng)
+        return found.value, found.ci95
+
+    def on(self, space: Space, rng: Generator) -> Measured:
+        """As `function`, with a note; neighbours already found are used."""
+        lacking = unmet(space.design, self.needs)
+        return Measured(float("nan"), note=lacking) if lacking else self.measure(space, rng)
+
+
+def space_metrics(
+    X: Any,
+    design: Design,
+    *,
+    space: str,
+    only: Collection[str] | None = None,
+    max_rows: int = MAX_ROWS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[SpaceMetric, ...]:
+    """Every metric of `SPACE_METRICS` (or `only` some) of one space. Ours.
+
+    The same design and seed give the same rows for every space, so values compare. With more than `max_rows` rows, metrics of
+    replicates see whole perturbations (`replicate_rows`); those of batches always see at most 10 batches (`batch_rows`);
+    principal component regression sees all rows. Notes say so.
+    """
+    unknown = set(only or ()) - set(SPACE_METRICS)
+    if unknown:
+        raise UsageError(
+            f"space_metrics: no metric {', '.join(sorted(unknown))}; there are {', '.join(SPACE_METRICS)}."
+        )
+    chosen = [spec for spec in SPACE_METRICS.values() if only is None or spec.name in only]
+    seen: dict[RowsOf, tuple[Space, str]] = {}
+    found = []
+    for done, spec in enumerate(chosen):
+        if spec.rows not in seen:
+            seen[spec.rows] = _space(X, design, spec.rows, max_rows, seed)
+        part, note = seen[spec.rows]
+        rng = np.random.default_rng([seed, list(SPACE_METRICS).index(spec.name)])
+        measured = spec.on(part, rng)
+        found.append(
+            SpaceMetric(
+                metric=spec.name,
+                space=space,
+                value=measured.value,
+                ci95=measured.ci95,
+                rotation_invariant=spec.rotation_invariant,
+                better=spec.better,
+                note="; ".join(filter(None, (measured.note, note))),
+            )
+        )
+        if progress is not None:
+            progress(f"metrics of {space}", done + 1, len(chosen))
+    return tuple(found)
+
+
+def _space(X: Any, design: Design, rows: RowsOf, max_rows: int, seed: int) -> tuple[Space, str]:
+    if rows == "all":
+        return Space(X, design), ""
+    rng = np.random.default_rng([seed, design.n])
+    kept = replicate_rows(design, max_rows, rng) if rows == "replicates" else batch_rows(design, max_rows, rng)
+    if len(kept) == design.n:
+        return Space(X[:], design), ""
+    return Space(X[kept], design.take(kept)), f"on {len(kept):,} of {design.n:,} rows"
+
+
+def batch_of(design: Design) -> Labels:
+    """Batches, or plates where the design has no batches or a single one."""
+    return design.plate if design.batch is None or design.batch.size < 2 else design.batch
+
+
+def replicate_rows(design: Design, max_rows: int, rng: Generator) -> Codes:
+    """At most `max_rows` rows: a quarter controls, the rest perturbations at random, each with up to 100 of its rows.
+
+    A plain draw of rows would leave most perturbations without a replicate.
+    """
+    if design.n <= max_rows:
+        return np.arange(design.n)
+    controls = rng.permutation(np.flatnonzero(design.control))[: max_rows // 4]
+    free = max_rows - len(controls)
+    treated = rng.permutation(np.flatnonzero(~design.control))
+    order = np.argsort(rng.permutation(design.perturbation.size)[design.perturbation.codes[treated]], kind="stable")
+    treated = treated[order]
+    codes = design.perturbation.codes[treated]
+    first = np.r_[True, codes[1:] != codes[:-1]]
+    within = np.arange(len(codes)) - np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))
+    treated = treated[within < MAX_PER_PERTURBATION]
+    kept = treated[:free]
+    if len(kept) < len(treated):  # the last perturbation would be cut: it is left out
+        whole = design.perturbation.codes[kept] != design.perturbation.codes[treated[free]]
+        kept = kept[whole] if whole.any() else kept
+    return np.sort(np.r_[controls, kept])
+
+
+def batch_rows(design: Design, max_rows: int, rng: Generator) -> Codes:
+    """Rows of at most 10 batches drawn at random; of more than `max_rows` rows that many, at random."""
+    batch = batch_of(design)
+    chosen = rng.permutation(batch.size)[:MAX_BATCHES]
+    rows = np.flatnonzero(np.isin(batch.codes, chosen))
+    return rows if len(rows) <= max_rows else np.sort(rng.choice(rows, max_rows, replace=False))
+
+
+def unmet(design: Design, needs: Collection[Need]) -> str:
+    """What a design lacks, in words; empty if nothing."""
+    if "batches" in needs and batch_of(design).size < 2:
+        return "there is one plate only"
+    if "controls" in needs and not design.control.any():
+        return "there are no controls"
+    treated = design.perturbation.codes[~design.control]
+    if "replicates" in needs and (len(treated) == 0 or np.bincount(treated).max() < 2):
+        return "no perturbation has two rows"
+    return ""
+
+
+def replicate_columns(design: Design) -> tuple[Column, ...]:
+    """What replicates differ in: plate and well, or as much of it as leaves any pair of replicates."""
+    choices: tuple[tuple[Column, ...], ...] = (("plate", "well"), ("plate",), ("well",), ())
+    for columns in choices:
+        if ("well" not in columns or design.address is not None) and _pairs(design, columns) > 0:
+            return columns
+    return ()
+
+
+def _pairs(design: Design, differ: tuple[Column, ...]) -> int:
+    """Pairs of treated rows of one perturbation that differ in every column: counted by inclusion and exclusion."""
+    columns = {"plate": design.plate.codes, "well": None if design.address is None else design.address.codes}
+    total = 0
+    for chosen in range(1 << len(differ)):
+        same = [columns[c] for i, c in enumerate(differ) if chosen >> i & 1]
+        keys = np.stack([design.perturbation.codes, *(s for s in same if s is not None)])[:, ~design.control]
+        counts = np.unique(keys, axis=1, return_counts=True)[1]
+        total += (-1) ** len(same) * int(np.sum(counts * (counts - 1) // 2))
+    return total
+
+
+def _interval_of_mean(values: Array, rng: Generator, units: Codes | None = None) -> Interval:
+    """95 % interval of the mean of values that are numbers, by drawing them (or their `units`, whole) with replacement."""
+    known = ~np.isnan(values)
+    which = np.arange(int(known.sum())) if units is None else np.unique(units[known], return_inverse=True)[1]
+    counts = np.bincount(which)
+    if len(counts) < 2:
+        return NO_INTERVAL
+    drawn = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=DRAWS)
+    return _percentiles(drawn @ np.bincount(which, weights=values[known]) / (drawn @ counts))
+
+
+def _interval_of_median(values: Array, rng: Generator, units: Codes) -> Interval:
+    order = np.argsort(values)
+    values = values[order]
+    which = np.unique(units[order], return_inverse=True)[1]
+    size = int(which.max()) + 1
+    if size < 2:
+        return NO_INTERVAL
+    medians = np.empty(DRAWS)
+    for i in range(DRAWS):
+        weight = np.cumsum(rng.multinomial(size, np.full(size, 1 / size))[which])
+        medians[i] = values[np.searchsorted(weight, weight[-1] / 2)]
+    return _percentiles(medians)
+
+
+def _percentiles(draws: Array) -> Interval:
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _replicate_map(against: Against) -> Callable[[Space, Generator], Measured]:
+    def measure(space: Space, rng: Generator) -> Measured:
+        columns = replicate_columns(space.design)
+        found = replicate_map(space.X, space.design, against=against, positives_differ_by=columns, permutations=0)
+        differ = f"replicates in another {' and another '.join(columns)}" if columns else "replicates anywhere"
+        return Measured(
+            found.mean,
+            _interval_of_mean(found.mean_average_precision, rng),
+            f"{differ}, {found.mean_chance:.3g} expected of a random order",
+        )
+
+    return measure
+
+
+def _consistency(space: Space, rng: Generator) -> Measured:
+    treated = ~space.design.control
+    found = consistency(space.X[treated], space.design.perturbation.take(treated), draws=0)
+    return Measured(found.mean, _interval_of_mean(found.cosine, rng))
+
+
+def _lisi(space: Space, labels: Labels, rng: Generator, *, mixed: bool) -> Measured:
+    known = space.neighbours
+    if labels.size < 2 or known.k < 4:
+        return Measured(float("nan"), note=f"{labels.size} labels among {space.design.n} rows")
+    found = mixing.lisi(space.X, labels, k=known.k, perplexity=known.k // 3, neighbours=known)
+    low, high = _interval_of_median(found.rows, rng, space.design.plate.codes)
+    ends = mixing.scaled_lisi(low, labels.size), mixing.scaled_lisi(high, labels.size)
+    return Measured(found.ilisi, ends) if mixed else Measured(found.clisi, (1 - ends[1], 1 - ends[0]))
+
+
+def _ilisi(space: Space, rng: Generator) -> Measured:
+    found = _lisi(space, space.batch, rng, mixed=True)
+    return Measured(found.value, found.ci95, found.note or space.batch_note)
+
+
+def _clisi(space: Space, rng: Generator) -> Measured:
+    return _lisi(space, space.design.perturbation, rng, mixed=False)
+
+
+def _kbet(space: Space, rng: Generator) -> Measured:
+    k = min(mixing.KBET_NEIGHBOURS, space.neighbours.k)
+    found = mixing.kbet(space.X, space.batch, k=k, neighbours=space.neighbours)
+    accepted = np.asarray(found.p >= mixing.ALPHA, dtype=np.float64)
+    return Measured(found.acceptance, _interval_of_mean(accepted, rng, space.design.plate.codes), space.batch_note)
+
+
+def _connectivity(space: Space, rng: Generator) -> Measured:
+    k = min(mixing.GRAPH_NEIGHBOURS, space.neighbours.k)
+    found = mixing.graph_connectivity(space.X, space.design.perturbation, k=k, neighbours=space.neighbours)
+    return Measured(found.score, _interval_of_mean(found.scores, rng))
+
+
+def _silhouette_label(space: Space, rng: Generator) -> Measured:
+    found = mixing.silhouette_label(space.X, space.design.perturbation)
+    return Measured(found.score, _interval_of_mean((found.rows + 1) / 2, rng, space.design.plate.codes))
+
+
+def _silhouette_batch(space: Space, rng: Generator) -> Measured:
+    found = mixing.silhouette_batch(space.X, space.batch, space.design.perturbation)
+    return Measured(found.score, _interval_of_mean(found.scores, rng), space.batch_note)
+
+
+def _bras(space: Space, rng: Generator) -> Measured:
+    found = mixing.bras(space.X, space.batch, space.design.perturbation)
+    return Measured(found.score, _interval_of_mean(found.scores, rng), space.batch_note)
+
+
+def _pcr_batch(space: Space, rng: Generator) -> Measured:
+    return Measured(pcr(space.X, space.batch).score, note=space.batch_note)
+
+
+def _pcr_plate(space: Space, rng: Generator) -> Measured:
+    return Measured(pcr(space.X, space.design.plate).score, note=f"{space.design.plate.size} plates")
+
+
+SPACE_METRICS: Mapping[str, SpaceMetricSpec] = {
+    spec.name: spec
+    for spec in (
+        SpaceMetricSpec("replicate_map", _replicate_map("controls"), "high", ("replicates", "controls"), "replicates"),
+        SpaceMetricSpec(
+            "replicate_map_others", _replicate_map("non-replicates"), "high", ("replicates",), "replicates"
+        ),
+        SpaceMetricSpec("consistency", _consistency, "high", ("replicates",), "replicates"),
+        SpaceMetricSpec("clisi", _clisi, "high", ("replicates",), "replicates"),
+        SpaceMetricSpec("graph_connectivity", _connectivity, "high", ("replicates",), "replicates"),
+        SpaceMetricSpec("silhouette_label", _silhouette_label, "high", ("replicates",), "replicates"),
+        SpaceMetricSpec("ilisi", _ilisi, "high", ("batches",), "batches"),
+        SpaceMetricSpec("kbet", _kbet, "high", ("batches",), "batches"),
+        SpaceMetricSpec("silhouette_batch", _silhouette_batch, "high", ("batches",), "batches"),
+        SpaceMetricSpec("bras", _bras, "high", ("batches",), "batches"),
+        SpaceMetricSpec("pcr_batch", _pcr_batch, "low", ("batches",), "all"),
+        SpaceMetricSpec("pcr_plate", _pcr_plate, "low", ("batches",), "all"),
+    )
+}
+"""Metrics by name. Known-relationship recall is not among them (it needs pairs from outside the screen), nor is magnitude
+(it grows with the scale of a space)."""
