@@ -212,7 +212,7 @@ def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["reproduce"], 2, "name an experiment: fig2, figA6, table2; --list tells what they are"),
+        (["reproduce"], 2, "name an experiment: fig2, figA6, table2, table3; --list tells what they are"),
         (["reproduce", "fig2", "--list"], 2, "--list shows every experiment and takes no NAME; leave 'fig2' out"),
         (["reproduce", "fig2", "figA6"], 2, "unrecognized arguments: figA6"),
         ([*CALL, "--set", "epochs"], 2, "--set 'epochs': expected NAME=VALUE, for example max_epochs=50"),

@@ -259,7 +259,7 @@ def test_10_cleaned_ica_beats_cleaned_pca_on_replicates_at_as_many_axes():
     helped = 0
     for seed in SEEDS:
         made = world(seed, query=8)
-        result = deconfound.clean(screen_of(made), stability=0, permutations=40, top=0, seed=0).result
+        result = deconfound.clean(screen_of(made), stability=0, permutations=40, top=0, metrics=(), seed=0).result
         against = {d.against: d for d in result.differences}
         assert against["pca"].difference > 0
         helped += result.verdict == "ica-cleaning-helps"
@@ -271,5 +271,7 @@ def test_10_cleaned_ica_beats_cleaned_pca_on_replicates_at_as_many_axes():
 
 
 def test_10_where_there_is_no_biology_cleaning_is_never_said_to_help():
-    result = deconfound.clean(screen_of(world(0, query=8, no_biology=True)), stability=0, permutations=40, top=0).result
+    result = deconfound.clean(
+        screen_of(world(0, query=8, no_biology=True)), stability=0, permutations=40, top=0, metrics=()
+    ).result
     assert result.verdict != "ica-cleaning-helps"

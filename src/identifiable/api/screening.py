@@ -337,6 +337,7 @@ def clean(
     *,
     method: Literal["drop", "shrink"] = "drop",
     budget: float = 0.1,
+    metrics: Sequence[str] | None = None,
     basis: Path_ | Resolved | None = None,
     rank: Any = "auto",
     stability: int = STABILITY,
@@ -359,6 +360,8 @@ def clean(
         "drop" components, or "shrink" each by the share of biology in it.
     budget
         Share of the biological score of all components that may be lost.
+    metrics
+        Which metrics of spaces to give, by the names that a result has; None for all, () for none.
     """
     opened = screen(source, **roles)
     inputs = opened.inputs(workers=workers, progress=progress)
@@ -372,6 +375,7 @@ def clean(
         attribution,
         method=method,
         budget=budget,
+        metrics=metrics,
         fdr=fdr,
         seed=seed,
         workers=workers,
