@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from identifiable._checks import OutputError
 from identifiable.api.transforming import component_name
 from identifiable.blocks import Blocks
+from identifiable.deconfounding.components.trade_off import principal_rotation
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
 from identifiable.io.anndata_files import extend_anndata, save_anndata
@@ -26,26 +27,6 @@ if TYPE_CHECKING:
 ANNDATA = ".h5ad"
 TABLES = (".parquet", ".csv")
 TOOL = "identifiable"  # the key of `uns`
-
-
-def weighted_basis(resolved: Resolved, weights: tuple[float, ...]) -> Resolved:
-    """The basis of the components with a weight above 0, each times its weight; back, it gives rows without the rest."""
-    kept = [place for place, weight in enumerate(weights) if weight > 0]
-    scale = np.array([weights[place] for place in kept])
-    to, back, result = resolved.to_components, resolved.from_components, resolved.result
-    return Resolved(
-        AffineMap(to.matrix[:, kept] * scale, to.offset[kept] * scale),
-        # Not divided by the weights: what was shrunk stays so on the way back.
-        AffineMap(back.matrix[kept], back.offset),
-        replace(
-            result,
-            rank=len(kept),
-            components=tuple(result.components[place] for place in kept),
-            whitening=replace(result.whitening, rank=len(kept)),
-            unresolved=(),
-            ties=(),
-        ),
-    )
 
 
 def save_cleaned(path: str | os.PathLike[str], cleaned: Cleaned, *, pycytominer: bool = False) -> Path:
@@ -109,11 +90,9 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Path:
 
 
 def _white(found: Resolved) -> AffineMap:
-    """The PCA-white space of a basis, whose rotation ICA chose: principal directions of what the components carry, largest first."""
-    # Rows are u M + mean with u white: of M = U S V', u U are their principal components over their scales.
-    left, _, _ = np.linalg.svd(found.from_components.matrix, full_matrices=False)
-    to = found.to_components
-    return AffineMap(to.matrix @ left, to.offset @ left)
+    """The PCA-white space of a basis, whose rotation ICA chose, largest variance first."""
+    to, turn = found.to_components, principal_rotation(found.from_components)
+    return AffineMap(to.matrix @ turn, to.offset @ turn)
 
 
 def _record(cleaned: Cleaned) -> Mapping[str, Any]:

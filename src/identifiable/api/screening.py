@@ -14,13 +14,14 @@ import numpy as np
 
 from identifiable._checks import PairingError, UsageError
 from identifiable.api.opening import is_path
-from identifiable.api.screen_files import weighted_basis
 from identifiable.api.transforming import COLUMNS, NAMED
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
+from identifiable.deconfounding.components.cleaning import cleaned_basis
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
+from identifiable.deconfounding.folds import HoldOut
 from identifiable.deconfounding.layout.auditing import audit as audit_design
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.ica import Resolved
@@ -32,6 +33,7 @@ from identifiable.io.locations import split_spec, suffix_of
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
 from identifiable.representation import Representation
 from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenEvaluation
+from identifiable.results.evaluation import FitOn
 
 Path_ = str | os.PathLike[str]
 STABILITY = 6  # refits on halves of the plates
@@ -190,8 +192,8 @@ def evaluate(
     level: Literal["perturbation", "target"] = "perturbation",
     against: Literal["controls", "others"] = "controls",
     folds: int = 5,
-    hold_out: Sequence[str] = ("plate",),
-    fit: Sequence[str] = ("train",),
+    hold_out: Sequence[HoldOut] = ("plate",),
+    fit: Sequence[FitOn] = ("train",),
     rank: Any = "auto",
     basis: Path_ | Resolved | None = None,
     seeds: int = 1,
@@ -250,8 +252,8 @@ def evaluate(
         level=level,
         against=against,
         folds=folds,
-        hold_out=tuple(hold_out),  # type: ignore[arg-type]
-        fit=tuple(fit),  # type: ignore[arg-type]
+        hold_out=tuple(hold_out),
+        fit=tuple(fit),
         rank=rank,
         seeds=seeds,
         rotations=rotations,
@@ -308,11 +310,25 @@ def attribute(
     """
     opened = screen(source, **roles)
     inputs = opened.inputs(workers=workers, progress=progress)
-    record = provenance or default_provenance(seed, "identifiable.deconfound.attribute(...)")
-    found = _resolved(opened, basis, rank, stability, seed, workers, progress)
-    return Attributed(
-        _attributed(opened, found, permutations, fdr, top, seed, workers, progress, inputs, record), found
+    if basis is None:
+        found = _resolved(opened, rank=rank, stability=stability, seed=seed, workers=workers, progress=progress)
+    else:
+        found = _basis(basis, opened)
+    result = attribute_components(
+        found,
+        opened.blocks,
+        opened.design,
+        permutations=permutations,
+        fdr=fdr,
+        top=top,
+        seed=seed,
+        workers=workers,
+        progress=progress,
+        inputs=inputs,
+        provenance=provenance or default_provenance(seed, "identifiable.deconfound.attribute(...)"),
+        alerts=opened.alerts,
     )
+    return Attributed(result, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,15 +380,26 @@ def clean(
         Which metrics of spaces to give, by the names that a result has; None for all, () for none.
     """
     opened = screen(source, **roles)
-    inputs = opened.inputs(workers=workers, progress=progress)
     record = provenance or default_provenance(seed, "identifiable.deconfound.clean(...)")
-    found = _resolved(opened, basis, rank, stability, seed, workers, progress)
-    attribution = _attributed(opened, found, permutations, fdr, top, seed, workers, progress, inputs, record)
+    attributed = attribute(
+        opened,
+        basis=basis,
+        rank=rank,
+        stability=stability,
+        permutations=permutations,
+        fdr=fdr,
+        top=top,
+        seed=seed,
+        workers=workers,
+        progress=progress,
+        provenance=record,
+    )
+    found = attributed.resolved
     result = clean_components(
         found,
         opened.blocks,
         opened.design,
-        attribution,
+        attributed.result,
         method=method,
         budget=budget,
         metrics=metrics,
@@ -380,34 +407,16 @@ def clean(
         seed=seed,
         workers=workers,
         progress=progress,
-        inputs=inputs,
+        inputs=attributed.result.inputs,
         provenance=record,
         alerts=opened.alerts,
     )
-    return Cleaned(result, found, weighted_basis(found, result.weights), opened)
+    return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
 
 
-def _resolved(
-    opened: Screen,
-    basis: Path_ | Resolved | None,
-    rank: Any,
-    stability: int,
-    seed: int,
-    workers: int | None,
-    progress: Progress | None,
-) -> Resolved:
-    if basis is not None:
-        return _basis(basis, opened)
-    found = resolve_components(
-        opened.representation,
-        rank=rank,
-        stability=stability,
-        group_by=opened.design.plate.codes,
-        group_by_name="plate",
-        seed=seed,
-        workers=workers,
-        progress=progress,
-    )
+def _resolved(opened: Screen, **how: Any) -> Resolved:
+    """The screen resolved, its refits on halves of the plates."""
+    found = resolve_components(opened.representation, group_by=opened.design.plate.codes, group_by_name="plate", **how)
     if not opened.named:
         return found
     # So that rows of tomorrow are matched by the names of their columns, not by their order.
@@ -429,34 +438,6 @@ def _basis(basis: Path_ | Resolved, opened: Screen) -> Resolved:
             f"fitted, got {opened.representation.d}."
         )
     return found
-
-
-def _attributed(
-    opened: Screen,
-    found: Resolved,
-    permutations: int,
-    fdr: float,
-    top: int,
-    seed: int,
-    workers: int | None,
-    progress: Progress | None,
-    inputs: tuple[Input, ...],
-    provenance: Provenance,
-) -> Attribution:
-    return attribute_components(
-        found,
-        opened.blocks,
-        opened.design,
-        permutations=permutations,
-        fdr=fdr,
-        top=top,
-        seed=seed,
-        workers=workers,
-        progress=progress,
-        inputs=inputs,
-        provenance=provenance,
-        alerts=opened.alerts,
-    )
 
 
 def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int) -> str:

@@ -243,6 +243,8 @@ EVALUATE_DEFAULTS: dict[str, Any] = {
 
 def _evaluate(options: argparse.Namespace) -> int:
     from identifiable.deconfound import CLASSIFIERS, CORRECTIONS, REPRESENTATIONS, evaluate, save_scores
+    from identifiable.deconfounding.evaluation.requesting import FITS
+    from identifiable.deconfounding.folds import HOLD_OUTS
 
     baselines = (
         tuple(CORRECTIONS)
@@ -270,8 +272,8 @@ def _evaluate(options: argparse.Namespace) -> int:
             level=options.level,
             against=options.against,
             folds=options.folds,
-            hold_out=listed(options.hold_out, ("plate", "batch"), "--hold-out"),
-            fit=listed(options.fit, ("train", "all"), "--fit"),
+            hold_out=listed(options.hold_out, HOLD_OUTS, "--hold-out"),
+            fit=listed(options.fit, FITS, "--fit"),
             rank=options.rank,
             basis=options.basis,
             seeds=options.seeds,

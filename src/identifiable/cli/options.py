@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from identifiable._checks import UsageError
+
+Name = TypeVar("Name", bound=str)
 
 TABLE_FORMATS = ".npy .npz .csv .tsv .safetensors .parquet .h5ad (file:part names a part)"
 
@@ -76,13 +78,13 @@ def one_or_each(ids: list[str] | None) -> str | list[str] | None:
     return ids[0] if ids and len(ids) == 1 else ids
 
 
-def listed(text: str, choices: Sequence[str], flag: str) -> tuple[str, ...]:
+def listed(text: str, choices: Sequence[Name], flag: str) -> tuple[Name, ...]:
     """The names in a comma-separated list, each one of `choices`."""
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    wrong = [name for name in names if name not in choices]
-    if wrong or not names:
+    known = {str(choice): choice for choice in choices}
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names or not set(names) <= set(known):
         raise UsageError(f"{flag} {text!r}: expected a list of {', '.join(choices)}.")
-    return names
+    return tuple(known[name] for name in names)
 
 
 def recorded(name: str, options: argparse.Namespace, defaults: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -208,6 +208,25 @@ def cleaned_components(resolved: Resolved, weights: Sequence[float]) -> AffineMa
     factors = _factors(resolved, weights)
     to = resolved.to_components
     return AffineMap(to.matrix * factors, to.offset * factors)
+
+
+def cleaned_basis(resolved: Resolved, weights: Sequence[float]) -> Resolved:
+    """The basis of the components with a weight above 0, each times its weight; back, it gives rows without the rest."""
+    kept = np.flatnonzero(np.asarray(weights) > 0).tolist()
+    to, back, result = cleaned_components(resolved, weights), resolved.from_components, resolved.result
+    return Resolved(
+        AffineMap(to.matrix[:, kept], to.offset[kept]),
+        # Not divided by the weights: what was shrunk stays so on the way back.
+        AffineMap(back.matrix[kept], back.offset),
+        replace(
+            result,
+            rank=len(kept),
+            components=tuple(result.components[place] for place in kept),
+            whitening=replace(result.whitening, rank=len(kept)),
+            unresolved=(),
+            ties=(),
+        ),
+    )
 
 
 def cleaned_map(resolved: Resolved, weights: Sequence[float]) -> AffineMap:
