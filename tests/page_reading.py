@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from identifiable import report
 from identifiable.report.page import Block, Card, Fold, Table, Terms, Text
 from identifiable.report.pages import page_of
 
@@ -36,6 +37,21 @@ def text_of(result: Any, *keys: str) -> str:
             case _:
                 pass
     return " ".join(parts)
+
+
+def table_called(result: Any, start: str) -> Table:
+    """The table whose caption begins so."""
+    return next(b for b in blocks_of(result) if isinstance(b, Table) and b.caption.startswith(start))
+
+
+def check_every_cell_is_told(result: Any) -> None:
+    """No paragraph is said twice, and Markdown has every cell of every table."""
+    told = [b.text for b in blocks_of(result) if isinstance(b, Text)]
+    assert {text for text in told if told.count(text) > 1} == set()
+    text = report.markdown(result).replace("`", "").replace("\\", "")
+    for table in (b for b in blocks_of(result) if isinstance(b, Table)):
+        for row in table.rows:
+            assert "| " + " | ".join(row).replace("<", "&lt;") + " |" in text
 
 
 def without_style(text: str) -> str:

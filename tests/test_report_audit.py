@@ -14,12 +14,12 @@ import pytest
 from identifiable import report
 from identifiable.report import wording
 from identifiable.report.figures import draw_dots, ticks_between
-from identifiable.report.page import Badge, Card, DotRow, Dots, Fold, Mark, Table, Terms
+from identifiable.report.page import Badge, Card, DotRow, Dots, Fold, Mark, Terms
 from identifiable.report.pages import page_of
 from identifiable.report.screen_methods import BLIND_WORDS, CONCLUDE, NEXT
 from identifiable.report.screen_reading import LISTED, MOST_LISTED
 from identifiable.results import Alert, Audit, BlindScore, Finding, from_json, to_json
-from page_reading import blocks_of, text_of, without_style
+from page_reading import blocks_of, table_called, text_of, without_style
 from screen_result_cases import NO_INTERVAL, make_audit, make_design, with_figures, with_words
 from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
 
@@ -49,10 +49,6 @@ RESULTS = {
     ),
     "alerts": make_audit(alerts=(Alert("rows_dropped", "12 rows."),)),
 }
-
-
-def table_called(result: Audit, start: str) -> Table:
-    return next(b for b in blocks_of(result) if isinstance(b, Table) and b.caption.startswith(start))
 
 
 def dots_of(result: Audit) -> list[Dots]:

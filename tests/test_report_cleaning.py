@@ -16,12 +16,12 @@ from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS
 from identifiable.report import wording
 from identifiable.report.cleaning_reading import UNSAVED, apply_command
 from identifiable.report.html import _environment
-from identifiable.report.page import Card, Cloud, Code, Curve, Curves, Dots, Fold, Page, Section, Table, Text
+from identifiable.report.page import Card, Cloud, Code, Curve, Curves, Dots, Fold, Page, Section
 from identifiable.report.pages import page_of
 from identifiable.report.screen_methods import INVARIANT, METRICS, NEW_PLATES, SAME_AXES
 from identifiable.results import Alert, Cleaning, SpaceMetric, from_json, to_json
 from identifiable.results.cleaning import CleanDifference
-from page_reading import blocks_of, text_of, without_style
+from page_reading import blocks_of, check_every_cell_is_told, table_called, text_of, without_style
 from screen_result_cases import (
     NO_INTERVAL,
     make_attribution,
@@ -56,10 +56,6 @@ RESULTS = {
     "shrunk": replace(FULL, method="shrink", removed=(), weights=tuple(1 - 0.02 * i for i in range(48))),
     "ICA alone": replace(FULL, curve=tuple(p for p in make_points() if p.space == "ica"), verdict="harms"),
 }
-
-
-def table_called(result: Cleaning, start: str) -> Table:
-    return next(b for b in blocks_of(result) if isinstance(b, Table) and b.caption.startswith(start))
 
 
 def curves_of(result: Cleaning) -> list[Curves]:
@@ -295,12 +291,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_figures_stay_in_their_frame()
 
 
 def test_text_blocks_say_nothing_twice_and_markdown_has_every_cell() -> None:
-    told = [b.text for b in blocks_of(FULL) if isinstance(b, Text)]
-    assert {text for text in told if told.count(text) > 1} == set()
-    text = report.markdown(FULL).replace("`", "").replace("\\", "")
-    for table in (b for b in blocks_of(FULL) if isinstance(b, Table)):
-        for row in table.rows:
-            assert "| " + " | ".join(row).replace("<", "&lt;") + " |" in text
+    check_every_cell_is_told(FULL)
 
 
 def test_figures_that_are_no_shares_are_told_and_not_drawn() -> None:

@@ -46,7 +46,7 @@ from identifiable.results import (
     from_json,
     to_json,
 )
-from page_reading import blocks_of, text_of, without_style
+from page_reading import blocks_of, table_called, text_of, without_style
 from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
 
 UNDEFINED = make_infomec({"infom": math.nan, "infoe": 0.5, "infoc": math.nan}, draws=True)
@@ -68,10 +68,6 @@ RESULTS = {
 
 def heat_maps(result: Disentanglement, *keys: str) -> list[Table]:
     return [b for b in blocks_of(result, *keys) if isinstance(b, Table) and b.shades]
-
-
-def table_called(result: Disentanglement, start: str) -> Table:
-    return next(b for b in blocks_of(result) if isinstance(b, Table) and b.caption.startswith(start))
 
 
 # -- the same result, the same bytes

@@ -14,14 +14,14 @@ import pytest
 from identifiable import report
 from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.report import wording
-from identifiable.report.page import Card, Dots, Fold, Mark, Table, Text
+from identifiable.report.page import Card, Dots, Fold, Mark, Text
 from identifiable.report.pages import page_of
 from identifiable.report.screen_evaluation import DIFFERENCES_DRAWN
 from identifiable.report.screen_evaluation_reading import Board, duration, first_difference, layout_words, probe_words
 from identifiable.report.screen_methods import FEW_SPLITS, LOST_FORMULA, ONE_SPACE, REPRESENTATIONS, WITHIN_PLATE
 from identifiable.report.screen_reading import LISTED
 from identifiable.results import Alert, IcaAdvice, ScreenEvaluation, StageTime, from_json, to_json
-from page_reading import blocks_of, text_of, without_style
+from page_reading import blocks_of, check_every_cell_is_told, table_called, text_of, without_style
 from screen_result_cases import (
     NO_INTERVAL,
     TARGETS,
@@ -75,10 +75,6 @@ RESULTS = {
         verdict="layout-confounded",
     ),
 }
-
-
-def table_called(result: ScreenEvaluation, start: str) -> Table:
-    return next(b for b in blocks_of(result) if isinstance(b, Table) and b.caption.startswith(start))
 
 
 def dots_called(result: ScreenEvaluation, start: str) -> Dots:
@@ -390,9 +386,4 @@ def test_the_page_loads_nothing_from_elsewhere_and_figures_stay_in_their_frame()
 
 
 def test_text_blocks_say_nothing_twice_and_markdown_has_every_cell() -> None:
-    told = [b.text for b in blocks_of(FULL) if isinstance(b, Text)]
-    assert {text for text in told if told.count(text) > 1} == set()
-    text = report.markdown(FULL).replace("`", "").replace("\\", "")
-    for table in (b for b in blocks_of(FULL) if isinstance(b, Table)):
-        for row in table.rows:
-            assert "| " + " | ".join(row).replace("<", "&lt;") + " |" in text
+    check_every_cell_is_told(FULL)
