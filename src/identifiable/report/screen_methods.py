@@ -59,6 +59,7 @@ CLASSIFIERS = {
     "ridge": "linear probe",
     "logistic": "logistic probe",
     "l1": "L1 probe",
+    "odds": "log odds of places",
 }
 HELD_OUT = {"plate": "plates left out", "batch": "batches left out", "single-batch": "one batch at a time"}
 FIT = {"all": "representations fitted to all wells", "train": "representations fitted to training plates only"}
