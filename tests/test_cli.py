@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from identifiable.api import compare, load
 from identifiable.cli import main
 from identifiable.results import without_time
+from interrupting import interrupted, needs_proc, reads
 from laws import rows
 
 QUICK = ["--bootstrap", "20", "--null-draws", "3"]
@@ -446,17 +447,12 @@ def test_a_plain_or_closed_stdout_is_not_an_error(folder, stdout):
     assert load("r.json").inputs[0].name == "a"
 
 
+@needs_proc
 def test_interrupt_leaves_the_old_output_whole(folder):
     np.save("big.npy", np.random.default_rng(0).standard_normal((200_000, 64)))
     Path("r.json").write_text("kept")
-    words = [sys.executable, "-m", "identifiable", "compare", "big.npy", "big.npy", "--json", "r.json"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            process.wait(timeout=3)
-        except subprocess.TimeoutExpired:
-            process.send_signal(2)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    code, err = interrupted(["compare", "big.npy", "big.npy", "--json", "r.json"], reads("big.npy"))
+    assert code == 130
     assert "Traceback" not in err
     assert "no result was written" in err
     assert Path("r.json").read_text() == "kept"

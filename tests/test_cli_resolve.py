@@ -8,11 +8,9 @@ import json
 import os
 import re
 import shlex
-import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +20,7 @@ from identifiable.api import load, load_basis, resolve
 from identifiable.cli import main, progress
 from identifiable.cli.output import check_outputs
 from identifiable.results import JointResolution, Resolution, without_time
+from interrupting import interrupted, needs_proc, reads
 
 QUICK = ["--restarts", "1", "--stability", "0"]
 REFITTED = ["--restarts", "1", "--stability", "2"]  # without refits nothing is reproducible, and so nothing shared
@@ -684,33 +683,7 @@ def test_an_error_while_files_take_their_names_is_one_line_and_leaves_no_tempora
     assert failing not in files()
 
 
-def interrupted(words, ready):
-    """Start a command, send Ctrl-C once `ready()` holds, and return its exit code and stderr."""
-    command = [sys.executable, "-m", "identifiable", *words]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 60
-        while not ready(process.pid) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    return process.returncode, err
-
-
-def reads(name):
-    """Whether a process has `name` open or mapped: then it is at work, past its imports."""
-
-    def ready(pid):
-        try:
-            return name in Path(f"/proc/{pid}/maps").read_text() or any(
-                os.path.basename(os.readlink(link)) == name for link in Path(f"/proc/{pid}/fd").iterdir()
-            )
-        except OSError:
-            return False
-
-    return ready
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs /proc to see when the work begins")
+@needs_proc
 @pytest.mark.parametrize("command", ["resolve", "transform"])
 def test_interrupt_leaves_old_outputs_whole_and_nothing_new(folder, capsys, command):
     d = 64
