@@ -20,13 +20,16 @@ from identifiable.deconfounding.components.cleaning import (
     judge,
 )
 from identifiable.deconfounding.components.trade_off import (
+    Judged,
     PlatePredictor,
+    TradeOff,
     biology_lost,
     kept_share,
     principal_rotation,
     trade_off,
 )
 from identifiable.deconfounding.design import Design, Labels
+from identifiable.deconfounding.metrics.left_out import WellSums
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import resolve
@@ -187,7 +190,7 @@ def test_with_nothing_removed_all_spaces_score_alike():
     found = compared(X, design)
     rotated = compared(X @ haar_rotation(6, np.random.default_rng(6)), design)
     assert found.judged["rand", 0] is found.judged["pca", 0] is found.judged["ica", 0]
-    first, second = (f.replicate_map(f.judged["pca", 0].average_precision)[0] for f in (found, rotated))
+    first, second = (f.judged["pca", 0].replicates.mean_precision()[0] for f in (found, rotated))
     assert first == pytest.approx(second, abs=1e-3)
     assert found.judged["ica", 2].plate_auroc < found.judged["ica", 0].plate_auroc - 0.1
 
@@ -218,20 +221,15 @@ def noise(seed, plates, *, controls=4, drugs=4):
     return trade_off([values], AffineMap(haar_rotation(4, rng), np.zeros(4)), design, points=[0, 2], max_rows=600)
 
 
-def test_intervals_of_noise_cover_chance_and_draws_of_the_plates_that_ask_alone_do_not():
-    """Replicates ask each other, so what two plates have in common by chance counts twice."""
-    plates, narrow, wide = 8, [], []
-    widened = (
-        np.sqrt(2 * plates / (plates - 1)) * 2.3646 / 1.95996
-    )  # 97.5 % points of t with 7 degrees of freedom, and normal
+def test_intervals_of_noise_cover_chance_and_differences_of_arbitrary_axes_cover_zero():
+    covered = []
     for seed in range(60):
-        found = noise(seed, plates)
-        for value, (low, high) in (found.above_chance(("ica", 0)), found.difference(("ica", 2), ("pca", 2))):
-            wide.append(low <= 0 <= high)
-            narrow.append((low - value) / widened <= -value <= (high - value) / widened)
-    wide, narrow = np.reshape(wide, (60, 2)).mean(axis=0), np.reshape(narrow, (60, 2)).mean(axis=0)
-    assert np.all(wide >= 0.85)
-    assert np.all(narrow < 0.8)
+        found = noise(seed, plates=8)
+        above = found.judged["ica", 0].replicates.mean_above_chance()
+        for value, (low, high) in (above, found.difference(("ica", 2), ("pca", 2))):
+            covered.append(low <= 0 <= high)
+            assert low < value < high
+    assert np.all(np.reshape(covered, (60, 2)).mean(axis=0) >= 0.9)
 
 
 def test_replicates_of_one_batch_are_ranked_within_it():
@@ -252,9 +250,9 @@ def test_replicates_of_one_batch_are_ranked_within_it():
 # -- the verdict
 
 
-@pytest.mark.parametrize(("seed", "helps"), [(0, True), (1, False), (2, True), (3, True), (4, True)])
+@pytest.mark.parametrize(("seed", "helps"), [(0, True), (1, False), (2, True), (3, False), (4, True)])
 def test_cleaned_ica_finds_replicates_that_cleaned_pca_does_not(seed, helps):
-    """Acceptance test 10. Of seeds 0 to 7 all show ICA above PCA and 6 a gain over no cleaning; with 1 and 5 its interval holds 0."""
+    """Acceptance test 10. Of seeds 0 to 7 all show ICA above PCA; the gain over no cleaning has an interval above 0 but for 1, 3 and 5."""
     made = cells("small", seed=seed, **WORLD)
     design = assign_roles(made.metadata, name="simulated").design
     found, blocks, attribution = attributed(made.X, design)
@@ -302,15 +300,14 @@ def test_nothing_is_removed_where_nothing_is_technical():
     assert [point.removed for point in result.curve] == [0, 0, 0]
 
 
-class _Found:
-    """As much of a trade-off as a verdict asks for."""
-
-    def __init__(self, above: float):
-        self.above = above
-        self.judged = {key: type("Judged", (), {"plate_auroc": 0.5})() for key in (("ica", 0), ("ica", 1))}
-
-    def above_chance(self, space):
-        return self.above, (self.above - 0.01, self.above + 0.01)
+def compared_with(above):
+    """As much of a trade-off as a verdict asks for: one axis removed, replicates found better than by chance by `above` +- 0.01."""
+    wells = np.full(11, 10.0)
+    without = above + np.resize([0.0014, -0.0014], 10)
+    found = Judged(WellSums(np.r_[above, without] * wells, np.zeros(11), wells), 0.5, 0.0)
+    low, high = found.replicates.mean_above_chance()[1]
+    assert (above - low, high - above) == pytest.approx((0.01, 0.01), abs=1e-3)
+    return TradeOff({("ica", 0): found, ("ica", 1): found}, {}, {}, ())
 
 
 @pytest.mark.parametrize(
@@ -329,7 +326,7 @@ def test_the_verdict_needs_every_interval_on_its_side(whole, pca, above, verdict
         return CleanDifference(name, 1, value, (value - 0.05, value + 0.05))
 
     chosen = Chosen(np.array([0.0, 1.0]), (0,), 0.0)
-    found, text = judge(chosen, [against("whole", whole), against("pca", pca)], _Found(above), 2)
+    found, text = judge(chosen, [against("whole", whole), against("pca", pca)], compared_with(above), 2)
     assert found == verdict
     assert text.startswith("1 of 2 components taken out")
 
@@ -341,7 +338,7 @@ def test_intervals_from_few_plates_are_an_alert():
         found, blocks, attribution = attributed(X[kept], design.take(kept))
         result = clean(found, blocks, design.take(kept), attribution, **QUICK)
         messages = [alert.message for alert in result.alerts if alert.code == "few_groups"]
-        assert [f"resampling {plates} plates" in message for message in messages] == [True] * alerted
+        assert [f"how {plates} plates differ" in message for message in messages] == [True] * alerted
 
 
 def test_metrics_are_given_for_every_space_on_plates_not_used_to_choose():

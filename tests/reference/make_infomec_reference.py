@@ -127,7 +127,9 @@ def main(official: Path) -> None:
             moved = []
             for k in range(REORDERED):
                 order = np.random.RandomState(100 + k).permutation(len(latents))
-                moved.append(abs(float(run(latents[order], factors[order], discrete)["infoe"]) - float(result["infoe"])))
+                moved.append(
+                    abs(float(run(latents[order], factors[order], discrete)["infoe"]) - float(result["infoe"]))
+                )
             found[name][profile] = {
                 "infom": float(result["infom"]), "infoe": float(result["infoe"]), "infoc": float(result["infoc"]),
                 "spread": max(moved), "nmi": np.asarray(result["nmi"]).tolist(),

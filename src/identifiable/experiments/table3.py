@@ -105,7 +105,12 @@ def run(
     }
     _tell(say, f"evaluating {opened!r}, {len(shared['targets'])} guides of {len(guides)} genes")
     found = evaluate(
-        opened, protocol="paper", fit=("all",), concentration=chosen.percents, checkpoint=_inside(checkpoint, "paper"), **shared
+        opened,
+        protocol="paper",
+        fit=("all",),
+        concentration=chosen.percents,
+        checkpoint=_inside(checkpoint, "paper"),
+        **shared,
     )
     _tell(say, f"paper's protocol: {found.headline}")
     stricter = None

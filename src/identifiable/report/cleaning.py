@@ -173,7 +173,7 @@ def _gains(result: Cleaning) -> list[Block]:
     ]
     if not rows:
         return []
-    legend: list[tuple[LegendKind, str]] = [("main", "difference"), ("whisker", "95 % interval over plates")]
+    legend: list[tuple[LegendKind, str]] = [("main", "difference"), ("whisker", "95 % interval, plates left out in turn")]
     shown = drawn_marks(rows)
     return [
         Dots(

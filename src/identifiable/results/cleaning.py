@@ -121,9 +121,9 @@ class CleanPoint:
 
 @dataclass(frozen=True)
 class CleanDifference:
-    """Replicate mAP of ICA with the chosen axes removed, less that of another space, on the same wells and draws of plates.
+    """Replicate mAP of ICA with the chosen axes removed, less that of another space, on the same wells.
 
-    `against` is "pca" or "rand" with as many axes removed, or "whole" with none.
+    `against` is "pca" or "rand" with as many axes removed, or "whole" with none. The interval comes from leaving plates out.
     """
 
     against: Literal["pca", "rand", "whole"]

@@ -107,7 +107,7 @@ def clean(
             "metrics": tuple(SPACE_METRICS if metrics is None else metrics),
             "max_rows": max_rows,
             "seed": seed,
-            "replicate_map_chance": found.replicate_map(found.judged["ica", 0].chance)[0],
+            "replicate_map_chance": found.judged["ica", 0].replicates.mean_chance,
         },
         alerts=tuple(
             dict.fromkeys(
@@ -266,7 +266,7 @@ def _curve(found: TradeOff, points: Sequence[int]) -> tuple[CleanPoint, ...]:
     for space in SPACES:
         for removed in points:
             judged = found.judged[space, removed]
-            value, interval = found.replicate_map(judged.average_precision)
+            value, interval = judged.replicates.mean_precision()
             curve.append(CleanPoint(space, removed, judged.plate_auroc, value, judged.biology_lost, interval))
     return tuple(curve)
 
@@ -301,7 +301,7 @@ def judge(
     )
     if whole.ci95[1] < 0:
         return "harms", said
-    if found.above_chance(("ica", removed))[1][0] <= 0:
+    if found.judged["ica", removed].replicates.mean_above_chance()[1][0] <= 0:
         return "no-gain", f"{said}; even so replicates are found no better than by chance"
     if whole.ci95[0] > 0 and pca.ci95[0] > 0:
         return "ica-cleaning-helps", said
@@ -366,13 +366,13 @@ def _against_table(design: Design, metrics: Sequence[SpaceMetric]) -> list[Alert
 
 def _alerts(design: Design, found: TradeOff, attribution: Attribution) -> list[Alert]:
     judged = sum(len(half.judged) for half in found.halves)
+    plates = sum(half.judged_design.plate.size for half in found.halves)
     low, high = attribution.biology_ci95
     alerts = [
         (
-            found.plates.size < FEW_GROUPS,
+            plates < FEW_GROUPS,
             "few_groups",
-            f"{design.name}: intervals of replicate mAP come from resampling {found.plates.size} plates; below {FEW_GROUPS} they are "
-            "rough.",
+            f"{design.name}: intervals of replicate mAP come from how {plates} plates differ; below {FEW_GROUPS} they are rough.",
         ),
         (
             judged < design.n,

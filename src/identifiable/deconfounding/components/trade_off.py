@@ -21,9 +21,9 @@ from identifiable.deconfounding.components.plate_variance import indicator
 from identifiable.deconfounding.components.replicate_variance import same_pairs
 from identifiable.deconfounding.components.variance_shares import Questions, scores
 from identifiable.deconfounding.design import Codes, Design, Labels
-from identifiable.deconfounding.evaluation.held_out import NO_INTERVAL, GroupDraws, interval
 from identifiable.deconfounding.folds import plate_folds
-from identifiable.deconfounding.metrics.replicates import expected_average_precision, replicate_map
+from identifiable.deconfounding.metrics.left_out import WellSums, plate_groups
+from identifiable.deconfounding.metrics.replicates import replicate_map
 from identifiable.deconfounding.metrics.space_metrics import replicate_columns, replicate_rows
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.moments import Array
@@ -34,7 +34,6 @@ AxesOf = Literal["ica", "pca", "rand"]
 SPACES: tuple[AxesOf, ...] = ("ica", "pca", "rand")
 FEWEST_PLATES = 4  # two in each half: what belongs to a plate cannot be told on one
 MOSTLY = 0.5  # share of pairs of replicates in one batch from which on replicates are ranked within batches
-DRAWS = 1000  # bootstrap samples of plates
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,21 +114,27 @@ class Half:
         same, pairs = same_pairs(*codes)
         return same > MOSTLY * pairs
 
-    def average_precision(self, values: NDArray[np.float32]) -> tuple[Array, Array]:
-        """Of every judged row, and what it would be of a random order; NaN where a row has no replicate on another plate."""
+    @cached_property
+    def groups(self) -> Labels:
+        """Of plates, to be left out in turn."""
+        return plate_groups(self.judged_design.plate)
+
+    def replicates(self, values: NDArray[np.float32]) -> WellSums:
+        """What the judged wells find on other plates; nothing where none has a replicate there."""
         design = self.judged_design
         if design.control.all() or not values.shape[1]:
-            return np.full(design.n, np.nan), np.full(design.n, np.nan)
+            return WellSums.none(self.groups.size)
         found = replicate_map(
             values,
             design,
             against="controls" if design.control.any() else "non-replicates",
             positives_differ_by=replicate_columns(design),
             negatives_share=("batch",) if self.batch_bound else (),
+            leave_out=self.groups,
             permutations=0,
-        )
-        chance = expected_average_precision(found.positives, np.maximum(found.total, 1))
-        return found.average_precision, np.where(np.isfinite(found.average_precision), chance, np.nan)
+        ).sums
+        assert found is not None
+        return found
 
     @cached_property
     def _sides(self) -> tuple[Codes, Codes]:
@@ -232,24 +237,21 @@ class OnAxes:
         weights = other.ranked.weights(removed, method)
         kept = np.flatnonzero(weights > 0)
         shown = (self.values[:, kept] - other.centre[kept]) * weights[kept].astype(np.float32)
-        precision, chance = self.half.average_precision(shown)
-        return Judged(precision, chance, self.predictor.auroc(weights), self.ranked.biology_lost(weights))
+        return Judged(self.half.replicates(shown), self.predictor.auroc(weights), self.ranked.biology_lost(weights))
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
     """A space with some axes removed, on plates that were not used to choose them."""
 
-    average_precision: Array
-    chance: Array  # of each well's average precision: the same for all spaces
+    replicates: WellSums
     plate_auroc: float
     biology_lost: float
 
     def and_(self, other: Judged) -> Judged:
         """Both halves side by side."""
         return Judged(
-            np.concatenate([self.average_precision, other.average_precision]),
-            np.concatenate([self.chance, other.chance]),
+            self.replicates.beside(other.replicates),
             (self.plate_auroc + other.plate_auroc) / 2,
             (self.biology_lost + other.biology_lost) / 2,
         )
@@ -263,34 +265,10 @@ class TradeOff:
     ranked: Mapping[AxesOf, tuple[Ranked, Ranked]]  # on each half of the plates
     rotations: Mapping[AxesOf, Array | None]  # from components to the axes of each space
     halves: tuple[Half, Half]
-    plates: Labels  # of every judged row
-
-    def replicate_map(self, precision: Array) -> tuple[float, Interval]:
-        """Mean over wells, each of which asks once for its replicates, with its interval from drawing plates again.
-
-        Not the mean of means of perturbations: those on every plate then count no more than the many on a few plates, whose average
-        precision is mostly chance. Draws resample the plates that ask, not those that answer. But two replicates ask each other,
-        and each half of the plates chooses the axes of the other: every two plates meet twice, as in cross-validation, and
-        `interval` widens for that and for few plates. In noise on 8, 16 and 40 plates it covers 92 to 96 % (150 to 300 draws each,
-        without widening 71 to 84 %). Where there are weak effects beside plate effects, a plate that is poor at asking is poor at
-        answering too, the standard deviation comes near twice that of the draws, and it covers 85 to 96 %.
-        """
-        known = np.isfinite(precision)
-        if not known.any():
-            return float("nan"), NO_INTERVAL
-        plates = self.plates.take(known)
-        weights = GroupDraws.of(plates, DRAWS, seed=0).weights
-        drawn = (weights @ np.bincount(plates.codes, precision[known])) / (weights @ plates.counts)
-        return float(drawn[0]), interval(drawn, plates.size)
-
-    def above_chance(self, space: tuple[AxesOf, int]) -> tuple[float, Interval]:
-        """Replicate mAP less what random orders would give."""
-        judged = self.judged[space]
-        return self.replicate_map(judged.average_precision - judged.chance)
 
     def difference(self, first: tuple[AxesOf, int], second: tuple[AxesOf, int]) -> tuple[float, Interval]:
-        """Replicate mAP of the first less that of the second, on the same rows and the same draws of plates."""
-        return self.replicate_map(self.judged[first].average_precision - self.judged[second].average_precision)
+        """Replicate mAP of the first less that of the second, on the same wells."""
+        return self.judged[first].replicates.mean_above(self.judged[second].replicates)
 
 
 def principal_rotation(from_components: AffineMap) -> Array:
@@ -350,10 +328,4 @@ def trade_off(
             done += 1
             if progress is not None:
                 progress("trade-off", done, steps)
-    return TradeOff(
-        judged,
-        ranked,
-        rotations,
-        halves,
-        design.plate.take(np.concatenate([half.rows[half.judged] for half in halves])),
-    )
+    return TradeOff(judged, ranked, rotations, halves)

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.special import digamma
 from scipy.stats import false_discovery_control
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Progress
 from identifiable.deconfounding.design import Codes, Design, Labels, Mask
+from identifiable.deconfounding.metrics.left_out import LeavingOut, WellSums, expected_average_precision
 from identifiable.deconfounding.metrics.matrices import Array, as_matrix, check_rows, row_blocks, unit_rows
 
 Column = Literal["plate", "well", "batch", "perturbation", "target"]
@@ -37,6 +37,7 @@ class ReplicateMap:
     profiles             rows the mean of a perturbation is over
     chance               what mAP of each perturbation is expected to be where order is random
     mean                 of mAP over perturbations that have one; `mean_chance` of `chance`
+    sums                 of average precision over wells, with each group of plates left out; None unless asked for
     """
 
     average_precision: Array
@@ -51,6 +52,7 @@ class ReplicateMap:
     profiles: Codes
     mean: float
     mean_chance: float
+    sums: WellSums | None = None
 
 
 def replicate_map(
@@ -61,6 +63,7 @@ def replicate_map(
     of: Literal["perturbation", "target"] = "perturbation",
     positives_differ_by: Sequence[Column] = ("plate", "well"),
     negatives_share: Sequence[Column] = (),
+    leave_out: Labels | None = None,
     permutations: int = PERMUTATIONS,
     rng: np.random.Generator | None = None,
     progress: Progress | None = None,
@@ -83,7 +86,8 @@ def replicate_map(
     numbers of positives and negatives share their random orders, which makes p conservative; draws are not those of copairs.
 
     Rows are taken a block at a time, so memory is that of the rows and some 32 MB; cosines are sorted once per row.
-    `permutations=0` leaves p and q NaN and needs no `rng`.
+    `permutations=0` leaves p and q NaN and needs no `rng`. `leave_out` are groups of rows (of plates): sums over wells
+    are also given without each of them.
 
     >>> plates = Labels.of(np.array(["p", "q", "p", "q"]))
     >>> wells = Labels.of(np.array(["drug", "drug", "dmso", "dmso"]))
@@ -103,17 +107,24 @@ def replicate_map(
     differ = np.stack([_column(design, c).codes for c in positives_differ_by]) if positives_differ_by else None
     n = design.n
     precision, positives, total = np.full(n, np.nan), np.zeros(n, np.intp), np.zeros(n, np.intp)
+    leaving = None if leave_out is None else LeavingOut(leave_out)
     done = 0
     for queries, negatives in _lists(design, groups, asks, answers, negatives_share):
-        for row, own, above in _ranked(U, groups, queries, negatives, own_among=against == "non-replicates"):
+        for row, own, above, line in _ranked(U, groups, queries, negatives, own_among=against == "non-replicates"):
             ours = own[_differs(differ, row, own)]
             if len(ours):
                 positives[row], total[row] = len(ours), len(ours) + above.negatives
-                precision[row] = above.average_precision(U[ours] @ U[row])
+                cosines = U[ours] @ U[row]
+                precision[row] = above.average_precision(cosines)
+                if leaving is not None and above.negatives:
+                    others = groups.codes[negatives] != groups.codes[row]
+                    leaving.add(row, precision[row], ours, cosines, negatives[others], line[others])
         done += len(queries)
         if progress is not None:
             progress("replicate mAP", done, int(asks.sum()))
-    return _by_group(precision, positives, total, groups, asks, permutations, rng)
+    return _by_group(
+        precision, positives, total, groups, asks, permutations, rng, None if leaving is None else leaving.sums
+    )
 
 
 @dataclass(frozen=True)
@@ -191,8 +202,8 @@ def _lists(
 
 def _ranked(
     U: Array, groups: Labels, queries: Codes, candidates: Codes, *, own_among: bool
-) -> Iterator[tuple[int, Codes, _Negatives]]:
-    """For every query: the row, all rows of its perturbation, and its sorted negatives.
+) -> Iterator[tuple[int, Codes, _Negatives, Array]]:
+    """For every query: the row, all rows of its perturbation, its sorted negatives, and the cosines of all candidates.
 
     Those of its own perturbation are counted off afterwards: a mask for each row would cost more than the sort.
     """
@@ -201,12 +212,10 @@ def _ranked(
     V = U[candidates]
     for part in row_blocks(len(queries), max(len(candidates), 1)):
         rows = queries[part]
-        cosines = U[rows] @ V.T
-        cosines.sort(axis=1)
-        for row, line in zip(rows.tolist(), cosines, strict=True):
+        for row, line in zip(rows.tolist(), U[rows] @ V.T, strict=True):
             own = members[groups.codes[row]]
             counted = own[among[own]]
-            yield row, own, _Negatives(line, np.sort(U[counted] @ U[row]))
+            yield row, own, _Negatives(np.sort(line), np.sort(U[counted] @ U[row])), line
 
 
 def _rows_of(labels: Labels) -> list[Codes]:
@@ -219,19 +228,6 @@ def _differs(columns: Codes | None, row: int, others: Codes) -> Mask:
     return np.asarray((columns[:, others] != columns[:, [row]]).all(axis=0))
 
 
-def expected_average_precision(positives: NDArray[Any], total: NDArray[Any]) -> Array:
-    """AP expected of a random order of `total` items, `positives` of them relevant: H/L + (M - 1)/(L - 1) (1 - H/L).
-
-    L = total, M = positives, H the L-th harmonic number. One of two is 1 or 1/2:
-
-    >>> expected_average_precision(np.array([1]), np.array([2]))
-    array([0.75])
-    """
-    M, L = np.asarray(positives, dtype=np.float64), np.asarray(total, dtype=np.float64)
-    rate = (digamma(L + 1) + np.euler_gamma) / L
-    return np.asarray(rate + (M - 1) / np.maximum(L - 1, 1) * (1 - rate))
-
-
 def _by_group(
     precision: Array,
     positives: Codes,
@@ -240,6 +236,7 @@ def _by_group(
     asks: Mask,
     permutations: int,
     rng: np.random.Generator | None,
+    sums: WellSums | None,
 ) -> ReplicateMap:
     names = np.unique(groups.codes[asks])
     entropy = int(rng.integers(2**63)) if permutations and rng is not None else 0
@@ -271,6 +268,7 @@ def _by_group(
         profiles=np.array([c[4] for c in columns], dtype=np.intp),
         mean=float(score_[scored].mean()) if scored.any() else float("nan"),
         mean_chance=float(chance_[scored].mean()) if scored.any() else float("nan"),
+        sums=sums,
     )
 
 

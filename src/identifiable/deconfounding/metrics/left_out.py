@@ -1,0 +1,177 @@
+"""Means over wells that look for their replicates on other plates, with intervals from leaving plates out.
+
+A plate takes part three times: its wells ask, they answer wells of other plates, and its controls are among those that replicates
+have to beat. Drawing the plates that ask misses two of the three. Leaving a plate out takes all three away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+from scipy.stats import t
+
+from identifiable.deconfounding.design import Codes, Labels
+from identifiable.deconfounding.metrics.matrices import Array
+from identifiable.results.record import Interval
+
+NO_INTERVAL: Interval = (float("nan"), float("nan"))
+MOST_GROUPS = (
+    40  # plates are left out one by one; of more, as many groups. The reach of t is then within 4 % of its limit
+)
+FEWEST_GROUPS = 3
+
+
+def plate_groups(plates: Labels, seed: int = 0) -> Labels:
+    """The plates, or where there are more than 40, that many groups of as many plates each, at random."""
+    if plates.size <= MOST_GROUPS:
+        return plates
+    place = np.random.default_rng([seed, plates.size]).permutation(plates.size) % MOST_GROUPS
+    return Labels(place[plates.codes].astype(np.intp), tuple(f"group {k}" for k in range(MOST_GROUPS)))
+
+
+@dataclass(frozen=True, eq=False)
+class WellSums:
+    """Sums over wells that asked: at place 0 all of them, then with each group of plates left out.
+
+    precision    average precision
+    chance       what it would be of a random order
+    wells        how many asked and had both a replicate and a negative
+    """
+
+    precision: Array
+    chance: Array
+    wells: Array
+
+    @classmethod
+    def none(cls, groups: int) -> WellSums:
+        return cls(*np.zeros((3, groups + 1)))
+
+    @property
+    def groups(self) -> int:
+        return len(self.wells) - 1
+
+    def beside(self, others: WellSums) -> WellSums:
+        """Both, of plates that have nothing to do with each other: where one is left out, all of the others stay."""
+
+        def joined(mine: Array, theirs: Array) -> Array:
+            return np.concatenate([mine[:1] + theirs[0], mine[1:] + theirs[0], mine[0] + theirs[1:]])
+
+        return WellSums(
+            joined(self.precision, others.precision),
+            joined(self.chance, others.chance),
+            joined(self.wells, others.wells),
+        )
+
+    @property
+    def mean_chance(self) -> float:
+        return float(self.chance[0] / self.wells[0]) if self.wells[0] else float("nan")
+
+    def mean_precision(self) -> tuple[float, Interval]:
+        return mean_over_wells(self.precision, self.wells)
+
+    def mean_above_chance(self) -> tuple[float, Interval]:
+        return mean_over_wells(self.precision - self.chance, self.wells)
+
+    def mean_above(self, others: WellSums) -> tuple[float, Interval]:
+        """Of the same wells and replicates in another space: precision here less precision there."""
+        return mean_over_wells(self.precision - others.precision, self.wells)
+
+
+def expected_average_precision(positives: NDArray[Any], total: NDArray[Any]) -> Array:
+    """AP expected of a random order of `total` items, `positives` of them relevant: H/L + (M - 1)/(L - 1) (1 - H/L).
+
+    L = total, M = positives, H the L-th harmonic number. One of two is 1 or 1/2:
+
+    >>> expected_average_precision(np.array([1]), np.array([2]))
+    array([0.75])
+    """
+    M, L = np.asarray(positives, dtype=np.float64), np.asarray(total, dtype=np.float64)
+    rate = (digamma(L + 1) + np.euler_gamma) / L
+    return np.asarray(rate + (M - 1) / np.maximum(L - 1, 1) * (1 - rate))
+
+
+def mean_over_wells(sums: Array, wells: Array) -> tuple[float, Interval]:
+    r"""The mean over all wells and its 95 % interval: the jackknife over groups of plates, with Student's t.
+
+    With m_g the mean without group g of G, the variance is (G - 1) / G * sum_g (m_g - mean of m)^2 (Tukey 1958), which on average
+    is no smaller than the true one (Efron and Stein 1981). Measured on 8, 16 and 40 plates (60 to 100 worlds each, mAP and
+    differences between spaces): standard errors are 1.0 to 1.2 times the standard deviation where perturbations and plates have
+    effects, and cover 97 to 98 %; in noise, where nothing but pairs of plates meet by chance, 1.4 to 1.8 times, and cover 98 to
+    100 %. Draws of the plates that ask fell short by half where effects were weak, and so covered 85 %; the variance of pairs of
+    plates (Fafchamps and Gubert 2007), which forgets the controls, covered 81 %.
+    """
+    if not wells[0]:
+        return float("nan"), NO_INTERVAL
+    mean = float(sums[0] / wells[0])
+    left = wells[1:] > 0
+    groups = int(left.sum())
+    if groups < FEWEST_GROUPS:
+        return mean, NO_INTERVAL
+    without = sums[1:][left] / wells[1:][left]
+    variance = (groups - 1) / groups * float(np.sum((without - without.mean()) ** 2))
+    reach = float(t.ppf(0.975, groups - 1)) * float(np.sqrt(variance))
+    return mean, (mean - reach, mean + reach)
+
+
+def precision_without_each(
+    positives: Array, of_positives: Codes, negatives: Array, of_negatives: Codes, groups: int
+) -> tuple[Array, Codes, Codes]:
+    """Average precision of a list with each group left out; what is left of its positives, and of its negatives.
+
+    Similarities and groups of both. Negatives level with a positive count half. NaN where no positive or no negative is left.
+    """
+    order = np.argsort(-positives, kind="stable")
+    rising, of_ranked, P = positives[order][::-1], of_positives[order], len(positives)
+    ahead = np.zeros((groups, P + 1))
+    for side in (
+        "left",
+        "right",
+    ):  # the first positive that a negative is ahead of, and the first that it is level with
+        first = P - np.searchsorted(rising, negatives, side=side)
+        ahead += np.bincount(of_negatives * (P + 1) + first, minlength=ahead.size).reshape(ahead.shape) / 2
+    by_group = np.cumsum(ahead[:, :P], axis=1)
+    above = by_group.sum(axis=0) - by_group
+    stays = of_ranked != np.arange(groups)[:, None]
+    rank = np.cumsum(stays, axis=1)
+    left = rank[:, -1]
+    others = len(negatives) - np.bincount(of_negatives, minlength=groups)
+    with np.errstate(invalid="ignore"):  # 0 / 0: a positive that is left out, with nothing before it
+        precision = np.where(stays, rank / (rank + above), 0.0).sum(axis=1)
+    known = (left > 0) & (others > 0)
+    return np.divide(precision, left, out=np.full(groups, np.nan), where=known), left, others
+
+
+@dataclass
+class LeavingOut:
+    """Collects what wells found, one after the other, with each group of rows left out."""
+
+    groups: Labels
+    _sums: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sums = np.zeros((3, self.groups.size + 1))
+
+    @property
+    def sums(self) -> WellSums:
+        return WellSums(*self._sums)
+
+    def add(
+        self, row: int, precision: float, positives: Codes, cosines: Array, negatives: Codes, other_cosines: Array
+    ) -> None:
+        """A well, its average precision, and the rows it ranked with their cosines to it."""
+        of, size = self.groups.codes, self.groups.size
+        without, left, others = precision_without_each(cosines, of[positives], other_cosines, of[negatives], size)
+        without[of[row]] = np.nan
+        asks = ~np.isnan(without)
+        self._sums[:, 0] += precision, float(expected_average_precision(*_list(len(positives), len(negatives)))[0]), 1
+        self._sums[0, 1:][asks] += without[asks]
+        self._sums[1, 1:][asks] += expected_average_precision(left[asks], (left + others)[asks])
+        self._sums[2, 1:][asks] += 1
+
+
+def _list(positives: int, negatives: int) -> tuple[Codes, Codes]:
+    return np.array([positives]), np.array([positives + negatives])
