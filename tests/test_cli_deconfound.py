@@ -279,3 +279,40 @@ def test_new_plates_are_matched_by_the_names_of_their_columns(folder, world, cap
 def test_an_option_that_does_not_exist_is_named(world, word, meant):
     with pytest.raises(UsageError, match=f"{word}.*did you mean {meant}"):
         deconfound.audit(world.X, metadata=world.metadata, **{word: "x"})
+
+
+def test_known_relations_are_looked_for_in_every_space(folder, world, capsys):
+    pairs = world.relations
+    (folder / "pairs.csv").write_text("\n".join(["a,b,source", *(f"{a},{b},pathway" for a, b in pairs)]) + "\n")
+    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet"]
+    assert run(*words, "--relations", "pairs.csv", "--json", "c.json", capsys=capsys)[0] == 0
+    found = load("c.json")
+    recall = {m.space: m for m in found.metrics if m.metric == "recall"}
+    assert {"base", "whole"} <= set(recall)
+    assert f"{len(pairs):,} known pairs" in recall["base"].note
+    assert "targets" in recall["base"].note
+    low, high = recall["base"].ci95
+    assert 0 <= recall["base"].value <= 1
+    assert low <= recall["base"].value <= high
+    assert found.settings["relations"] == len(pairs)
+    assert "--relations pairs.csv" in found.provenance.command
+
+
+def test_without_relations_there_is_no_recall_and_a_table_of_other_things_is_refused(folder, capsys):
+    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet"]
+    assert run(*words, "--json", "c.json", capsys=capsys)[0] == 0
+    assert "recall" not in {m.metric for m in load("c.json").metrics}
+    (folder / "one.csv").write_text("gene\nMTOR\n")
+    assert "expected two columns of names" in refused(*words, "--relations", "one.csv", capsys=capsys)
+    assert "expected a table of pairs" in refused(*words, "--relations", "X.npy", capsys=capsys)
+    assert "no such file" in refused(*words, "--relations", "nowhere.csv", capsys=capsys)
+
+
+def test_roles_and_counts_are_shown_before_any_fit(folder, capsys):
+    """Also where a fit then fails: the roles are what is most often wrong."""
+    code, _, err = run("evaluate", "wells.parquet", "--targets", "nothing_like_it", capsys=capsys)
+    assert code == 2
+    assert "plates in" in err.splitlines()[0]
+    assert any(line.startswith("perturbation  treatment") for line in err.splitlines())
+    _, _, quiet = run("evaluate", "wells.parquet", "--targets", "nothing_like_it", "--quiet", capsys=capsys)
+    assert len(quiet.splitlines()) == 1

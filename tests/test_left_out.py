@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.metrics.left_out import WellSums, mean_over_wells, plate_groups, precision_without_each
+from identifiable.deconfounding.metrics.left_out import WellSums, jackknifed_mean, plate_groups, precision_without_each
 from identifiable.deconfounding.metrics.replicates import replicate_map
 
 PLATES = 6
@@ -64,7 +64,7 @@ def test_of_a_mean_of_plates_the_interval_is_the_textbooks():
     """Plates that ask only: the jackknife is then Student's interval of the mean of their values."""
     values = np.random.default_rng(1).standard_normal(9)
     sums, wells = np.r_[values.sum(), values.sum() - values], np.r_[9.0, np.full(9, 8.0)]
-    mean, (low, high) = mean_over_wells(sums, wells)
+    mean, (low, high) = jackknifed_mean(sums, wells)
     reach = 2.306004 * values.std(ddof=1) / 3  # the 97.5 % point of t with 8 degrees of freedom
     assert (mean, mean - low, high - mean) == pytest.approx((values.mean(), reach, reach), rel=1e-6)
 
@@ -84,7 +84,7 @@ def test_intervals_cover_where_plates_are_poor_at_asking_and_answering_alike_and
         effect, both = rng.standard_normal(plates), rng.standard_normal((plates, plates))
         values = effect[:, None] + effect + both + both.T
         np.fill_diagonal(values, 0)
-        mean, (low, high) = mean_over_wells(*without_each(values))
+        mean, (low, high) = jackknifed_mean(*without_each(values))
         covered.append(low <= 0 <= high)
         error = (values.sum(axis=1) / (plates - 1)).std(ddof=1) / np.sqrt(plates)
         by_asking.append(abs(mean) <= 2.093 * error)
@@ -93,7 +93,7 @@ def test_intervals_cover_where_plates_are_poor_at_asking_and_answering_alike_and
 
 
 def test_two_plates_have_a_mean_and_no_interval_and_nothing_asked_has_neither():
-    mean, ends = mean_over_wells(np.array([3.0, 1.0, 2.0]), np.array([4.0, 2.0, 2.0]))
+    mean, ends = jackknifed_mean(np.array([3.0, 1.0, 2.0]), np.array([4.0, 2.0, 2.0]))
     assert mean == 0.75
     assert np.isnan(ends).all()
     assert np.isnan(WellSums.none(5).mean_precision()[0])

@@ -22,6 +22,7 @@ from identifiable.deconfounding.metrics.mixing import (
 from identifiable.deconfounding.metrics.regression import pcr, pcr_comparison
 from identifiable.deconfounding.metrics.space_metrics import (
     MAX_BATCHES,
+    RECALL,
     SPACE_METRICS,
     batch_of,
     batch_rows,
@@ -241,8 +242,10 @@ def test_nothing_depends_on_the_size_of_blocks(monkeypatch):
 
 # all metrics of a space
 
+OF_THE_SCREEN = [name for name in SPACE_METRICS if name != RECALL]  # which needs known relations too
 
-@pytest.mark.parametrize("name", SPACE_METRICS)
+
+@pytest.mark.parametrize("name", OF_THE_SCREEN)
 def test_metrics_are_what_they_say_over_rotations_and_see_axes_that_are_dropped(name):
     X, design = screen()
     spec = SPACE_METRICS[name]
@@ -255,7 +258,7 @@ def test_metrics_are_what_they_say_over_rotations_and_see_axes_that_are_dropped(
     assert abs(fewer - value) > 1e-4
 
 
-@pytest.mark.parametrize("name", SPACE_METRICS)
+@pytest.mark.parametrize("name", OF_THE_SCREEN)
 def test_intervals_hold_their_value(name):
     X, design = screen()
     value, (low, high) = SPACE_METRICS[name].function(X, design, rng(8))
@@ -266,7 +269,7 @@ def test_intervals_hold_their_value(name):
         assert high - low > 1e-4
 
 
-@pytest.mark.parametrize("name", SPACE_METRICS)
+@pytest.mark.parametrize("name", OF_THE_SCREEN)
 def test_the_better_way_is_the_way_of_a_space_with_biology_and_without_plates(name):
     """The same noise with large effects of perturbations, or with large offsets of batches."""
     _, design = screen()
@@ -318,6 +321,46 @@ def test_metrics_of_blocks_are_those_of_the_array():
     found = space_metrics(blocks, design, space="x", only=names, max_rows=120, progress=lambda *step: seen.append(step))
     assert [m.value for m in found] == [m.value for m in space_metrics(X, design, space="x", only=names, max_rows=120)]
     assert seen[-1] == ("metrics of x", 3, 3)
+
+
+def pathways(*, effect: float):
+    """40 genes with two guides each, in pathways of two whose effects are alike; a large offset of everything."""
+    rows = rng(21)
+    gene = np.r_[np.repeat(np.arange(40), 12), np.full(120, -1)]
+    guide = np.where(gene < 0, "control", [f"G{g:02d}_{i % 2}" for i, g in enumerate(gene)])
+    shift = effect * np.repeat(rows.standard_normal((20, 10)), 2, axis=0)
+    X = 20 + rows.standard_normal((600, 10)) + np.where(gene[:, None] < 0, 0, shift[gene])
+    target = np.where(gene < 0, "control", [f"G{g:02d}" for g in gene])
+    design = Design(Labels.of(np.arange(600) % 6), Labels.of(guide), gene < 0, target=Labels.of(target))
+    return X, design, [(f"G{2 * k:02d}", f"G{2 * k + 1:02d}") for k in range(20)]
+
+
+def test_known_relations_are_recalled_from_the_mean_effects_of_genes_about_the_controls():
+    X, design, known = pathways(effect=1.0)
+    (found,) = space_metrics(X, design, space="x", only=[RECALL], relations=known)
+    assert found.value > 0.9
+    assert found.ci95[0] > 0.5
+    assert found.note == "20 of 20 known pairs have both ends among the targets; 0.1 expected by chance"
+    (turned,) = space_metrics(X @ haar(10, 1), design, space="x", only=[RECALL], relations=known)
+    assert turned.value == found.value
+    (without,) = space_metrics(*pathways(effect=0.0)[:2], space="x", only=[RECALL], relations=known)
+    assert without.value == pytest.approx(0.1, abs=0.1)
+    treated = np.flatnonzero(~design.control)  # then about the mean of all
+    (alone,) = space_metrics(X[treated], design.take(treated), space="x", only=[RECALL], relations=known)
+    assert alone.value > 0.9
+    guides = [(f"{a}_0", f"{b}_1") for a, b in known]
+    (of_guides,) = space_metrics(X, design, space="x", only=[RECALL], relations=guides)
+    assert "among the perturbations" in of_guides.note
+    assert of_guides.value > 0.8
+
+
+def test_recall_is_measured_only_where_relations_are_known():
+    X, design, known = pathways(effect=1.0)
+    assert RECALL not in {m.metric for m in space_metrics(X, design, space="x")}
+    assert RECALL in {m.metric for m in space_metrics(X, design, space="x", relations=known)}
+    (asked,) = space_metrics(X, design, space="x", only=[RECALL])
+    assert np.isnan(asked.value)
+    assert asked.note == "no known relations were given"
 
 
 def test_an_unknown_metric_is_refused_by_name():

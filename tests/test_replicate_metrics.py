@@ -355,6 +355,22 @@ def test_recall_is_the_same_after_a_rotation_and_another_after_axes_are_dropped(
     assert relationship_recall(X[:, :2], *rest).recall != whole.recall
 
 
+def test_the_interval_of_recall_leaves_out_each_gene_with_all_its_pairs():
+    """A gene that is missed is missed in all of its pairs."""
+    X = rng(12).standard_normal((80, 16))
+    X[:12] = X[0] + 0.1 * X[:12]
+    X[5] = rng(13).standard_normal(16)  # a gene of the complex whose guide failed
+    names = [f"g{i}" for i in range(80)]
+    found = relationship_recall(X, names, combinations(names[:12], 2))
+    hits = {pair: 5 not in pair for pair in combinations(range(12), 2)}
+    assert found.recall == pytest.approx(np.mean(list(hits.values())), abs=0.05)
+    low, high = found.ci95
+    assert 0.4 < low < found.recall < high
+    spread = np.sqrt(found.recall * (1 - found.recall) / found.used)  # as if pairs were found each by itself
+    assert high - low > 2 * 1.96 * 1.5 * spread
+    assert np.isnan(relationship_recall(X, names, [("g0", "g1")]).ci95).all()
+
+
 def test_recall_without_a_usable_pair_is_nan():
     found = relationship_recall(np.eye(3), ["a", "b", "c"], [("a", "x"), ("b", "b")])
     assert np.isnan(found.recall)

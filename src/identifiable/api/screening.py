@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
@@ -24,15 +24,16 @@ from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluat
 from identifiable.deconfounding.folds import HoldOut
 from identifiable.deconfounding.layout.auditing import audit as audit_design
 from identifiable.deconfounding.roles import assign_roles
+from identifiable.deconfounding.summary import summarise
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
-from identifiable.io import load_basis
+from identifiable.io import load_basis, read_pairs
 from identifiable.io.kept_arrays import KeptArrays
 from identifiable.io.locations import split_spec, suffix_of
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
 from identifiable.representation import Representation
-from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenEvaluation
+from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenDesign, ScreenEvaluation
 from identifiable.results.evaluation import FitOn
 
 Path_ = str | os.PathLike[str]
@@ -75,6 +76,11 @@ class Screen:
     @property
     def blocks(self) -> Blocks:
         return blocks_of(self.representation)
+
+    @property
+    def summary(self) -> ScreenDesign:
+        """Which column plays which role, and how much there is of everything."""
+        return summarise(self.design, self.blocks.d)
 
     def inputs(self, *, workers: int | None = None, progress: Progress | None = None) -> tuple[Input, ...]:
         """The table by name, shape and content."""
@@ -354,6 +360,7 @@ def clean(
     method: Literal["drop", "shrink"] = "drop",
     budget: float = 0.1,
     metrics: Sequence[str] | None = None,
+    relations: Path_ | Iterable[tuple[str, str]] = (),
     basis: Path_ | Resolved | None = None,
     rank: Any = "auto",
     stability: int = STABILITY,
@@ -378,7 +385,12 @@ def clean(
         Share of the biological score of all components that may be lost.
     metrics
         Which metrics of spaces to give, by the names that a result has; None for all, () for none.
+    relations
+        Pairs of perturbations or of targets that are known to belong together (genes of a complex or a pathway), or a table with
+        a pair in the first two columns of each row: how many of them are among the most alike or the most opposed of all pairs, in
+        every space.
     """
+    known = read_pairs(relations) if isinstance(relations, str | os.PathLike) else tuple(relations)
     opened = screen(source, **roles)
     record = provenance or default_provenance(seed, "identifiable.deconfound.clean(...)")
     attributed = attribute(
@@ -403,6 +415,7 @@ def clean(
         method=method,
         budget=budget,
         metrics=metrics,
+        relations=known,
         fdr=fdr,
         seed=seed,
         workers=workers,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from identifiable._checks import OutputError, UsageError
 from identifiable.cli import report
@@ -15,6 +16,9 @@ from identifiable.cli.options import Parser, add_result_options, check_running_o
 from identifiable.cli.output import BASIS, check_outputs, check_page, check_suffix, deliver, exit_code, progress_bar
 from identifiable.cli.screen_fields import attribution_fields, audit_fields, cleaning_fields, evaluation_fields
 from identifiable.intake import default_provenance
+
+if TYPE_CHECKING:
+    from identifiable.deconfound import Screen
 
 ROLES = ("preset", "batch", "plate", "well", "perturbation", "target", "control", "cell_count", "batch_key")
 SOURCE = ("metadata", "ids", "features")
@@ -194,6 +198,11 @@ def _add_clean(parts: Any) -> None:
     )
     add("--method", choices=("drop", "shrink"), default="drop", help="(default drop)")
     add("--budget", type=float, default=0.1, metavar="SHARE", help="of the biology that may be lost (default 0.1)")
+    add(
+        "--relations",
+        metavar="PAIRS",
+        help="known pairs of perturbations or targets, in the first two columns of a table",
+    )
     add("--export", choices=("pycytominer",), help="of a .parquet or .csv: metadata columns named Metadata_…")
 
 
@@ -205,9 +214,10 @@ def _audit(options: argparse.Namespace) -> int:
 
     conditions = [Condition.parse(text, audit_fields()) for text in options.fail_if]
     _check(options)
+    opened = _opened(options)
     with progress_bar(options, lines=True) as bar:
         found = audit(
-            options.table,
+            opened,
             folds=options.folds,
             permutations=options.permutations,
             min_wells=options.min_wells,
@@ -260,9 +270,10 @@ def _evaluate(options: argparse.Namespace) -> int:
         raise OutputError(
             f"{options.checkpoint}: expected a folder for finished parts, found a file; choose another name."
         )
+    opened = _opened(options)
     with progress_bar(options, lines=True) as bar:
         found = evaluate(
-            options.table,
+            opened,
             representations=representations,
             corrections=baselines,
             classifiers=listed(options.classifiers, tuple(CLASSIFIERS), "--classifiers"),
@@ -310,8 +321,9 @@ def _attribute(options: argparse.Namespace) -> int:
     _check(options, [options.output], [options.basis])
     if options.output is not None:
         check_suffix(options.output, (BASIS,), "a basis")
+    opened = _opened(options)
     with progress_bar(options, lines=True) as bar:
-        found = attribute(options.table, **_components(options), **_shared(options, bar, COMPONENT_DEFAULTS))
+        found = attribute(opened, **_components(options), **_shared(options, bar, COMPONENT_DEFAULTS))
     failed = [sentence for condition in conditions for sentence in condition.failures(found.result)]
     save = {} if options.output is None else {options.output: lambda path: save_basis(path, found.resolved)}
     deliver(found.result, options, save=save)
@@ -323,17 +335,19 @@ def _clean(options: argparse.Namespace) -> int:
     from identifiable.deconfound import clean, save_cleaned
 
     conditions = [Condition.parse(text, cleaning_fields()) for text in options.fail_if]
-    _check(options, [options.output, options.save_basis], [options.basis])
+    _check(options, [options.output, options.save_basis], [options.basis, options.relations])
     if options.output is not None:
         check_suffix(options.output, TABLES, "a cleaned table")
     if options.save_basis is not None:
         check_suffix(options.save_basis, (BASIS,), "a basis")
-    defaults = {**COMPONENT_DEFAULTS, "method": "drop", "budget": 0.1, "export": None}
+    defaults = {**COMPONENT_DEFAULTS, "method": "drop", "budget": 0.1, "relations": None, "export": None}
+    opened = _opened(options)
     with progress_bar(options, lines=True) as bar:
         found = clean(
-            options.table,
+            opened,
             method=options.method,
             budget=options.budget,
+            relations=options.relations or (),
             **_components(options),
             **_shared(options, bar, defaults),
         )
@@ -351,16 +365,26 @@ def _components(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in COMPONENT_DEFAULTS}
 
 
-def _shared(options: argparse.Namespace, bar: Any, defaults: dict[str, Any]) -> dict[str, Any]:
-    """What every part passes on: roles, seed, workers, progress, and the command that gives these figures again."""
-    part = options.run.__name__.removeprefix("_")
-    options.paths = [part, options.table]
-    repeated = {**dict.fromkeys((*ROLES, *SOURCE)), **defaults, "seed": 0}
+def _opened(options: argparse.Namespace) -> Screen:
+    """The table with the role of every row, which is shown before anything is fitted to it."""
+    from identifiable.deconfound import screen
+    from identifiable.report.screen_text import roles_table
+
     roles = {name: getattr(options, name) for name in (*ROLES, *SOURCE) if getattr(options, name) is not None}
     if "features" in roles:
         roles["features"] = [name.strip() for name in roles["features"].split(",")]
+    opened = screen(options.table, **roles)
+    if not options.quiet:
+        print(roles_table(opened.representation.name, opened.summary), file=sys.stderr, flush=True)
+    return opened
+
+
+def _shared(options: argparse.Namespace, bar: Any, defaults: dict[str, Any]) -> dict[str, Any]:
+    """What every part passes on: seed, workers, progress, and the command that gives these figures again."""
+    part = options.run.__name__.removeprefix("_")
+    options.paths = [part, options.table]
+    repeated = {**dict.fromkeys((*ROLES, *SOURCE)), **defaults, "seed": 0}
     return {
-        **roles,
         "seed": options.seed,
         "workers": options.workers,
         "progress": bar,

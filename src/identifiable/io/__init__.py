@@ -13,6 +13,7 @@ from identifiable.io.basis_files import load_basis, save_basis
 from identifiable.io.factor_pictures import DATASETS, DataSet, FactorPictures, read_factor_pictures
 from identifiable.io.images import Images, read_images
 from identifiable.io.opening import open_representation, read_label_table, read_labels
+from identifiable.io.pair_tables import read_pairs
 from identifiable.io.parquet_files import save_table
 from identifiable.io.saving import save_array
 from identifiable.io.screens import (
@@ -39,6 +40,7 @@ __all__ = [
     "read_images",
     "read_label_table",
     "read_labels",
+    "read_pairs",
     "save_anndata",
     "save_array",
     "save_basis",

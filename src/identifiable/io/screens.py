@@ -184,7 +184,7 @@ def screen_of_array(values: Any, *, metadata: Any = None, ids: str | None = None
 
 
 def _from_file(path: Path, asked: Features | None, ids: str | None, has_metadata: bool) -> _Values:
-    table = _labelled_table(path)
+    table = labelled_table(path)
     name = stem_of(path) if asked is None else f"{stem_of(path)}:{asked if isinstance(asked, str) else ','.join(asked)}"
     if table is None:
         return _from_array_file(path, asked, ids, name, has_metadata)
@@ -209,7 +209,7 @@ def _from_array_file(path: Path, asked: Features | None, ids: str | None, name: 
     return _Values(opened.values, names, {}, opened.ids, None, name, (), path)
 
 
-def _labelled_table(path: Path) -> LabelledTable | None:
+def labelled_table(path: Path) -> LabelledTable | None:
     suffix = suffix_of(path)
     if suffix in DELIMITERS:
         return ScreenText(path)
@@ -414,7 +414,7 @@ def _metadata(source: Any) -> _Metadata:
 def _metadata_file(spec: Path_) -> _Metadata:
     path, part = split_spec(spec, tuple(READERS))
     check_is_file(path)
-    table = _labelled_table(path) if suffix_of(path) in READERS else None
+    table = labelled_table(path) if suffix_of(path) in READERS else None
     if table is None:
         raise DataError(f"{path}: expected metadata as one of {', '.join(LABELLED)}; convert or rename it.")
     columns, row_ids, id_name = table.metadata(part)

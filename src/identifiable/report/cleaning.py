@@ -173,7 +173,10 @@ def _gains(result: Cleaning) -> list[Block]:
     ]
     if not rows:
         return []
-    legend: list[tuple[LegendKind, str]] = [("main", "difference"), ("whisker", "95 % interval, plates left out in turn")]
+    legend: list[tuple[LegendKind, str]] = [
+        ("main", "difference"),
+        ("whisker", "95 % interval, plates left out in turn"),
+    ]
     shown = drawn_marks(rows)
     return [
         Dots(

@@ -186,7 +186,9 @@ def _dots(board: Board, protocol: Protocol) -> list[Block]:
     for name in board.representations(protocol):
         main, probe = board.at(protocol, name, board.main), board.at(protocol, name, board.probe)
         if main is not None and marks(("main", main.auroc)):
-            rows.append(_dot_row(name, main, probe))
+            # Layout alone has a judge of its own, which the legend does not name.
+            own = "" if main.classifier == board.main else f", {classifier_name(main.classifier)}"
+            rows.append(_dot_row(name, main, probe, own))
     if not rows:
         return []
     legend: list[tuple[LegendKind, str]] = [
@@ -210,18 +212,19 @@ def _dots(board: Board, protocol: Protocol) -> list[Block]:
     ]
 
 
-def _dot_row(name: str, main: ConditionScore, probe: ConditionScore | None) -> DotRow:
+def _dot_row(name: str, main: ConditionScore, probe: ConditionScore | None, judge: str) -> DotRow:
+    label = representation_name(name) + judge
     lesser = marks(("shuffle", null_auroc(main)), ("rotation", main.spread[0]), ("rotation", main.spread[1]))
     if probe is None:
         return DotRow(
-            representation_name(name),
+            label,
             number(main.auroc),
             (*marks(("main", main.auroc)), *lesser),
             interval=inside(main.ci95, 0, 1),
             strong=name == "ica",
         )
     return DotRow(
-        representation_name(name),
+        label,
         number(main.auroc),
         (*marks(("main", main.auroc), ("hollow", probe.auroc)), *lesser),
         second=number(probe.auroc),

@@ -60,6 +60,7 @@ from identifiable.report.screen_reading import (
     BLIND_HEADS,
     DEPENDENCE_HEADS,
     FOLD_HEADS,
+    NAME,
     ROLE_HEADS,
     blind_lines,
     confounding_words,
@@ -78,7 +79,7 @@ from identifiable.report.screen_reading import (
 from identifiable.report.table2_reading import signed
 from identifiable.report.terminal import WIDTH, alert_lines, aligned, wrapped
 from identifiable.report.wording import MISSING, clip, columns_wide, count, number, one_line
-from identifiable.results import Attribution, Audit, Cleaning, ScreenEvaluation
+from identifiable.results import Attribution, Audit, Cleaning, ScreenDesign, ScreenEvaluation
 
 LINES = 12  # of a table; more would scroll the verdict off the screen
 CELLS = (60, 40, 32, 26, 22)  # columns of a cell of words, from what one would like to the least
@@ -126,13 +127,22 @@ def _width(columns: Sequence[int]) -> int:
     return sum(columns) + BETWEEN * (len(columns) - 1)
 
 
+# -- before any fit
+
+
+def roles_table(name: str, design: ScreenDesign) -> str:
+    """How many wells and plates there are, and which column plays which role."""
+    head = wrapped(f"{clip(one_line(name), NAME)}   {size_words(design)}", "  ")
+    return "\n".join([head, *_table("", ROLE_HEADS, role_lines(design), left=(0, 1, 3))[1:]]) + "\n"
+
+
 # -- audit
 
 BLIND_TITLE = "AUROC without the embedding, and of plates and batches from it"
 
 
 def audit_table(result: Audit) -> str:
-    """Verdict, what follows, findings, roles, classifiers that never saw a cell, dependence, folds."""
+    """Verdict, what follows, findings, classifiers that never saw a cell, dependence, folds."""
     saved = saved_form(result)
     parts = _opening(saved, verdict_name(saved.verdict), saved.text)
     parts += _said(CONCLUDE.get(saved.verdict, ""), NEXT.get(saved.verdict, ""))
@@ -141,7 +151,6 @@ def audit_table(result: Audit) -> str:
     parts += [
         wrapped(f"{severity_name(f.severity):<8} {one_line(f.code)}: {one_line(f.message)}", " " * 9) for f in found
     ]
-    parts += _table("", ROLE_HEADS, role_lines(saved.design), left=(0, 1, 3))
     parts += _table(BLIND_TITLE, BLIND_HEADS[:CLASSES], [line[:CLASSES] for line in blind_lines(saved)], (0, 1, 2))
     parts += _table(
         "Mutual information of the label with its place, in nats", DEPENDENCE_HEADS, dependence_lines(saved)

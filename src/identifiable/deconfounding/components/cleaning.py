@@ -24,7 +24,7 @@ from identifiable.deconfounding.components.trade_off import (
 )
 from identifiable.deconfounding.design import Design
 from identifiable.deconfounding.evaluation.concluding import FEW_GROUPS
-from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS, space_metrics
+from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS, Relations, space_metrics
 from identifiable.deconfounding.summary import summarise
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
@@ -51,6 +51,7 @@ def clean(
     fdr: float = 0.05,
     curve_points: Sequence[int] | None = None,
     metrics: Collection[str] | None = None,
+    relations: Relations = (),
     max_rows: int = MAX_ROWS,
     seed: int = 0,
     workers: int | None = None,
@@ -76,6 +77,8 @@ def clean(
         Numbers of axes removed; by default 1, 2, 4, ... to twice the number chosen. 0 and that number are always among them.
     metrics
         Names of `SPACE_METRICS`; None for all. They are measured on one half of the plates, axes chosen on the other.
+    relations
+        Pairs of perturbations or of targets that are known to belong together, for the metric "recall".
     max_rows
         Wells of each half that replicate mAP is measured on, whole perturbations drawn at random.
     """
@@ -94,7 +97,9 @@ def clean(
             seed=seed,
             progress=progress,
         )
-        table = _metrics(blocks, slabs, found, resolved, len(chosen.removed), method, metrics, seed, progress)
+        table = _metrics(
+            blocks, slabs, found, resolved, len(chosen.removed), method, metrics, relations, seed, progress
+        )
     differences = _differences(found, len(chosen.removed))
     verdict, text = judge(chosen, differences, found, len(chosen.weights))
     return Cleaning(
@@ -105,6 +110,7 @@ def clean(
             "fdr": fdr,
             "curve_points": tuple(points),
             "metrics": tuple(SPACE_METRICS if metrics is None else metrics),
+            "relations": len(relations),
             "max_rows": max_rows,
             "seed": seed,
             "replicate_map_chance": found.judged["ica", 0].replicates.mean_chance,
@@ -321,6 +327,7 @@ def _metrics(
     removed: int,
     method: Method,
     names: Collection[str] | None,
+    relations: Relations,
     seed: int,
     progress: Progress | None,
 ) -> tuple[SpaceMetric, ...]:
@@ -343,7 +350,14 @@ def _metrics(
         metric
         for space, rows in spaces.items()
         for metric in space_metrics(
-            rows, half.design, space=space, only=names, max_rows=METRIC_ROWS, seed=seed, progress=progress
+            rows,
+            half.design,
+            space=space,
+            only=names,
+            relations=relations,
+            max_rows=METRIC_ROWS,
+            seed=seed,
+            progress=progress,
         )
     )
 

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.deconfounding.design import Codes
+from identifiable.deconfounding.design import Codes, Mask
+from identifiable.deconfounding.metrics.left_out import NO_INTERVAL, jackknifed_mean
 from identifiable.deconfounding.metrics.matrices import Array, as_matrix, row_blocks, unit_rows
+from identifiable.results.record import Interval
 
 THRESHOLDS = (0.05, 0.95)  # efaar_benchmarking
 
@@ -22,7 +24,8 @@ class RelationshipRecall:
 
     `opposed` and `alike` are the shares in the lower and the upper tail, `recall` their sum, `chance` what it would be of pairs
     that are no different from others. `used` of `given` different pairs have both ends in the map; `pairs` counts all
-    pairs of the map. NaN where no pair can be used.
+    pairs of the map. NaN where no pair can be used. `ci95` of the recall leaves each name out in turn with all its pairs (ours): pairs
+    that share a gene are not found or missed each by itself.
     """
 
     recall: float
@@ -33,6 +36,7 @@ class RelationshipRecall:
     used: int
     given: int
     pairs: int
+    ci95: Interval = NO_INTERVAL
 
 
 def relationship_recall(
@@ -70,18 +74,32 @@ def relationship_recall(
     first, second = np.array(known, dtype=np.intp).T
     cosines = _cosines_of(U, first, second)
     below, up_to = _ranks(U, np.sort(cosines))
-    opposed, alike = float(np.mean(up_to / everything <= low)), float(np.mean(below / everything >= high))
-    both = float(np.mean((up_to / everything <= low) & (below / everything >= high)))
+    order = np.argsort(cosines, kind="stable")
+    opposed, alike = np.empty(len(known), np.bool_), np.empty(len(known), np.bool_)
+    opposed[order], alike[order] = up_to / everything <= low, below / everything >= high
+    recall, ci95 = _without_each(opposed | alike, first, second, n)
     return RelationshipRecall(
-        recall=opposed + alike - both,
-        opposed=opposed,
-        alike=alike,
+        recall=recall,
+        opposed=float(opposed.mean()),
+        alike=float(alike.mean()),
         chance=low + 1 - high,
         thresholds=(low, high),
         used=len(known),
         given=len(wanted),
         pairs=everything,
+        ci95=ci95,
     )
+
+
+def _without_each(found: Mask, first: Codes, second: Codes, n: int) -> tuple[float, Interval]:
+    """The share of pairs that are found, and its interval by leaving out each of the names that are in any."""
+    hits, counts = (
+        np.bincount(first, weights, minlength=n) + np.bincount(second, weights, minlength=n)
+        for weights in (found.astype(np.float64), np.ones(len(found)))
+    )
+    named = counts > 0
+    total, pairs = float(found.sum()), float(len(found))
+    return jackknifed_mean(np.r_[total, total - hits[named]], np.r_[pairs, pairs - counts[named]])
 
 
 def _places(names: Sequence[str] | NDArray[Any]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,20 +14,23 @@ from identifiable._checks import UsageError
 from identifiable.blocks import Progress
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.metrics import mixing
-from identifiable.deconfounding.metrics.matrices import Array
+from identifiable.deconfounding.metrics.left_out import NO_INTERVAL
+from identifiable.deconfounding.metrics.matrices import Array, label_means
 from identifiable.deconfounding.metrics.regression import pcr
+from identifiable.deconfounding.metrics.relations import relationship_recall
 from identifiable.deconfounding.metrics.replicates import Against, Column, consistency, replicate_map
 from identifiable.results.cleaning import SpaceMetric
 from identifiable.results.record import Interval
 
 Need = Literal["batches", "replicates", "controls"]
 RowsOf = Literal["replicates", "batches", "all"]
+Relations = Sequence[tuple[str, str]]  # pairs of perturbations or targets that are known to belong together
 
+RECALL = "recall"  # of known relations, which come from outside the screen
 MAX_ROWS = 20_000
 MAX_PER_PERTURBATION = 100  # so that one guide with 1,500 wells does not take the place of 15 others
 MAX_BATCHES = mixing.KBET_NEIGHBOURS // 5  # 5 expected neighbours of each batch; with more, kBET and iLISI saturate
 DRAWS = 500
-NO_INTERVAL: Interval = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Space:
 
     X: Any
     design: Design
+    relations: Relations = ()
 
     @cached_property
     def neighbours(self) -> mixing.Neighbours:
@@ -88,27 +92,29 @@ def space_metrics(
     *,
     space: str,
     only: Collection[str] | None = None,
+    relations: Relations = (),
     max_rows: int = MAX_ROWS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[SpaceMetric, ...]:
-    """Every metric of `SPACE_METRICS` (or `only` some) of one space. Ours.
+    """Every metric of `SPACE_METRICS` (or `only` some) of one space; recall only where `relations` are known. Ours.
 
     The same design and seed give the same rows for every space, so values compare. With more than `max_rows` rows, metrics of
     replicates see whole perturbations (`replicate_rows`); those of batches always see at most 10 batches (`batch_rows`);
-    principal component regression sees all rows. Notes say so.
+    principal component regression and recall see all rows. Notes say so.
     """
     unknown = set(only or ()) - set(SPACE_METRICS)
     if unknown:
         raise UsageError(
             f"space_metrics: no metric {', '.join(sorted(unknown))}; there are {', '.join(SPACE_METRICS)}."
         )
-    chosen = [spec for spec in SPACE_METRICS.values() if only is None or spec.name in only]
+    usual = set(SPACE_METRICS) if relations else set(SPACE_METRICS) - {RECALL}
+    chosen = [spec for spec in SPACE_METRICS.values() if spec.name in (usual if only is None else only)]
     seen: dict[RowsOf, tuple[Space, str]] = {}
     found = []
     for done, spec in enumerate(chosen):
         if spec.rows not in seen:
-            seen[spec.rows] = _space(X, design, spec.rows, max_rows, seed)
+            seen[spec.rows] = _space(X, design, relations, spec.rows, max_rows, seed)
         part, note = seen[spec.rows]
         rng = np.random.default_rng([seed, list(SPACE_METRICS).index(spec.name)])
         measured = spec.on(part, rng)
@@ -128,9 +134,9 @@ def space_metrics(
     return tuple(found)
 
 
-def _space(X: Any, design: Design, rows: RowsOf, max_rows: int, seed: int) -> tuple[Space, str]:
+def _space(X: Any, design: Design, relations: Relations, rows: RowsOf, max_rows: int, seed: int) -> tuple[Space, str]:
     if rows == "all":
-        return Space(X, design), ""
+        return Space(X, design, relations), ""
     rng = np.random.default_rng([seed, design.n])
     kept = replicate_rows(design, max_rows, rng) if rows == "replicates" else batch_rows(design, max_rows, rng)
     if len(kept) == design.n:
@@ -308,6 +314,30 @@ def _pcr_batch(space: Space, rng: Generator) -> Measured:
     return Measured(pcr(space.X, space.batch).score, note=space.batch_note)
 
 
+def _recall(space: Space, rng: Generator) -> Measured:
+    """Of the means of targets, or of perturbations where more of the relations name those, about the mean of the controls."""
+    if not space.relations:
+        return Measured(float("nan"), note="no known relations were given")
+    known = {name for pair in space.relations for name in pair}
+    design = space.design
+    labels = max(
+        (design.perturbation, *((design.target,) if design.target is not None else ())),
+        key=lambda found: sum(name in known for name in found.names),
+    )
+    origin = "control" if design.control.any() else "row"
+    key = Labels.of(np.where(design.control, "", labels.text()) if origin == "control" else labels.text())
+    means = label_means(space.X, key)
+    names = np.array(key.names)
+    centre = means[names == ""].mean(axis=0) if origin == "control" else means.mean(axis=0)
+    found = relationship_recall((means - centre)[names != ""], names[names != ""], space.relations)
+    what = "perturbations" if labels is design.perturbation else "targets"
+    return Measured(
+        found.recall,
+        found.ci95,
+        f"{found.used:,} of {found.given:,} known pairs have both ends among the {what}; {found.chance:.3g} expected by chance",
+    )
+
+
 def _pcr_plate(space: Space, rng: Generator) -> Measured:
     return Measured(pcr(space.X, space.design.plate).score, note=f"{space.design.plate.size} plates")
 
@@ -320,6 +350,7 @@ SPACE_METRICS: Mapping[str, SpaceMetricSpec] = {
             "replicate_map_others", _replicate_map("non-replicates"), "high", ("replicates",), "replicates"
         ),
         SpaceMetricSpec("consistency", _consistency, "high", ("replicates",), "replicates"),
+        SpaceMetricSpec(RECALL, _recall, "high", (), "all"),
         SpaceMetricSpec("clisi", _clisi, "high", ("replicates",), "replicates"),
         SpaceMetricSpec("graph_connectivity", _connectivity, "high", ("replicates",), "replicates"),
         SpaceMetricSpec("silhouette_label", _silhouette_label, "high", ("replicates",), "replicates"),
@@ -331,5 +362,4 @@ SPACE_METRICS: Mapping[str, SpaceMetricSpec] = {
         SpaceMetricSpec("pcr_plate", _pcr_plate, "low", ("batches",), "all"),
     )
 }
-"""Metrics by name. Known-relationship recall is not among them (it needs pairs from outside the screen), nor is magnitude
-(it grows with the scale of a space)."""
+"""Metrics by name. Magnitude is not among them: it grows with the scale of a space."""
