@@ -17,8 +17,8 @@ from sklearn.metrics import log_loss, mutual_info_score
 from identifiable import DataError, PairingError, UsageError
 from identifiable.disentanglement import PROFILES, as_codes, disentangle
 from identifiable.disentanglement.info_scores import converged_infoe
-from identifiable.disentanglement.kernels import exponentials
-from identifiable.disentanglement.logistic import cross_entropy, design, regress
+from identifiable.disentanglement.kernels import exponentials, logarithms, logistic_loss
+from identifiable.disentanglement.logistic import Regressors, cross_entropy, design, regress
 from identifiable.disentanglement.neighbours import digamma_table, ross, sorted_column
 from identifiable.metrics import infomec, noise_sweep
 
@@ -128,10 +128,39 @@ def test_rows_alone_in_their_class_are_left_out() -> None:
 def test_compiled_exponentials_equal_those_of_numpy() -> None:
     logits = np.random.default_rng(0).uniform(-690, 690, size=(7, 500))
     logits[0, :3] = 0.0, -0.0, 1e-300
-    values, scratch, sums = logits.copy(), np.empty(500), np.empty(500)
-    exponentials(values, values.view(np.int64), scratch, scratch.view(np.int64), sums, 500)
-    np.testing.assert_allclose(values, np.exp(logits), rtol=1e-15)
-    np.testing.assert_allclose(sums, np.exp(logits).sum(axis=0), rtol=1e-14)
+    values, sums = logits.copy(), np.empty(500)
+    exponentials(values, 6, sums)
+    np.testing.assert_allclose(values[:6], np.exp(logits[:6]), rtol=1e-15)
+    np.testing.assert_allclose(sums, np.exp(logits[:6]).sum(axis=0), rtol=1e-14)
+    assert np.array_equal(values[6], logits[6])  # a row that only fills up an even number of classes
+
+
+def test_compiled_logarithms_equal_those_of_numpy() -> None:
+    rng = np.random.default_rng(1)
+    values = np.r_[
+        np.exp(rng.uniform(-690, 690, 2000)), 1 + rng.uniform(-0.4, 0.5, 2000), 1 + 1e-12, 1 - 1e-12, 1.0, 2.0
+    ]
+    found = np.empty(len(values))
+    logarithms(values, found)
+    np.testing.assert_allclose(found, np.log(values), rtol=1e-15)
+
+
+@pytest.mark.parametrize("longest", [1.0, 1e9], ids=["as it is", "may overflow"])
+@pytest.mark.parametrize(("n", "width", "classes"), [(1, 1, 2), (167, 4, 3), (168, 5, 4), (500, 9, 7)])
+def test_the_compiled_loss_is_the_weighted_cross_entropy_and_its_gradient(longest, n, width, classes) -> None:
+    """Whatever is filled up: rows to whole blocks, features to fours, classes to an even number."""
+    rng = np.random.default_rng([n, classes])
+    rows, weights = design(rng.standard_normal((n, width - 1))), rng.standard_normal((classes, width))
+    codes, importance = rng.integers(classes, size=n), rng.uniform(0.5, 2, n)
+    p = np.exp(rows @ weights.T)
+    p /= p.sum(axis=1, keepdims=True)
+    of, gradient = Regressors.of(rows), np.empty(classes * width)
+    label, weight = of.filled(codes), of.filled(importance)
+    total = logistic_loss(weights.T.reshape(-1), classes, of.blocks, longest, label, weight, gradient)
+    own = np.arange(n), codes
+    assert total == pytest.approx(-(importance * np.log(p[own])).sum(), rel=1e-12)
+    p[own] -= 1
+    np.testing.assert_allclose(gradient.reshape(width, classes), rows.T @ (p * importance[:, None]), atol=1e-11)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -140,7 +169,7 @@ def test_a_converged_regression_is_that_of_scikit_learn(classes: int) -> None:
     codes = rng.integers(classes, size=800)
     features = rng.standard_normal((800, 4)) + 0.5 * codes[:, None]
     rows = design(features)
-    ours = regress(rows, codes, classes, 5000, gradient_tolerance=1e-5, relative_tolerance=1e-14)
+    ours = regress(Regressors.of(rows), codes, classes, 5000, gradient_tolerance=1e-5, relative_tolerance=1e-14)
     theirs = LogisticRegression(C=np.inf, class_weight="balanced", max_iter=5000, tol=1e-9).fit(features, codes)
     assert ours.converged
     assert cross_entropy(ours, rows, codes) == pytest.approx(log_loss(codes, theirs.predict_proba(features)), abs=1e-7)
@@ -151,7 +180,7 @@ def test_large_logits_do_not_overflow() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(3, size=300)
     rows = design(np.stack([1e4 * (codes == k) + rng.standard_normal(300) for k in range(3)], axis=1))
-    fitted = regress(rows, codes, 3, 200)
+    fitted = regress(Regressors.of(rows), codes, 3, 200)
     assert np.isfinite(fitted.weights).all()
     assert cross_entropy(fitted, rows, codes) < 0.01
 

@@ -19,6 +19,7 @@ from identifiable.disentanglement.codes import Array, Codes, FactorColumn, Label
 from identifiable.disentanglement.logistic import (
     GRADIENT_TOLERANCE,
     RELATIVE_TOLERANCE,
+    Regressors,
     cross_entropy,
     design,
     regress,
@@ -180,8 +181,8 @@ def converged_infoe(codes: Codes, *, workers: int | None = None) -> float:
     kept = singular > singular.max(initial=0.0) * max(centred.shape) * np.finfo(np.float64).eps
     rows = design(left[:, kept] * math.sqrt(len(centred)))
     tolerances = {"gradient_tolerance": GRADIENT_TOLERANCE, "relative_tolerance": CONVERGED_TOLERANCE}
-    everyone = np.ones(len(rows), dtype=bool)
-    tasks = [partial(_explain, rows, f, CONVERGED_STEPS, everyone, everyone, **tolerances) for f in codes.factors]
+    everyone = _Part.of(rows, np.ones(len(rows), dtype=bool))
+    tasks = [partial(_explain, f, CONVERGED_STEPS, everyone, everyone, **tolerances) for f in codes.factors]
     fits = in_threads(lambda task: task(), tasks, workers=workers)
     return float(np.mean([fit.score for fit in fits]))
 
@@ -288,8 +289,25 @@ def _explained(codes: Codes, profile: Profile, holdout: float, seed: int) -> lis
     test = np.zeros(codes.n, dtype=bool)
     if holdout:
         test[np.random.default_rng(seed).permutation(codes.n)[: max(1, round(holdout * codes.n))]] = True
-    train, scored = (~test, test) if holdout else (~test, ~test)
-    return [partial(_explain, rows, factor, profile.steps, train, scored) for factor in codes.factors]
+    train = _Part.of(rows, ~test)
+    scored = _Part.of(rows, test) if holdout else train
+    return [partial(_explain, factor, profile.steps, train, scored) for factor in codes.factors]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some rows, to fit on or to score."""
+
+    chosen: NDArray[np.bool_]
+    regressors: Regressors
+
+    @classmethod
+    def of(cls, rows: Array, chosen: NDArray[np.bool_]) -> _Part:
+        return cls(chosen, Regressors.of(rows[chosen]))
+
+    @property
+    def rows(self) -> Array:
+        return self.regressors.rows
 
 
 def _features(codes: Codes, profile: Profile) -> Array:
@@ -309,35 +327,35 @@ def _features(codes: Codes, profile: Profile) -> Array:
 
 
 def _explain(
-    rows: Array,
     factor: FactorColumn,
     steps: int,
-    train: NDArray[np.bool_],
-    scored: NDArray[np.bool_],
+    train: _Part,
+    scored: _Part,
     *,
     gradient_tolerance: float = GRADIENT_TOLERANCE,
     relative_tolerance: float = RELATIVE_TOLERANCE,
 ) -> _Explained:
     if factor.codes is None:
-        return _Explained(_r2(rows, factor.values, train, scored), True)
+        return _Explained(_r2(factor.values, train, scored), True)
     n_classes = factor.about.classes
     fitted = regress(
-        rows[train],
-        factor.codes[train],
+        train.regressors,
+        factor.codes[train.chosen],
         n_classes,
         steps,
         gradient_tolerance=gradient_tolerance,
         relative_tolerance=relative_tolerance,
     )
-    left = cross_entropy(fitted, rows[scored], factor.codes[scored])
+    left = cross_entropy(fitted, scored.rows, factor.codes[scored.chosen])
     return _Explained(1 - left / math.log(n_classes), fitted.converged)
 
 
-def _r2(rows: Array, values: Array, train: NDArray[np.bool_], scored: NDArray[np.bool_]) -> float:
+def _r2(values: Array, train: _Part, scored: _Part) -> float:
     """R² of least squares."""
-    weights, *_ = np.linalg.lstsq(rows[train], values[train], rcond=None)
-    residual = values[scored] - rows[scored] @ weights
-    return float(1 - (residual**2).mean() / values[scored].var())
+    weights, *_ = np.linalg.lstsq(train.rows, values[train.chosen], rcond=None)
+    own = values[scored.chosen]
+    residual = own - scored.rows @ weights
+    return float(1 - (residual**2).mean() / own.var())
 
 
 def _stopped_early(codes: Codes, fits: Sequence[_Explained], profile: Profile) -> list[Alert]:

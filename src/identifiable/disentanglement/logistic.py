@@ -8,17 +8,18 @@ the sum (not the mean) of balanced losses, scipy's L-BFGS-B with its own toleran
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from identifiable.disentanglement.codes import Array, Labels
-from identifiable.disentanglement.kernels import logistic_loss
+from identifiable.disentanglement.kernels import AT_ONCE, logistic_loss
 
 GRADIENT_TOLERANCE = 1e-4  # scikit-learn's `tol`, here of the gradient of a sum
 RELATIVE_TOLERANCE = 2.220446049250313e-09  # scipy's own
 ROWS = 4096  # at once, where only a score is wanted
-LARGEST_LOGIT = 600.0  # exp overflows from 709 on
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +36,29 @@ def design(features: Array) -> Array:
     return np.concatenate([features, np.ones((len(features), 1))], axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class Regressors:
+    """Rows of a `design` as `logistic_loss` takes them, made once for all that is regressed on them."""
+
+    rows: Array
+    blocks: Array  # a few rows at a time, each feature of theirs in one piece; filled up with zeros
+    longest: float
+
+    @classmethod
+    def of(cls, rows: Array) -> Regressors:
+        n, width = rows.shape
+        whole = np.zeros((-(-n // AT_ONCE) * AT_ONCE, -(-width // 4) * 4))
+        whole[:n, :width] = rows
+        blocks = np.ascontiguousarray(whole.reshape(-1, AT_ONCE, whole.shape[1]).transpose(0, 2, 1))
+        return cls(rows, blocks, float(np.linalg.norm(rows, axis=1).max()))
+
+    def filled(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A value for each row, and 0 for the rows that fill the last block."""
+        return np.concatenate([values, np.zeros(len(self.blocks) * AT_ONCE - len(values), values.dtype)])
+
+
 def regress(
-    rows: Array,
+    of: Regressors,
     codes: Labels,
     n_classes: int,
     max_iter: int,
@@ -45,18 +67,13 @@ def regress(
     relative_tolerance: float = RELATIVE_TOLERANCE,
 ) -> Regression:
     """Fit classes to the rows of a `design`, all classes counting alike (weights n / (classes * size))."""
-    n, width = rows.shape
-    weight = (n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes]
-    columns = np.ascontiguousarray(rows.T)
-    longest = np.linalg.norm(rows, axis=1).max()
+    n, width = of.rows.shape
+    label = of.filled(codes)
+    importance = of.filled((n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes])
 
     def loss_and_gradient(flat: Array) -> tuple[float, Array]:
-        weights = np.ascontiguousarray(flat.reshape(width, n_classes).T)  # in the order of scikit-learn
-        gradient = np.zeros((n_classes, width))
-        may_overflow = longest * np.linalg.norm(weights, axis=1).max() > LARGEST_LOGIT
-        largest = LARGEST_LOGIT if may_overflow else 0.0
-        total = logistic_loss(weights, columns, codes, weight, largest, gradient)
-        return total, np.ascontiguousarray(gradient.T).reshape(-1)
+        gradient = np.empty_like(flat)
+        return logistic_loss(flat, n_classes, of.blocks, of.longest, label, importance, gradient), gradient
 
     found = minimize(
         loss_and_gradient,
@@ -65,7 +82,7 @@ def regress(
         method="L-BFGS-B",
         options={"maxiter": max_iter, "gtol": gradient_tolerance, "ftol": relative_tolerance},
     )
-    weights = found.x.reshape(width, n_classes).T
+    weights = found.x.reshape(width, n_classes).T  # in the order of scikit-learn
     return Regression(np.ascontiguousarray(weights), bool(found.success), int(found.nit))
 
 
