@@ -146,10 +146,12 @@ def infomec(
     details: dict[str, Any] = {}
     alerts = list(codes.alerts)
     matrix = None
-    # Regressions first: in threads the longest work should begin first.
+    # In threads the longest work should begin first: regressions, and of those the ones with many classes.
     explaining = _explained(codes, chosen, holdout, seed) if "infoe" in wanted else []
+    order = sorted(range(len(explaining)), key=lambda i: -codes.factors[i].about.classes)
     informing = _informed(codes, chosen, seed) if {"infom", "infoc"} & set(wanted) else []
-    done: list[Any] = in_threads(lambda task: task(), [*explaining, *informing], workers=workers)
+    tasks = [*(explaining[i] for i in order), *informing]
+    done: list[Any] = in_threads(lambda task: task(), tasks, workers=workers)
     if informing:
         normalised: Array = np.stack(done[len(explaining) :], axis=1)
         active = active_latents(codes, chosen)
@@ -159,7 +161,7 @@ def infomec(
         alerts += found
         matrix = factor_latent("mutual information over the entropy of the factor", normalised)
     if explaining:
-        fits: list[_Explained] = done[: len(explaining)]
+        fits: list[_Explained] = [done[order.index(i)] for i in range(len(explaining))]
         scores["infoe"] = float(np.mean([fit.score for fit in fits]))
         details |= {
             "infoe_of_factor": [fit.score for fit in fits],

@@ -2,7 +2,7 @@
 
 Regressions of InfoE often stop before they have converged, so its value is that of a path and not of an optimum. This one
 takes the path that scikit-learn's `LogisticRegression` took up to 1.3, which is what the published code ran on: from zero,
-the sum (not the mean) of balanced losses, scipy's L-BFGS-B with its own tolerances.
+the sum (not the mean) of balanced losses, the steps and tolerances of scipy's L-BFGS-B (`descent`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from identifiable.disentanglement.codes import Array, Labels
-from identifiable.disentanglement.kernels import AT_ONCE, logistic_loss
+from identifiable.disentanglement.descent import CONVERGED, GOES_ON, TAKEN, descend, start
+from identifiable.disentanglement.kernels import AT_ONCE
 
 GRADIENT_TOLERANCE = 1e-4  # scikit-learn's `tol`, here of the gradient of a sum
 RELATIVE_TOLERANCE = 2.220446049250313e-09  # scipy's own
 ROWS = 4096  # at once, where only a score is wanted
+STEPS_AT_ONCE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,10 @@ class Regressors:
         """A value for each row, and 0 for the rows that fill the last block."""
         return np.concatenate([values, np.zeros(len(self.blocks) * AT_ONCE - len(values), values.dtype)])
 
+    def sums(self, codes: Labels, weight: Array, n_classes: int) -> Array:
+        """Of the rows of each class, times their weights: all classes of the first feature, then those of the second, and so on."""
+        return np.concatenate([np.bincount(codes, weight * column, minlength=n_classes) for column in self.rows.T])
+
 
 def regress(
     of: Regressors,
@@ -68,22 +73,26 @@ def regress(
 ) -> Regression:
     """Fit classes to the rows of a `design`, all classes counting alike (weights n / (classes * size))."""
     n, width = of.rows.shape
-    label = of.filled(codes)
-    importance = of.filled((n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes])
-
-    def loss_and_gradient(flat: Array) -> tuple[float, Array]:
-        gradient = np.empty_like(flat)
-        return logistic_loss(flat, n_classes, of.blocks, of.longest, label, importance, gradient), gradient
-
-    found = minimize(
-        loss_and_gradient,
-        np.zeros(n_classes * width),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_iter, "gtol": gradient_tolerance, "ftol": relative_tolerance},
-    )
-    weights = found.x.reshape(width, n_classes).T  # in the order of scikit-learn
-    return Regression(np.ascontiguousarray(weights), bool(found.success), int(found.nit))
+    weight = (n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes]
+    label, importance = of.filled(codes), of.filled(weight)
+    state, own = start(width * n_classes), of.sums(codes, weight, n_classes)
+    ended = GOES_ON
+    while ended == GOES_ON:  # compiled code does not hear Ctrl-C, so it is left now and then
+        ended = descend(
+            STEPS_AT_ONCE,
+            max_iter,
+            state,
+            n_classes,
+            of.blocks,
+            of.longest,
+            label,
+            importance,
+            own,
+            gradient_tolerance,
+            relative_tolerance,
+        )
+    weights = state[0].reshape(width, n_classes).T  # in the order of scikit-learn
+    return Regression(np.ascontiguousarray(weights), ended == CONVERGED, int(state[-1][TAKEN]))
 
 
 def cross_entropy(fitted: Regression, rows: Array, codes: Labels) -> float:
