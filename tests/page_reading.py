@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from identifiable import report
 from identifiable.report.page import Block, Card, Fold, Table, Terms, Text
 from identifiable.report.pages import page_of
+from identifiable.results.serial import from_json, to_json
+from test_report import Outline, foreign_loads
 
 
 def blocks_of(result: Any, *keys: str) -> Iterator[Block]:
@@ -56,3 +58,34 @@ def check_every_cell_is_told(result: Any) -> None:
 
 def without_style(text: str) -> str:
     return re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+
+
+def check_words_are_shown_as_text(result: Any) -> None:
+    """Of a result whose every word is `HOSTILE`: it is told, and is no part of the page."""
+    for text in (report.html(result), report.fragment(result)):
+        assert "<script" not in text
+        assert "&lt;script&gt;" in text
+        Outline(text)
+    assert "<script" not in re.sub(r"(`+)[^`]*\1", "", report.markdown(result))
+
+
+def check_words_stay_on_one_line(clean: Any, dirty: Any) -> None:
+    """Of a result with plain words, and the same with control characters in them."""
+    plain, told = report.text_table(clean), report.text_table(dirty)
+    assert "\x1b" not in told
+    assert told.count("\n") == plain.count("\n")
+
+
+def check_pages_stand_alone(results: Mapping[str, Any], full: Any) -> None:
+    """Pages load nothing from elsewhere, figures stay in their frame, and a fragment claims no names of its host's page."""
+    for name, result in results.items():
+        text = report.html(result)
+        assert foreign_loads(text) == []
+        assert all(0 <= float(v) <= 100 for v in re.findall(r'\bx\d?="([\d.-]+)%"', text)), name
+    assert not re.search(r"\sid=", report.fragment(full))
+
+
+def check_drawn_alike_after_json(result: Any, render: Callable[[Any], str]) -> None:
+    text = render(result)
+    assert text == render(from_json(to_json(result)))
+    assert not re.search(r"\b(nan|inf|None)\b", without_style(text))
