@@ -16,9 +16,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mutual_info_score
 
 from identifiable import DataError, PairingError, UsageError
-from identifiable.disentanglement import PROFILES, as_codes, disentangle
+from identifiable.disentanglement import PROFILES, as_codes, disentangle, kernels
 from identifiable.disentanglement.info_scores import converged_infoe
-from identifiable.disentanglement.kernels import exponentials, logarithms, logistic_loss
+from identifiable.disentanglement.kernels import descend, exponentials, logarithms, logistic_loss
 from identifiable.disentanglement.logistic import (
     GRADIENT_TOLERANCE,
     RELATIVE_TOLERANCE,
@@ -211,6 +211,20 @@ def test_the_descent_is_that_of_scipy_step_by_step(name: str, steps: int) -> Non
     assert loss_and_gradient(found)[0] == pytest.approx(theirs.fun, rel=1e-7, abs=1e-7)
     if (name, steps) == ("skewed", 12):
         assert theirs.nfev > theirs.nit + 5  # line searches of several trials are among those compared
+
+
+def test_all_compiled_code_is_in_one_file() -> None:
+    """numba's cache sees a change of the file of a function only: a descent must not keep the loss of an older file."""
+    folder = Path(kernels.__file__).parent
+    assert [path.name for path in folder.glob("*.py") if "numba" in path.read_text(encoding="utf-8")] == ["kernels.py"]
+    assert descend.py_func.__module__ == logistic_loss.py_func.__module__
+
+
+def test_a_holdout_of_all_rows_is_refused() -> None:
+    X = np.random.default_rng(0).standard_normal((10, 2))
+    for factors, kinds in ((X, "continuous"), (np.arange(20).reshape(10, 2) % 3, "discrete")):
+        with pytest.raises(UsageError, match="leaves none of 10 rows to fit on"):
+            infomec(X, factors, holdout=0.96, kinds=kinds)
 
 
 @pytest.mark.parametrize("classes", [2, 5])

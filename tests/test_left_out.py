@@ -23,9 +23,19 @@ def found(X, design, against, **options):
     return replicate_map(X, design, against=against, positives_differ_by=("plate",), permutations=0, **options)
 
 
+SPACES = {
+    "several axes": lambda X: X,
+    "one axis": lambda X: X[:, :1],  # where every cosine is 1 or -1
+    "whole numbers": lambda X: np.round(X) + np.array([3.0, 0.0, 0.0]),
+    "collapsed": lambda X: np.ones_like(X),
+}
+
+
+@pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("against", ["controls", "non-replicates"])
-def test_sums_without_a_plate_are_those_of_a_screen_that_never_had_it(against):
+def test_sums_without_a_plate_are_those_of_a_screen_that_never_had_it(against, space):
     X, design = screen(0)
+    X = SPACES[space](X)
     sums = found(X, design, against, leave_out=design.plate).sums
     whole = found(X, design, against)
     assert whole.sums is None
@@ -38,7 +48,8 @@ def test_sums_without_a_plate_are_those_of_a_screen_that_never_had_it(against):
         expected = fewer.average_precision[known].sum(), fewer.sums.chance[0], known.sum()
         got = sums.precision[1 + plate], sums.chance[1 + plate], sums.wells[1 + plate]
         assert got == pytest.approx(expected, abs=1e-12)
-        assert got[0] != pytest.approx(sums.precision[0] * (PLATES - 1) / PLATES, abs=1e-6)
+        if space != "collapsed":
+            assert got[0] != pytest.approx(sums.precision[0] * (PLATES - 1) / PLATES, abs=1e-6)
 
 
 def test_a_list_without_its_only_replicate_or_its_only_negative_is_not_counted():
@@ -48,7 +59,7 @@ def test_a_list_without_its_only_replicate_or_its_only_negative_is_not_counted()
     assert precision == pytest.approx([1 / 3, 1, np.nan, (1 + 2 / 4) / 2], nan_ok=True)
     assert (left.tolist(), others.tolist()) == ([1, 1, 2, 2], [2, 2, 0, 2])
     alone, _, _ = precision_without_each(np.array([0.9]), np.array([1]), np.array([0.9]), np.array([0]), 3)
-    assert alone == pytest.approx([np.nan, np.nan, 1 / 1.5], nan_ok=True)  # a negative that is level counts half
+    assert alone == pytest.approx([np.nan, np.nan, 0.75], nan_ok=True)  # before or behind what is level, as often
 
 
 def test_halves_side_by_side_stay_whole_where_the_other_loses_a_plate():
@@ -58,6 +69,21 @@ def test_halves_side_by_side_stay_whole_where_the_other_loses_a_plate():
     assert both.precision.tolist() == [14, 12, 10, 11]
     assert both.wells.tolist() == [14, 11, 11, 10]
     assert both.mean_chance == pytest.approx(7 / 14)
+
+
+def test_plates_that_do_not_ask_or_that_silence_the_others_lend_no_certainty():
+    silent = WellSums.none(3)
+    two = WellSums(
+        np.array([3.0, 0.0, 0.0]), np.zeros(3), np.array([4.0, 0.0, 0.0])
+    )  # each has replicates on the other only
+    mean, ends = two.beside(silent).mean_precision()
+    assert mean == 0.75
+    assert np.isnan(ends).all()
+    assert np.isnan(two.beside(two).mean_precision()[1]).all()
+    many = WellSums(np.r_[10.0, np.arange(5, 10.0)], np.zeros(6), np.r_[12.0, np.full(5, 9.0)])
+    assert two.beside(many).groups == 6
+    assert np.isfinite(two.beside(many).mean_precision()[1]).all()
+    assert np.isnan(jackknifed_mean(np.array([3.0, 2, 2, 0]), np.array([4.0, 3, 3, 0]))[1]).all()
 
 
 def test_of_a_mean_of_plates_the_interval_is_the_textbooks():

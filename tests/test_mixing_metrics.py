@@ -339,7 +339,8 @@ def test_known_relations_are_recalled_from_the_mean_effects_of_genes_about_the_c
     X, design, known = pathways(effect=1.0)
     (found,) = space_metrics(X, design, space="x", only=[RECALL], relations=known)
     assert found.value > 0.9
-    assert found.ci95[0] > 0.5
+    (weaker,) = space_metrics(*pathways(effect=0.5)[:2], space="x", only=[RECALL], relations=known)
+    assert 0.1 < weaker.ci95[0] < weaker.value < weaker.ci95[1] <= 1
     assert found.note == "20 of 20 known pairs have both ends among the targets; 0.1 expected by chance"
     (turned,) = space_metrics(X @ haar(10, 1), design, space="x", only=[RECALL], relations=known)
     assert turned.value == found.value
@@ -352,6 +353,26 @@ def test_known_relations_are_recalled_from_the_mean_effects_of_genes_about_the_c
     (of_guides,) = space_metrics(X, design, space="x", only=[RECALL], relations=guides)
     assert "among the perturbations" in of_guides.note
     assert of_guides.value > 0.8
+
+
+def test_wells_without_a_target_are_neither_controls_nor_a_gene():
+    X, design, known = pathways(effect=0.6)
+    (alone,) = space_metrics(X, design, space="x", only=[RECALL], relations=known)
+    more = np.r_[X, X[:400] + 50]  # compounds of no known target, far away
+    joined = Design(
+        Labels.of(np.r_[design.plate.codes, design.plate.codes[:400]]),
+        Labels.of(np.r_[design.perturbation.text(), [f"compound{i}" for i in range(400)]]),
+        np.r_[design.control, np.zeros(400, bool)],
+        target=Labels.of(np.r_[design.target.text(), np.full(400, "")]),
+    )
+    (beside,) = space_metrics(more, joined, space="x", only=[RECALL], relations=known)
+    assert (beside.value, beside.ci95, beside.note) == (alone.value, alone.ci95, alone.note)
+    controls = np.flatnonzero(design.control)
+    (none,) = space_metrics(X[controls], design.take(controls), space="x", only=[RECALL], relations=known)
+    assert np.isnan(none.value)
+    assert none.note.startswith("no treated well has a name")
+    (strange,) = space_metrics(X, design, space="x", only=[RECALL], relations=[("x", "y")])
+    assert strange.note == "none of 1 known pairs has both ends among the perturbations; check how they are written"
 
 
 def test_recall_is_measured_only_where_relations_are_known():

@@ -369,6 +369,9 @@ def test_the_interval_of_recall_leaves_out_each_gene_with_all_its_pairs():
     spread = np.sqrt(found.recall * (1 - found.recall) / found.used)  # as if pairs were found each by itself
     assert high - low > 2 * 1.96 * 1.5 * spread
     assert np.isnan(relationship_recall(X, names, [("g0", "g1")]).ci95).all()
+    all_found = relationship_recall(X, names, combinations(names[:5], 2))
+    assert all_found.recall == 1
+    assert np.isnan(all_found.ci95).all()  # certainty that few pairs cannot give
 
 
 def test_recall_without_a_usable_pair_is_nan():

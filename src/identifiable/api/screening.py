@@ -5,18 +5,19 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from identifiable._checks import PairingError, UsageError
+from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api.opening import is_path
 from identifiable.api.transforming import COLUMNS, NAMED
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
+from identifiable.deconfounding.columns import pairs_of
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
 from identifiable.deconfounding.components.cleaning import cleaned_basis
@@ -360,7 +361,7 @@ def clean(
     method: Literal["drop", "shrink"] = "drop",
     budget: float = 0.1,
     metrics: Sequence[str] | None = None,
-    relations: Path_ | Iterable[tuple[str, str]] = (),
+    relations: Any = (),
     basis: Path_ | Resolved | None = None,
     rank: Any = "auto",
     stability: int = STABILITY,
@@ -386,11 +387,11 @@ def clean(
     metrics
         Which metrics of spaces to give, by the names that a result has; None for all, () for none.
     relations
-        Pairs of perturbations or of targets that are known to belong together (genes of a complex or a pathway), or a table with
-        a pair in the first two columns of each row: how many of them are among the most alike or the most opposed of all pairs, in
-        every space.
+        Pairs of perturbations or of targets that are known to belong together (genes of a complex or a pathway), or a file or
+        DataFrame with a pair in the first two columns of each row, under their names: how many of them are among the most alike or
+        the most opposed of all pairs, in every space.
     """
-    known = read_pairs(relations) if isinstance(relations, str | os.PathLike) else tuple(relations)
+    known = _relations(relations)
     opened = screen(source, **roles)
     record = provenance or default_provenance(seed, "identifiable.deconfound.clean(...)")
     attributed = attribute(
@@ -425,6 +426,25 @@ def clean(
         alerts=opened.alerts,
     )
     return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
+
+
+def _relations(given: Any) -> tuple[tuple[str, str], ...]:
+    """Pairs of names, before anything is fitted: from a file, a DataFrame, or pairs."""
+    if is_path(given):
+        found = pairs_of(*read_pairs(given))
+        if not found:
+            raise DataError(f"{given}: expected pairs of names, found none.")
+        return found
+    if hasattr(given, "iloc") and hasattr(given, "columns"):
+        if len(given.columns) < 2:
+            raise UsageError(f"relations: expected two columns of names, got {len(given.columns)}.")
+        return pairs_of(given.iloc[:, 0].to_numpy(), given.iloc[:, 1].to_numpy())
+    pairs = list(given)
+    if odd := next((pair for pair in pairs if isinstance(pair, str) or np.ndim(pair) != 1 or len(pair) != 2), None):
+        raise UsageError(f"relations: expected pairs of two names each, got {odd!r}.")
+    if not pairs:
+        return ()
+    return pairs_of(*(np.array([str(pair[k]) for pair in pairs]) for k in range(2)))
 
 
 def _resolved(opened: Screen, **how: Any) -> Resolved:

@@ -374,7 +374,7 @@ def _opened(options: argparse.Namespace) -> Screen:
     if "features" in roles:
         roles["features"] = [name.strip() for name in roles["features"].split(",")]
     opened = screen(options.table, **roles)
-    if not options.quiet:
+    if not options.quiet and sys.stderr is not None:
         print(roles_table(opened.representation.name, opened.summary), file=sys.stderr, flush=True)
     return opened
 

@@ -121,6 +121,16 @@ class ColumnTable:
         return np.array([np.nan if gone else cell for cell, gone in zip(cells, empty, strict=True)], dtype=np.float64)
 
 
+def pairs_of(first: NDArray[Any], second: NDArray[Any]) -> tuple[tuple[str, str], ...]:
+    """Two columns as pairs of labels, written as those of a screen are; rows with an empty cell are left out.
+
+    >>> pairs_of(np.array([1.0, 2.0, np.nan]), np.array(["a", "", "b"]))
+    (('1', 'a'),)
+    """
+    names = zip(labels_of(first).text().tolist(), labels_of(second).text().tolist(), strict=True)
+    return tuple((a, b) for a, b in names if a and b)
+
+
 def labels_of(values: NDArray[Any]) -> Labels:
     """Labels of text or numbers: blanks around words do not count, and 1.0 is 1 where all are numbers.
 

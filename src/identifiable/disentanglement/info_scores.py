@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -184,6 +184,7 @@ def converged_infoe(codes: Codes, *, workers: int | None = None) -> float:
     rows = design(left[:, kept] * math.sqrt(len(centred)))
     tolerances = {"gradient_tolerance": GRADIENT_TOLERANCE, "relative_tolerance": CONVERGED_TOLERANCE}
     everyone = _Part.of(rows, np.ones(len(rows), dtype=bool))
+    _ = everyone.regressors
     tasks = [partial(_explain, f, CONVERGED_STEPS, everyone, everyone, **tolerances) for f in codes.factors]
     fits = in_threads(lambda task: task(), tasks, workers=workers)
     return float(np.mean([fit.score for fit in fits]))
@@ -291,8 +292,12 @@ def _explained(codes: Codes, profile: Profile, holdout: float, seed: int) -> lis
     test = np.zeros(codes.n, dtype=bool)
     if holdout:
         test[np.random.default_rng(seed).permutation(codes.n)[: max(1, round(holdout * codes.n))]] = True
+    if test.all():
+        raise UsageError(f"holdout {holdout}: leaves none of {codes.n} rows to fit on; hold fewer out.")
     train = _Part.of(rows, ~test)
     scored = _Part.of(rows, test) if holdout else train
+    if any(factor.codes is not None for factor in codes.factors):
+        _ = train.regressors  # once, before threads ask for them
     return [partial(_explain, factor, profile.steps, train, scored) for factor in codes.factors]
 
 
@@ -301,15 +306,15 @@ class _Part:
     """Some rows, to fit on or to score."""
 
     chosen: NDArray[np.bool_]
-    regressors: Regressors
+    rows: Array
 
     @classmethod
     def of(cls, rows: Array, chosen: NDArray[np.bool_]) -> _Part:
-        return cls(chosen, Regressors.of(rows[chosen]))
+        return cls(chosen, rows[chosen])
 
-    @property
-    def rows(self) -> Array:
-        return self.regressors.rows
+    @cached_property
+    def regressors(self) -> Regressors:
+        return Regressors.of(self.rows)
 
 
 def _features(codes: Codes, profile: Profile) -> Array:

@@ -2,7 +2,7 @@
 
 Regressions of InfoE often stop before they have converged, so its value is that of a path and not of an optimum. This one
 takes the path that scikit-learn's `LogisticRegression` took up to 1.3, which is what the published code ran on: from zero,
-the sum (not the mean) of balanced losses, the steps and tolerances of scipy's L-BFGS-B (`descent`).
+the sum (not the mean) of balanced losses, the steps and tolerances of scipy's L-BFGS-B (`kernels.descend`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.disentanglement.codes import Array, Labels
-from identifiable.disentanglement.descent import CONVERGED, GOES_ON, TAKEN, descend, start
-from identifiable.disentanglement.kernels import AT_ONCE
+from identifiable.disentanglement.kernels import AT_ONCE, CONVERGED, GOES_ON, TAKEN, descend, start
 
 GRADIENT_TOLERANCE = 1e-4  # scikit-learn's `tol`, here of the gradient of a sum
 RELATIVE_TOLERANCE = 2.220446049250313e-09  # scipy's own
 ROWS = 4096  # at once, where only a score is wanted
 STEPS_AT_ONCE = 10
+PRODUCTS_AT_ONCE = 10**9  # about a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +76,12 @@ def regress(
     weight = (n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes]
     label, importance = of.filled(codes), of.filled(weight)
     state, own = start(width * n_classes), of.sums(codes, weight, n_classes)
+    # Compiled code does not hear Ctrl-C, so it is left now and then.
+    at_once = min(STEPS_AT_ONCE, max(1, PRODUCTS_AT_ONCE // (2 * of.blocks.size * n_classes)))
     ended = GOES_ON
-    while ended == GOES_ON:  # compiled code does not hear Ctrl-C, so it is left now and then
+    while ended == GOES_ON:
         ended = descend(
-            STEPS_AT_ONCE,
+            at_once,
             max_iter,
             state,
             n_classes,

@@ -1,8 +1,11 @@
-"""Pairs of names, as a table of known relations lists them: one pair in each row, in the first two columns."""
+"""Pairs of names, as a table of known relations lists them: one pair in each row, the names of two columns above them."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable.io.containers import listed, shown
@@ -11,8 +14,8 @@ from identifiable.io.opening import READERS
 from identifiable.io.screens import labelled_table
 
 
-def read_pairs(spec: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
-    """The pairs of a `.csv`, `.tsv` or `.parquet`: of its first two columns, or of two named after a colon (``path:a,b``)."""
+def read_pairs(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """First and second names: the first two columns of a `.csv`, `.tsv` or `.parquet`, or two named after a colon (``path:a,b``)."""
     path, part = split_spec(spec, tuple(READERS))
     check_is_file(path)
     table = labelled_table(path)
@@ -24,8 +27,5 @@ def read_pairs(spec: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
             f"{path}: expected two columns of names, one pair in each row, got {len(columns)} "
             f"({listed([shown(name) for name in columns])}); name two after a colon, as in {path}:first,second"
         )
-    first, second = (values.astype(str).tolist() for values in list(columns.values())[:2])
-    pairs = tuple((a, b) for a, b in zip(first, second, strict=True) if a and b)
-    if not pairs:
-        raise DataError(f"{path}: expected pairs of names, found none.")
-    return pairs
+    first, second = list(columns.values())[:2]
+    return first, second

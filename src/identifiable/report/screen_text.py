@@ -142,7 +142,7 @@ BLIND_TITLE = "AUROC without the embedding, and of plates and batches from it"
 
 
 def audit_table(result: Audit) -> str:
-    """Verdict, what follows, findings, classifiers that never saw a cell, dependence, folds."""
+    """Verdict, what follows, findings, roles, classifiers that never saw a cell, dependence, folds."""
     saved = saved_form(result)
     parts = _opening(saved, verdict_name(saved.verdict), saved.text)
     parts += _said(CONCLUDE.get(saved.verdict, ""), NEXT.get(saved.verdict, ""))
@@ -151,6 +151,7 @@ def audit_table(result: Audit) -> str:
     parts += [
         wrapped(f"{severity_name(f.severity):<8} {one_line(f.code)}: {one_line(f.message)}", " " * 9) for f in found
     ]
+    parts += _table("", ROLE_HEADS, role_lines(saved.design), left=(0, 1, 3))
     parts += _table(BLIND_TITLE, BLIND_HEADS[:CLASSES], [line[:CLASSES] for line in blind_lines(saved)], (0, 1, 2))
     parts += _table(
         "Mutual information of the label with its place, in nats", DEPENDENCE_HEADS, dependence_lines(saved)

@@ -24,7 +24,7 @@ from identifiable.deconfounding.components.trade_off import (
 )
 from identifiable.deconfounding.design import Design
 from identifiable.deconfounding.evaluation.concluding import FEW_GROUPS
-from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS, Relations, space_metrics
+from identifiable.deconfounding.metrics.space_metrics import Relations, space_metrics
 from identifiable.deconfounding.summary import summarise
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
@@ -109,8 +109,8 @@ def clean(
             "budget": budget,
             "fdr": fdr,
             "curve_points": tuple(points),
-            "metrics": tuple(SPACE_METRICS if metrics is None else metrics),
-            "relations": len(relations),
+            "metrics": tuple(dict.fromkeys(metric.metric for metric in table)),
+            "relations": len(set(relations)),
             "max_rows": max_rows,
             "seed": seed,
             "replicate_map_chance": found.judged["ica", 0].replicates.mean_chance,

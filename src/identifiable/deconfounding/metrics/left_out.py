@@ -7,14 +7,12 @@ have to beat. Drawing the plates that ask misses two of the three. Leaving a pla
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import digamma
 from scipy.stats import t
 
-from identifiable.deconfounding.design import Codes, Labels
+from identifiable.deconfounding.design import Codes, Labels, Mask
+from identifiable.deconfounding.metrics.average_precision import TIE, Negatives, expected_average_precision
 from identifiable.deconfounding.metrics.matrices import Array
 from identifiable.results.record import Interval
 
@@ -22,11 +20,11 @@ NO_INTERVAL: Interval = (float("nan"), float("nan"))
 MOST_GROUPS = (
     40  # plates are left out one by one; of more, as many groups. The reach of t is then within 4 % of its limit
 )
-FEWEST_GROUPS = 3
+FEWEST_GROUPS = 3  # of two the variance is that of a single difference
 
 
 def plate_groups(plates: Labels, seed: int = 0) -> Labels:
-    """The plates, or where there are more than 40, that many groups of as many plates each, at random."""
+    """The plates, or where there are more than 40, that many groups of them at random, whose sizes differ by one plate at most."""
     if plates.size <= MOST_GROUPS:
         return plates
     place = np.random.default_rng([seed, plates.size]).permutation(plates.size) % MOST_GROUPS
@@ -55,16 +53,27 @@ class WellSums:
         return len(self.wells) - 1
 
     def beside(self, others: WellSums) -> WellSums:
-        """Both, of plates that have nothing to do with each other: where one is left out, all of the others stay."""
+        """Both, of plates that have nothing to do with each other: where one is left out, all of the others stay.
+
+        Where nobody asks, nothing can be left out. Where leaving a group out silences all the others, they count as one group.
+        """
 
         def joined(mine: Array, theirs: Array) -> Array:
             return np.concatenate([mine[:1] + theirs[0], mine[1:] + theirs[0], mine[0] + theirs[1:]])
 
+        first, second = self._lasting(), others._lasting()
         return WellSums(
-            joined(self.precision, others.precision),
-            joined(self.chance, others.chance),
-            joined(self.wells, others.wells),
+            joined(first.precision, second.precision),
+            joined(first.chance, second.chance),
+            joined(first.wells, second.wells),
         )
+
+    def _lasting(self) -> WellSums:
+        if not self.wells[0]:
+            return WellSums.none(0)
+        if (self.wells[1:] > 0).all():
+            return self
+        return WellSums(*(np.array([sums[0], 0.0]) for sums in (self.precision, self.chance, self.wells)))
 
     @property
     def mean_chance(self) -> float:
@@ -79,19 +88,6 @@ class WellSums:
     def mean_above(self, others: WellSums) -> tuple[float, Interval]:
         """Of the same wells and replicates in another space: precision here less precision there."""
         return jackknifed_mean(self.precision - others.precision, self.wells)
-
-
-def expected_average_precision(positives: NDArray[Any], total: NDArray[Any]) -> Array:
-    """AP expected of a random order of `total` items, `positives` of them relevant: H/L + (M - 1)/(L - 1) (1 - H/L).
-
-    L = total, M = positives, H the L-th harmonic number. One of two is 1 or 1/2:
-
-    >>> expected_average_precision(np.array([1]), np.array([2]))
-    array([0.75])
-    """
-    M, L = np.asarray(positives, dtype=np.float64), np.asarray(total, dtype=np.float64)
-    rate = (digamma(L + 1) + np.euler_gamma) / L
-    return np.asarray(rate + (M - 1) / np.maximum(L - 1, 1) * (1 - rate))
 
 
 def jackknifed_mean(sums: Array, counts: Array) -> tuple[float, Interval]:
@@ -109,11 +105,10 @@ def jackknifed_mean(sums: Array, counts: Array) -> tuple[float, Interval]:
     if not counts[0]:
         return float("nan"), NO_INTERVAL
     mean = float(sums[0] / counts[0])
-    left = counts[1:] > 0
-    groups = int(left.sum())
-    if groups < FEWEST_GROUPS:
+    groups = len(counts) - 1
+    if groups < FEWEST_GROUPS or not (counts[1:] > 0).all():  # a group without which nothing is left tells all
         return mean, NO_INTERVAL
-    without = sums[1:][left] / counts[1:][left]
+    without = sums[1:] / counts[1:]
     variance = (groups - 1) / groups * float(np.sum((without - without.mean()) ** 2))
     reach = float(t.ppf(0.975, groups - 1)) * float(np.sqrt(variance))
     return mean, (mean - reach, mean + reach)
@@ -124,27 +119,34 @@ def precision_without_each(
 ) -> tuple[Array, Codes, Codes]:
     """Average precision of a list with each group left out; what is left of its positives, and of its negatives.
 
-    Similarities and groups of both. Negatives level with a positive count half. NaN where no positive or no negative is left.
+    Similarities and groups of both. NaN where no positive or no negative is left.
     """
     order = np.argsort(-positives, kind="stable")
     rising, of_ranked, P = positives[order][::-1], of_positives[order], len(positives)
-    ahead = np.zeros((groups, P + 1))
-    for side in (
-        "left",
-        "right",
-    ):  # the first positive that a negative is ahead of, and the first that it is level with
-        first = P - np.searchsorted(rising, negatives, side=side)
-        ahead += np.bincount(of_negatives * (P + 1) + first, minlength=ahead.size).reshape(ahead.shape) / 2
-    by_group = np.cumsum(ahead[:, :P], axis=1)
-    above = by_group.sum(axis=0) - by_group
     stays = of_ranked != np.arange(groups)[:, None]
     rank = np.cumsum(stays, axis=1)
-    left = rank[:, -1]
-    others = len(negatives) - np.bincount(of_negatives, minlength=groups)
+    left, others = rank[:, -1], len(negatives) - np.bincount(of_negatives, minlength=groups)
+    known = (left > 0) & (others > 0)
+    behind = np.searchsorted(rising, negatives - TIE, side="left")  # positives that a negative is ahead of
+    if np.any(behind < np.searchsorted(rising, negatives + TIE, side="right")):
+        return _with_ties(positives, of_positives, negatives, of_negatives, known), left, others
+    first = np.bincount(of_negatives * (P + 1) + P - behind, minlength=groups * (P + 1)).reshape(groups, P + 1)
+    by_group = np.cumsum(first[:, :P], axis=1)
+    above = by_group.sum(axis=0) - by_group
     with np.errstate(invalid="ignore"):  # 0 / 0: a positive that is left out, with nothing before it
         precision = np.where(stays, rank / (rank + above), 0.0).sum(axis=1)
-    known = (left > 0) & (others > 0)
     return np.divide(precision, left, out=np.full(groups, np.nan), where=known), left, others
+
+
+def _with_ties(positives: Array, of_positives: Codes, negatives: Array, of_negatives: Codes, known: Mask) -> Array:
+    """One list after the other: what is level counts as in random order."""
+    found = np.full(len(known), np.nan)
+    order = np.argsort(negatives, kind="stable")
+    negatives, of_negatives = negatives[order], of_negatives[order]
+    for group in np.flatnonzero(known):
+        rest = Negatives(negatives[of_negatives != group], np.empty(0))
+        found[group] = rest.average_precision(positives[of_positives != group])
+    return found
 
 
 @dataclass

@@ -16,6 +16,7 @@ from identifiable.deconfounding.metrics.matrices import Array, as_matrix, row_bl
 from identifiable.results.record import Interval
 
 THRESHOLDS = (0.05, 0.95)  # efaar_benchmarking
+FEWEST_PAIRS = 5  # to give an interval of
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class RelationshipRecall:
     `opposed` and `alike` are the shares in the lower and the upper tail, `recall` their sum, `chance` what it would be of pairs
     that are no different from others. `used` of `given` different pairs have both ends in the map; `pairs` counts all
     pairs of the map. NaN where no pair can be used. `ci95` of the recall leaves each name out in turn with all its pairs (ours): pairs
-    that share a gene are not found or missed each by itself.
+    that share a gene are not found or missed each by itself. It is on the safe side (a pair goes with either of its names, so where no
+    two share one the variance is twice what it need be), and NaN for fewer than 5 pairs or where all or none are found.
     """
 
     recall: float
@@ -99,7 +101,9 @@ def _without_each(found: Mask, first: Codes, second: Codes, n: int) -> tuple[flo
     )
     named = counts > 0
     total, pairs = float(found.sum()), float(len(found))
-    return jackknifed_mean(np.r_[total, total - hits[named]], np.r_[pairs, pairs - counts[named]])
+    share, (low, high) = jackknifed_mean(np.r_[total, total - hits[named]], np.r_[pairs, pairs - counts[named]])
+    told = pairs >= FEWEST_PAIRS and 0 < total < pairs
+    return share, (max(low, 0.0), min(high, 1.0)) if told else NO_INTERVAL
 
 
 def _places(names: Sequence[str] | NDArray[Any]) -> dict[str, int]:

@@ -14,13 +14,13 @@ from scipy.stats import false_discovery_control
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Progress
 from identifiable.deconfounding.design import Codes, Design, Labels, Mask
-from identifiable.deconfounding.metrics.left_out import LeavingOut, WellSums, expected_average_precision
+from identifiable.deconfounding.metrics.average_precision import TIE, Negatives, expected_average_precision
+from identifiable.deconfounding.metrics.left_out import LeavingOut, WellSums
 from identifiable.deconfounding.metrics.matrices import Array, as_matrix, check_rows, row_blocks, unit_rows
 
 Column = Literal["plate", "well", "batch", "perturbation", "target"]
 Against = Literal["controls", "non-replicates"]
 
-TIE = 1e-12  # cosines nearer than this are equal: the order of summation moves them by about 1e-16 per product
 PERMUTATIONS = 1000
 FEWEST_FOR_ENERGY = 5  # efaar_benchmarking: the energy distance of fewer replicates is not given
 MAX_CONTROLS = 1000  # efaar_benchmarking: controls an energy distance is taken to
@@ -127,47 +127,6 @@ def replicate_map(
     )
 
 
-@dataclass(frozen=True)
-class _Negatives:
-    """The cosines a row's replicates have to beat: sorted candidates, less those of its own perturbation (sorted too)."""
-
-    candidates: Array
-    own: Array
-
-    @property
-    def negatives(self) -> int:
-        return len(self.candidates) - len(self.own)
-
-    def at_least(self, cosines: Array) -> Codes:
-        def count(values: Array) -> Codes:
-            return np.asarray(len(values) - np.searchsorted(values, cosines, side="left"))
-
-        return count(self.candidates) - count(self.own)
-
-    def average_precision(self, positives: Array) -> float:
-        if self.negatives == 0:
-            return float("nan")
-        ranked = np.sort(positives)[::-1]
-        above, level = self.at_least(ranked + TIE), self.at_least(ranked - TIE)
-        k = np.arange(1, len(ranked) + 1)
-        if np.array_equal(above, level):
-            return float(np.mean(k / (k + above)))
-        starts = np.flatnonzero(np.r_[True, -np.diff(ranked) > TIE])
-        stops = np.r_[starts[1:], len(ranked)]
-        return sum(
-            _tied_precision(int(a), int(above[a]), int(b - a), int(level[b - 1] - above[a]))
-            for a, b in zip(starts, stops, strict=True)
-        ) / len(ranked)
-
-
-def _tied_precision(positives: int, negatives: int, tied_positives: int, tied_negatives: int) -> float:
-    """Expected sum of precisions at the tied positives, over orders of the ties; the first two numbers rank above them all."""
-    n = tied_positives + tied_negatives
-    place = np.arange(n)
-    hits = positives + 1 + place * (tied_positives - 1) / max(n - 1, 1)
-    return float(np.sum(hits / (positives + negatives + 1 + place))) * tied_positives / n
-
-
 def _column(design: Design, name: Column) -> Labels:
     known = {
         "plate": design.plate,
@@ -202,7 +161,7 @@ def _lists(
 
 def _ranked(
     U: Array, groups: Labels, queries: Codes, candidates: Codes, *, own_among: bool
-) -> Iterator[tuple[int, Codes, _Negatives, Array]]:
+) -> Iterator[tuple[int, Codes, Negatives, Array]]:
     """For every query: the row, all rows of its perturbation, its sorted negatives, and the cosines of all candidates.
 
     Those of its own perturbation are counted off afterwards: a mask for each row would cost more than the sort.
@@ -215,7 +174,7 @@ def _ranked(
         for row, line in zip(rows.tolist(), U[rows] @ V.T, strict=True):
             own = members[groups.codes[row]]
             counted = own[among[own]]
-            yield row, own, _Negatives(np.sort(line), np.sort(U[counted] @ U[row])), line
+            yield row, own, Negatives(np.sort(line), np.sort(U[counted] @ U[row])), line
 
 
 def _rows_of(labels: Labels) -> list[Codes]:

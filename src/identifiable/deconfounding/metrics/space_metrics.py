@@ -27,6 +27,7 @@ RowsOf = Literal["replicates", "batches", "all"]
 Relations = Sequence[tuple[str, str]]  # pairs of perturbations or targets that are known to belong together
 
 RECALL = "recall"  # of known relations, which come from outside the screen
+CONTROL, NAMELESS, NAMED = "c", "u", "n"  # kinds of wells, see `_recall`
 MAX_ROWS = 20_000
 MAX_PER_PERTURBATION = 100  # so that one guide with 1,500 wells does not take the place of 15 others
 MAX_BATCHES = mixing.KBET_NEIGHBOURS // 5  # 5 expected neighbours of each batch; with more, kBET and iLISI saturate
@@ -101,7 +102,7 @@ def space_metrics(
 
     The same design and seed give the same rows for every space, so values compare. With more than `max_rows` rows, metrics of
     replicates see whole perturbations (`replicate_rows`); those of batches always see at most 10 batches (`batch_rows`);
-    principal component regression and recall see all rows. Notes say so.
+    principal component regression and recall see all rows. Notes say where it is not all of them.
     """
     unknown = set(only or ()) - set(SPACE_METRICS)
     if unknown:
@@ -315,7 +316,10 @@ def _pcr_batch(space: Space, rng: Generator) -> Measured:
 
 
 def _recall(space: Space, rng: Generator) -> Measured:
-    """Of the means of targets, or of perturbations where more of the relations name those, about the mean of the controls."""
+    """Of the mean effects of perturbations, or of targets where more of the relations name those, about the mean of the controls.
+
+    Without controls about the mean of all names. Treated wells without a name (compounds of no known target) take no part.
+    """
     if not space.relations:
         return Measured(float("nan"), note="no known relations were given")
     known = {name for pair in space.relations for name in pair}
@@ -324,13 +328,23 @@ def _recall(space: Space, rng: Generator) -> Measured:
         (design.perturbation, *((design.target,) if design.target is not None else ())),
         key=lambda found: sum(name in known for name in found.names),
     )
-    origin = "control" if design.control.any() else "row"
-    key = Labels.of(np.where(design.control, "", labels.text()) if origin == "control" else labels.text())
-    means = label_means(space.X, key)
-    names = np.array(key.names)
-    centre = means[names == ""].mean(axis=0) if origin == "control" else means.mean(axis=0)
-    found = relationship_recall((means - centre)[names != ""], names[names != ""], space.relations)
     what = "perturbations" if labels is design.perturbation else "targets"
+    text = labels.text()
+    # Wells of a kind first, so that no name can be taken for controls.
+    kind = np.where(design.control, CONTROL, np.where(text == "", NAMELESS, NAMED))
+    groups = Labels.of(np.char.add(kind, np.where(kind == NAMED, text, "")))
+    means, of_kind = label_means(space.X, groups), np.array([name[0] for name in groups.names])
+    named = of_kind == NAMED
+    if not named.any():
+        return Measured(float("nan"), note=f"no treated well has a name among the {what}")
+    centre = means[of_kind == (CONTROL if CONTROL in of_kind else NAMED)].mean(axis=0)
+    names = np.array([name[1:] for name in groups.names])[named]
+    found = relationship_recall(means[named] - centre, names, space.relations)
+    if not found.used:
+        return Measured(
+            float("nan"),
+            note=f"none of {found.given:,} known pairs has both ends among the {what}; check how they are written",
+        )
     return Measured(
         found.recall,
         found.ci95,
