@@ -182,17 +182,18 @@ def _scores(board: Board) -> Section:
 
 
 def _dots(board: Board, protocol: Protocol) -> list[Block]:
-    rows = []
+    rows: list[DotRow] = []
+    judges: set[str] = set()
     for name in board.representations(protocol):
         main, probe = board.at(protocol, name, board.main), board.at(protocol, name, board.probe)
         if main is not None and marks(("main", main.auroc)):
-            # Layout alone has a judge of its own, which the legend does not name.
-            own = "" if main.classifier == board.main else f", {classifier_name(main.classifier)}"
-            rows.append(_dot_row(name, main, probe, own))
+            rows.append(_dot_row(name, main, probe))
+            judges |= {main.classifier}
     if not rows:
         return []
+    others = [f"; layout alone: {classifier_name(judge)}" for judge in sorted(judges - {board.main})]
     legend: list[tuple[LegendKind, str]] = [
-        ("main", classifier_name(board.main)),
+        ("main", classifier_name(board.main) + "".join(others)),
         ("hollow", f"{classifier_name(board.probe)} (below)"),
         ("whisker", "95 % interval over plates"),
         ("shuffle", "null guides"),
@@ -212,8 +213,8 @@ def _dots(board: Board, protocol: Protocol) -> list[Block]:
     ]
 
 
-def _dot_row(name: str, main: ConditionScore, probe: ConditionScore | None, judge: str) -> DotRow:
-    label = representation_name(name) + judge
+def _dot_row(name: str, main: ConditionScore, probe: ConditionScore | None) -> DotRow:
+    label = representation_name(name)
     lesser = marks(("shuffle", null_auroc(main)), ("rotation", main.spread[0]), ("rotation", main.spread[1]))
     if probe is None:
         return DotRow(
