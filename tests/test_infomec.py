@@ -163,8 +163,8 @@ def test_the_compiled_loss_is_the_weighted_cross_entropy_and_its_gradient(longes
     p = np.exp(rows @ weights.T)
     p /= p.sum(axis=1, keepdims=True)
     of, gradient = Regressors.of(rows), np.empty(classes * width)
-    label, weight, sums = of.filled(codes), of.filled(importance), of.sums(codes, importance, classes)
-    total = logistic_loss(weights.T.reshape(-1), classes, of.blocks, longest, label, weight, sums, gradient)
+    label, weight = of.filled(codes), of.filled(importance)
+    total = logistic_loss(weights.T.reshape(-1), classes, of.blocks, longest, label, weight, gradient)
     own = np.arange(n), codes
     assert total == pytest.approx(-(importance * np.log(p[own])).sum(), rel=1e-12)
     p[own] -= 1
@@ -192,11 +192,11 @@ def test_the_descent_is_that_of_scipy_step_by_step(name: str, steps: int) -> Non
     features, codes, classes = hard_problems()[name]
     of = Regressors.of(design(features))
     weight = (len(codes) / (classes * np.bincount(codes)))[codes]
-    label, importance, sums = of.filled(codes), of.filled(weight), of.sums(codes, weight, classes)
+    label, importance = of.filled(codes), of.filled(weight)
 
     def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         gradient = np.empty_like(flat)
-        return logistic_loss(flat, classes, of.blocks, of.longest, label, importance, sums, gradient), gradient
+        return logistic_loss(flat, classes, of.blocks, of.longest, label, importance, gradient), gradient
 
     tolerances = {"gtol": GRADIENT_TOLERANCE, "ftol": RELATIVE_TOLERANCE}
     start = np.zeros(7 * classes)

@@ -118,6 +118,35 @@ def mantissa_of(typing_context: Any, value: Any) -> Any:
     return types.float64(types.float64), code
 
 
+# -- vectors: by loops, since numba takes a second to compile each expression of arrays
+
+
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
+
+
+dot = compiled(_dot, frozenset({"contract", "reassoc"}))
+
+
+@compiled
+def put_sum(a: Array, factor: float, b: Array, out: Array) -> None:
+    """`out` = a + factor * b."""
+    for j in range(out.size):
+        out[j] = a[j] + factor * b[j]
+
+
+@compiled
+def largest(values: Array) -> float:
+    """Of the absolute values."""
+    found = 0.0
+    for j in range(values.size):
+        found = max(found, abs(values[j]))
+    return found
+
+
 # -- the loss of a regression
 
 
@@ -179,15 +208,14 @@ def combine(v: Array, w: Array, block: Array, first: Array, second: Array) -> No
 
 
 @compiled
-def moved_below_zero(logits: Array, classes: int, moved: Array) -> None:
-    """All logits of a row less the largest of them, `moved`, and none below -600: what is smaller counts for nothing in their sum."""
+def moved_below_zero(logits: Array, classes: int) -> None:
+    """All logits of a row less the largest of them, and none below -600: what is smaller counts for nothing in their sum."""
     for j in range(logits.shape[1]):
         top = logits[0, j]
         for c in range(1, classes):
             top = max(top, logits[c, j])
         for c in range(classes):
             logits[c, j] = max(logits[c, j] - top, -LARGEST_LOGIT)
-        moved[j] = top
 
 
 def _add_products(left: Array, right: Array, out: Array) -> None:
@@ -228,16 +256,13 @@ def logistic_loss(
     longest: float,
     codes: Labels,
     importance: Array,
-    own: Array,
     out: Array,
 ) -> float:
     """Sum over rows of importance * -log p(class), p the softmax of weights @ columns; its gradient is put into `out`.
 
     `blocks` are (blocks, features, rows of each), filled up with rows of no importance and with features of 0 to a multiple of four;
     `longest` is the length of the longest row. `flat` and `out` have the classes of the first feature, then those of the second, and
-    so on; `own`, of that form too, is the sum over the rows of each class of importance * features, with which their logits add up
-    without being looked up one by one. That costs digits of the loss, not of its gradient, where logits are large: 3e-9 of 60,000
-    rows with weights of 10, 5e-7 with weights of 1,000.
+    so on.
     """
     width, features = blocks.shape[2], flat.size // classes
     weights = np.zeros((classes + classes % 2, blocks.shape[1]))  # filled up likewise, and to an even number of classes
@@ -246,30 +271,28 @@ def logistic_loss(
     for c in range(classes):
         for m in range(features):
             weights[c, m] = flat[m * classes + c]
-        steepest = max(steepest, math.sqrt(np.sum(weights[c] ** 2)))
+        steepest = max(steepest, math.sqrt(dot(weights[c], weights[c])))
     may_overflow = longest * steepest > LARGEST_LOGIT
-    total = -float(np.dot(flat, own))
+    total = 0.0
     logits, scaled = np.empty((weights.shape[0], width)), np.empty((weights.shape[1], width))
-    sums, logs, share, moved = np.empty(width), np.empty(width), np.empty(width), np.zeros(width)
+    sums, logs, share, own = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
     for i in range(blocks.shape[0]):
         block = blocks[i]
         label, weight = codes[i * width : (i + 1) * width], importance[i * width : (i + 1) * width]
-        sums[:] = 0.0
         for c in range(0, classes, 2):
             combine(weights[c], weights[c + 1], block, logits[c], logits[c + 1])
-            if not may_overflow:  # at once, while they are at hand
-                exponentials(logits[c], sums)
-                if c + 1 < classes:
-                    exponentials(logits[c + 1], sums)
         if may_overflow:
-            moved_below_zero(logits, classes, moved)
-            for c in range(classes):
-                exponentials(logits[c], sums)
+            moved_below_zero(logits, classes)
+        for j in range(width):
+            own[j] = logits[label[j], j]
+        sums[:] = 0.0
+        for c in range(classes):
+            exponentials(logits[c], sums)
         logarithms(sums, logs)
         for j in range(width):
             share[j] = weight[j] / sums[j]
         for j in range(width):
-            total += weight[j] * (logs[j] + moved[j])
+            total += weight[j] * (logs[j] - own[j])
             logits[label[j], j] -= sums[j]  # before the sum over rows, in which it would cancel
         for m in range(block.shape[0]):
             x, y = block[m], scaled[m]
@@ -351,7 +374,6 @@ def line_search(
     longest: float,
     codes: Labels,
     importance: Array,
-    own: Array,
     at: Array,
     gradient: Array,
 ) -> tuple[float, float]:
@@ -362,9 +384,9 @@ def line_search(
     low, high = 0.0, 5.0 * step
     width, before = LONGEST_STEP, 2.0 * LONGEST_STEP
     for _ in range(TRIALS):
-        at[:] = step * direction + start
-        f = logistic_loss(at, classes, blocks, longest, codes, importance, own, gradient)
-        d = float(np.dot(gradient, direction))
+        put_sum(start, step, direction, at)
+        f = logistic_loss(at, classes, blocks, longest, codes, importance, gradient)
+        d = dot(gradient, direction)
         enough = f0 + step * promised
         if first_stage and f <= enough and d >= 0.0:
             first_stage = False
@@ -401,17 +423,20 @@ def turn_downhill(
     gradient: Array, steps: Array, changes: Array, products: Array, kept: int, newest: int, out: Array
 ) -> None:
     """`out` = minus the gradient times the inverse Hessian that the pairs in memory suggest."""
-    out[:] = -gradient
+    for j in range(out.size):
+        out[j] = -gradient[j]
     weights = np.empty(PAIRS)
     for age in range(kept):
         k = (newest - age) % PAIRS
-        weights[age] = np.dot(steps[k], out) / products[k]
-        out -= weights[age] * changes[k]
+        weights[age] = dot(steps[k], out) / products[k]
+        put_sum(out, -weights[age], changes[k], out)
     if kept:
-        out *= products[newest] / np.dot(changes[newest], changes[newest])
+        scale = products[newest] / dot(changes[newest], changes[newest])
+        for j in range(out.size):
+            out[j] *= scale
     for age in range(kept - 1, -1, -1):
         k = (newest - age) % PAIRS
-        out += (weights[age] - np.dot(changes[k], out) / products[k]) * steps[k]
+        put_sum(out, weights[age] - dot(changes[k], out) / products[k], steps[k], out)
 
 
 @compiled
@@ -424,28 +449,25 @@ def descend(
     longest: float,
     codes: Labels,
     importance: Array,
-    own: Array,
     gradient_tolerance: float,
     relative_tolerance: float,
 ) -> int:
-    """Take some steps from `state` on, which is changed, and say how it ended. All from `classes` to `own` is for `logistic_loss`."""
+    """Take some steps from `state` on, which is changed, and say how it ended; the other arguments are those of `logistic_loss`."""
     x, gradient, value, steps, changes, products, counts = state
     n = len(x)
     at, there, direction = np.empty(n), np.empty(n), np.empty(n)
-    if not counts[TAKEN]:
-        value[0] = logistic_loss(x, classes, blocks, longest, codes, importance, own, gradient)
-        if np.abs(gradient).max() <= gradient_tolerance:
-            return CONVERGED
+    if not counts[TAKEN] and largest(gradient) <= gradient_tolerance:
+        return CONVERGED
     end = min(counts[TAKEN] + at_most, max_steps)
     while counts[TAKEN] < end:
         kept, newest, f = counts[KEPT], counts[NEWEST], value[0]
         turn_downhill(gradient, steps, changes, products, kept, newest, direction)
-        slope = float(np.dot(gradient, direction))
+        slope = dot(gradient, direction)
         step = 0.0
         if slope < 0.0:
-            first = 1.0 if counts[TAKEN] else min(1.0 / math.sqrt(np.dot(direction, direction)), LONGEST_STEP)
+            first = 1.0 if counts[TAKEN] else min(1.0 / math.sqrt(dot(direction, direction)), LONGEST_STEP)
             lower, step = line_search(
-                x, direction, f, slope, first, classes, blocks, longest, codes, importance, own, at, there
+                x, direction, f, slope, first, classes, blocks, longest, codes, importance, at, there
             )
         if step == 0.0:
             if not kept:
@@ -453,23 +475,33 @@ def descend(
             counts[KEPT] = 0  # start again downhill, without memory
             continue
         counts[TAKEN] += 1
-        product = step * (float(np.dot(there, direction)) - slope)
+        product = step * (dot(there, direction) - slope)
         if product > SPACING * -slope * step:
             newest = (newest + 1) % PAIRS
-            steps[newest], changes[newest], products[newest] = step * direction, there - gradient, product
+            for j in range(n):
+                steps[newest, j] = step * direction[j]
+            put_sum(there, -1.0, gradient, changes[newest])
+            products[newest] = product
             counts[NEWEST], counts[KEPT] = newest, min(kept + 1, PAIRS)
-        x[:], gradient[:], value[0] = at, there, lower
-        flat = np.abs(gradient).max() <= gradient_tolerance
+        x[:] = at
+        gradient[:] = there
+        value[0] = lower
+        flat = largest(gradient) <= gradient_tolerance
         # As in L-BFGS-B, whose last allowed step is not asked whether it was enough.
         if counts[TAKEN] < max_steps and (flat or f - lower <= relative_tolerance * max(abs(f), abs(lower), 1.0)):
             return CONVERGED
     return STOPPED if counts[TAKEN] >= max_steps else GOES_ON
 
 
-def start(n: int) -> tuple[Array, Array, Array, Array, Array, Array, Labels]:
+def start(
+    features: int, classes: int, blocks: Array, longest: float, codes: Labels, importance: Array
+) -> tuple[Array, Array, Array, Array, Array, Array, Labels]:
     """At zero: the place, its gradient and value, the pairs in memory with their products, and how many of everything."""
+    n = features * classes
+    x, gradient = np.zeros(n), np.zeros(n)
+    value = logistic_loss(x, classes, blocks, longest, codes, importance, gradient)
     memory = np.zeros((PAIRS, n)), np.zeros((PAIRS, n)), np.zeros(PAIRS)
-    return np.zeros(n), np.zeros(n), np.zeros(1), *memory, np.array([0, 0, -1], dtype=np.int64)
+    return x, gradient, np.array([value]), *memory, np.array([0, 0, -1], dtype=np.int64)
 
 
 # -- neighbours

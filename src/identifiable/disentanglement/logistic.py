@@ -57,10 +57,6 @@ class Regressors:
         """A value for each row, and 0 for the rows that fill the last block."""
         return np.concatenate([values, np.zeros(len(self.blocks) * AT_ONCE - len(values), values.dtype)])
 
-    def sums(self, codes: Labels, weight: Array, n_classes: int) -> Array:
-        """Of the rows of each class, times their weights: all classes of the first feature, then those of the second, and so on."""
-        return np.concatenate([np.bincount(codes, weight * column, minlength=n_classes) for column in self.rows.T])
-
 
 def regress(
     of: Regressors,
@@ -73,26 +69,15 @@ def regress(
 ) -> Regression:
     """Fit classes to the rows of a `design`, all classes counting alike (weights n / (classes * size))."""
     n, width = of.rows.shape
-    weight = (n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes]
-    label, importance = of.filled(codes), of.filled(weight)
-    state, own = start(width * n_classes), of.sums(codes, weight, n_classes)
+    label = of.filled(codes)
+    importance = of.filled((n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes])
+    problem = n_classes, of.blocks, of.longest, label, importance
+    state = start(width, *problem)
     # Compiled code does not hear Ctrl-C, so it is left now and then.
     at_once = min(STEPS_AT_ONCE, max(1, PRODUCTS_AT_ONCE // (2 * of.blocks.size * n_classes)))
     ended = GOES_ON
     while ended == GOES_ON:
-        ended = descend(
-            at_once,
-            max_iter,
-            state,
-            n_classes,
-            of.blocks,
-            of.longest,
-            label,
-            importance,
-            own,
-            gradient_tolerance,
-            relative_tolerance,
-        )
+        ended = descend(at_once, max_iter, state, *problem, gradient_tolerance, relative_tolerance)
     weights = state[0].reshape(width, n_classes).T  # in the order of scikit-learn
     return Regression(np.ascontiguousarray(weights), ended == CONVERGED, int(state[-1][TAKEN]))
 
