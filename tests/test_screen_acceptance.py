@@ -254,7 +254,7 @@ def test_9_technical_components_are_found_with_precision_and_recall_of_nine_in_t
 
 
 def test_10_cleaned_ica_beats_cleaned_pca_on_replicates_at_as_many_axes():
-    """Of a screen with fewer query wells, for speed. On plates not used to choose the axes; intervals over draws of plates.
+    """Of a screen with fewer query wells, for speed. On plates not used to choose the axes; intervals from leaving plates out.
 
     ICA is above PCA with every seed; so few wells show it beyond doubt, against PCA and no cleaning both, with seeds 0 and 2 only.
     """

@@ -64,7 +64,7 @@ def clean(
 
     Which components go is decided on all plates (`choose_weights`). What that is worth is judged apart: on each half of the plates
     with axes ranked on the other half, ICA, PCA and a random rotation alike, with as many axes removed. "ica-cleaning-helps"
-    needs intervals above 0, over draws of plates, of replicate mAP less that of PCA, less that of no cleaning and less chance;
+    needs intervals above 0, from leaving plates out, of replicate mAP less that of PCA, less that of no cleaning and less chance;
     "harms" one below 0 against no cleaning. ICA and whitening see all rows, without labels.
 
     Parameters
