@@ -384,7 +384,8 @@ def cleaning_paragraphs(result: Cleaning) -> list[str]:
     done = "dropped" if result.method == "drop" else "shrunk"
     return [
         f"{_screen(result.design)}. Of {counted(len(result.weights), 'component')} {count(touched)} {'was' if touched == 1 else 'were'} "
-        f"{done}. The same number of axes of PCA and of random rotations, ranked by the same score, was dropped for comparison.",
+        f"{done}. The same number of axes of PCA and of random rotations, ranked by the same score, was dropped for comparison. "
+        "Intervals of replicate mAP come from leaving plates out in turn (jackknife).",
         f"Ours: cleaning by technical score within a budget, and the comparison. Seed {result.provenance.seed}.",
     ]
 
