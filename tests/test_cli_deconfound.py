@@ -24,6 +24,7 @@ pandas = pytest.importorskip("pandas")
 
 SEED = 3
 QUICK = ["--classifiers", "ridge", "--rotations", "1", "--null-guides", "1", "--bootstrap", "50", "--max-targets", "2"]
+AUDITED = ["--permutations", "20", "--min-wells", "4"]
 FEW = ["--stability", "2", "--permutations", "20"]
 TIMES = ("times", "provenance")
 
@@ -89,18 +90,7 @@ def test_an_audit_is_the_same_from_every_format_and_draws_its_page_again(folder,
 
 
 def test_python_and_the_command_line_give_the_same_audit(folder, world, capsys):
-    run(
-        "audit",
-        "wells.parquet",
-        "--permutations",
-        "20",
-        "--min-wells",
-        "4",
-        "--quiet",
-        "--json",
-        "a.json",
-        capsys=capsys,
-    )
+    run("audit", "wells.parquet", *AUDITED, "--quiet", "--json", "a.json", capsys=capsys)
     told = deconfound.audit("wells.parquet", permutations=20, min_wells=4)
     assert json.loads(without_time(told).to_json())["findings"] == figures(folder / "a.json")["findings"]
     in_memory = deconfound.audit(world.X, metadata=world.metadata, permutations=20, min_wells=4)
@@ -176,18 +166,7 @@ def test_attribution_keeps_its_basis_and_takes_one_that_was_fitted_elsewhere(fol
 
 
 def test_the_command_is_recorded_so_that_it_can_be_given_again(folder, capsys):
-    run(
-        "audit",
-        "wells.parquet",
-        "--permutations",
-        "20",
-        "--min-wells",
-        "4",
-        "--quiet",
-        "--json",
-        "a.json",
-        capsys=capsys,
-    )
+    run("audit", "wells.parquet", *AUDITED, "--quiet", "--json", "a.json", capsys=capsys)
     told = json.loads((folder / "a.json").read_text())["provenance"]["command"]
     assert told == "identifiable deconfound audit wells.parquet --permutations 20 --min-wells 4"
 
