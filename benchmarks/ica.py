@@ -260,7 +260,7 @@ def solver_pass(X: Any) -> tuple[int, Callable[[], Any], Any, bool]:
     """Of the engine's own full-data step: rows per product, the step, its matrix, and whether it whitens by the way."""
     from identifiable.blocks import Blocks
     from identifiable.ica.contrasts import contrast as named_contrast
-    from identifiable.ica.passes import PIECE, Passes
+    from identifiable.ica.passes import Passes, piece_rows
     from identifiable.ica.whitening import Whitener
     from identifiable.moments import Moments
 
@@ -268,7 +268,12 @@ def solver_pass(X: Any) -> tuple[int, Callable[[], Any], Any, bool]:
     passes = Passes(Blocks(X), Whitener.of(moments))
     rotation: Array = haar_rotation(passes.whitener.rank, np.random.default_rng(SEED))
     logcosh = named_contrast("logcosh")
-    return PIECE, lambda: passes.step(rotation, logcosh), passes.whitener.unmixing(rotation), passes.whitener.fused
+    return (
+        piece_rows(X.shape[1]),
+        lambda: passes.step(rotation, logcosh),
+        passes.whitener.unmixing(rotation),
+        passes.whitener.fused,
+    )
 
 
 def plain_products(X: Any, unmixing: Any, piece: int) -> Callable[[], None]:

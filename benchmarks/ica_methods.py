@@ -276,6 +276,7 @@ def _import_for(method: str) -> None:
     from sklearn.decomposition import FastICA  # noqa: F401
 
     if method == "ours":
+        import identifiable.ica.kernels  # noqa: F401
         from identifiable import ICA  # noqa: F401
     elif method in NEEDS:
         __import__(NEEDS[method])

@@ -35,7 +35,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("ica", "jacobians", "bounds", "similarity", "diameter"),
     ("groups", "intake"),
     ("blocks", "moments", "representation", "results"),
-    ("_extras",),
+    ("_compiling", "_extras"),
     ("_checks",),
 )
 HEIGHT = {room: -depth for depth, rooms in enumerate(LAYERS) for room in rooms}

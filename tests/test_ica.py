@@ -63,7 +63,9 @@ def test_slope_and_bend_are_the_derivatives_of_the_contrast(name):
     scale = 1 + np.abs(second).max()
     np.testing.assert_allclose(sloped(name, y), first, atol=1e-8 * scale)
     np.testing.assert_allclose(G.bend(y, sloped(name, y)), second, atol=1e-7 * scale)
-    np.testing.assert_allclose(G.bend_sums(y, sloped(name, y)), G.bend(y, sloped(name, y)).sum(axis=0), atol=1e-9)
+    both = np.empty_like(y)
+    np.testing.assert_allclose(G.slope_and_bends(y, both), G.bend(y, sloped(name, y)).sum(axis=0), atol=1e-9)
+    np.testing.assert_array_equal(both, sloped(name, y))
     assert np.abs(sloped(name, y) - G.value(y)).max() > 0.1  # the check can fail
 
 
@@ -363,7 +365,7 @@ def test_every_mean_of_a_pass_is_the_plain_mean(table, name, precision):
     np.testing.assert_allclose(pairs.shared, (slope * y).T @ (slope * y) / n, **close)
     np.testing.assert_allclose(pairs.own, (slope * y).mean(axis=0), **close)
 
-    shapes = passes.shapes(turn, G)
+    shapes = passes.survey(turn, G).shapes
     np.testing.assert_allclose(shapes.powers, [(y**k).mean(axis=0) for k in range(POWERS + 1)], **close)
     np.testing.assert_allclose(shapes.value, value.mean(axis=0), **close)
     np.testing.assert_allclose(shapes.value_variance, value.var(axis=0), **close)
@@ -413,7 +415,11 @@ def test_means_are_the_same_bits_whatever_the_block_size_and_the_workers(n):
     results = set()
     for rows, workers in ((None, 1), (None, 2), (None, 3), (101, 1), (5000, 2)):
         passes = Passes(Blocks(X, rows=rows), whitener, RowChoice(1, 0.0, 0.6), workers)
-        step, pairs, shapes = passes.step(np.eye(3), G), passes.pairs(np.eye(3), G, 0.5), passes.shapes(np.eye(3), G)
+        step, pairs, shapes = (
+            passes.step(np.eye(3), G),
+            passes.pairs(np.eye(3), G, 0.5),
+            passes.survey(np.eye(3), G).shapes,
+        )
         arrays = [step.cross, step.bend, pairs.bend, pairs.noise, pairs.shared, pairs.own, shapes.powers]
         arrays += [shapes.value, shapes.value_variance, shapes.value_square, shapes.largest, passes.sample(500)]
         results.add(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))

@@ -55,7 +55,7 @@ def shape_of(x: Matrix, name: str = "logcosh") -> Shape:
     """The shape of one column by itself."""
     X = x[:, None]
     passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"), workers=1)
-    return Shape.of(passes.shapes(np.eye(1), contrast(name)), name)
+    return Shape.of(passes.survey(np.eye(1), contrast(name)).shapes, name)
 
 
 def fitted(X: NDArray[Any], **settings: Any) -> Fit:

@@ -213,14 +213,15 @@ def test_two_sources_at_45_degrees_are_a_fixed_point_and_the_audit_finds_them(se
     truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
     at = sample_contrast(sample, truth, LOGCOSH)
     wrong = turned(truth, [(0, 1)])
-    stuck, converged = polish(passes, wrong, LOGCOSH, at, 1e-6, [])
-    assert converged
+    end = polish(passes, wrong, LOGCOSH, at, 1e-6, [])
+    assert end.converged
+    stuck = end.rotation
     assert sample_contrast(sample, stuck, LOGCOSH) < 0.8 * at
     assert audit(sample, stuck, LOGCOSH) == [(0, 1)]
-    rescued, converged = polish(passes, turned(stuck, [(0, 1)]), LOGCOSH, at, 1e-6, [])
-    assert converged
-    assert sample_contrast(sample, rescued, LOGCOSH) > at * (1 - 1e-6)
-    assert audit(sample, rescued, LOGCOSH) == []
+    rescued = polish(passes, turned(stuck, [(0, 1)]), LOGCOSH, at, 1e-6, [])
+    assert rescued.converged
+    assert sample_contrast(sample, rescued.rotation, LOGCOSH) > at * (1 - 1e-6)
+    assert audit(sample, rescued.rotation, LOGCOSH) == []
 
 
 @pytest.mark.parametrize("name", list(CONTRASTS))
@@ -391,21 +392,21 @@ def test_few_tangled_components_are_turned_apart_and_the_rest_is_not_upset(monke
     passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
     truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
     scale = sample_contrast(passes.sample(20_000), truth, LOGCOSH)
-    optimum, _ = polish(passes, truth, LOGCOSH, scale, 1e-12, [])
+    optimum = polish(passes, truth, LOGCOSH, scale, 1e-12, []).rotation
     mixed = optimum.copy()
     mixed[:3] = haar_rotation(3, rng) @ optimum[:3]
     steps: list[Step] = []
-    found, converged = polish(passes, mixed, LOGCOSH, scale, 1e-12, steps)
-    assert converged
-    assert np.abs(found[3:] @ optimum[3:].T).max(axis=1).min() > 1 - 1e-8
+    found = polish(passes, mixed, LOGCOSH, scale, 1e-12, steps)
+    assert found.converged
+    assert np.abs(found.rotation[3:] @ optimum[3:].T).max(axis=1).min() > 1 - 1e-8
     apart = [s for s in steps if s.active < 20]
     assert apart, "nothing was turned apart"
     assert {s.active for s in apart} <= {2, 3}
-    monkeypatch.setattr(solver, "NEARLY_ALL", 2.0)  # never
+    monkeypatch.setattr(solver, "MUCH", 2.0)  # never
     together: list[Step] = []
     polish(passes, mixed, LOGCOSH, scale, 1e-12, together)
     assert all(s.active == 20 for s in together)
-    assert sum(s.active == 20 for s in steps) <= len(together) // 2
+    assert sum(s.active == 20 for s in steps) <= 2 * len(together) // 3
 
 
 def test_nothing_is_tangled_where_all_have_something_to_gain():

@@ -210,10 +210,16 @@ class MomentSums:
         self._buffers: _Buffers | None = None
 
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
-        m = len(rows[0])
-        labels = np.zeros(m, dtype=np.int64) if self.fold is None else self.fold[first : first + m]
-        for a in range(0, m, self._buffer_rows):  # a buffer must hold what one call brings
-            self._add([block[a : a + self._buffer_rows] for block in rows], labels[a : a + self._buffer_rows])
+        for a in range(0, len(rows[0]), self._buffer_rows):  # a buffer must hold what one call brings
+            part = [block[a : a + self._buffer_rows] for block in rows]
+            if self.fold is None:
+                self._add(0, part)
+                continue
+            labels = self.fold[first + a : first + a + len(part[0])]
+            for k in range(len(self.counts)):
+                chosen = np.flatnonzero(labels == k)
+                if chosen.size:
+                    self._add(k, [block.take(chosen, axis=0) for block in part])
 
     def finish(self) -> None:
         """Multiply what is still in the buffers, and hand them on."""
@@ -239,30 +245,27 @@ class MomentSums:
             for n, total, gram in zip(self.counts, self.totals, self.grams, strict=True)
         ]
 
-    def _add(self, rows: list[NDArray[Any]], labels: NDArray[np.integer[Any]]) -> None:
+    def _add(self, k: int, rows: list[NDArray[Any]]) -> None:
+        """Rows of fold k into its buffer."""
         if self._buffers is None:
             self._buffers = (
                 self._spare.pop() if self._spare else _Buffers(len(self.counts), self._buffer_rows, self.widths)
             )
-        for k in range(len(self.counts)):
-            chosen = np.flatnonzero(labels == k)
-            if not chosen.size:
-                continue
-            if self._filled[k] + chosen.size > self._buffer_rows:
-                self._flush(k, self._buffers)
-            start = self._filled[k]
-            self._filled[k] = start + chosen.size
-            self._write(self._buffers.rows[k][start : self._filled[k]], rows, chosen)
+        if self._filled[k] + len(rows[0]) > self._buffer_rows:
+            self._flush(k, self._buffers)
+        start = self._filled[k]
+        self._filled[k] = start + len(rows[0])
+        self._write(self._buffers.rows[k][start : self._filled[k]], rows)
 
-    def _write(self, out: Array, rows: list[NDArray[Any]], chosen: NDArray[np.intp]) -> None:
+    def _write(self, out: Array, rows: list[NDArray[Any]]) -> None:
         at = 0
         for block, width, map_ in zip(rows, self.widths, self.maps, strict=True):
             part = out[:, at : at + width]
             if map_ is None:
-                np.copyto(part, block.take(chosen, axis=0))  # then subtract: mixed precision in one step is slower
+                np.copyto(part, block)  # then subtract: mixed precision in one step is slower
                 part -= self.shift[at : at + width]
             else:
-                np.matmul(block.take(chosen, axis=0) - map_[0], map_[1], out=part)
+                np.matmul(block - map_[0], map_[1], out=part)
             at += width
 
     def _flush(self, k: int, buffers: _Buffers) -> None:

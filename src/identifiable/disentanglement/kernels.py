@@ -16,13 +16,12 @@ another one does which is compiled into it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import types
 
+from identifiable._compiling import compiled, in_registers
 from identifiable.disentanglement.codes import Array, Labels
 
 INVERSE_LN2 = 1 / math.log(2)
@@ -52,25 +51,7 @@ Ends = tuple[
     float, float, float, float, float, float
 ]  # the best step with value and slope, then the other end of the bracket
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def compiled(function: F, fastmath: frozenset[str] = frozenset({"contract"})) -> F:
-    """Compiled when first called, and kept on disk where numba finds a folder it may write to."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": set(fastmath), "error_model": "numpy"}
-    try:
-        kept: F = njit(cache=True, **options)(function)
-    except RuntimeError:  # neither beside this file nor in a home
-        kept = njit(**options)(function)
-    return kept
-
-
 # -- numbers by their bits
-
-
-def in_registers(function: Callable[..., Any]) -> Any:
-    """An instruction of its own: through memory, as numpy's `view`, bits would cost as much as all the rest."""
-    return intrinsic(function)
 
 
 @in_registers

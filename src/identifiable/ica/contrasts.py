@@ -27,15 +27,20 @@ class Contrast(ABC):
     @abstractmethod
     def value(self, y: Values) -> Values: ...
 
+    def value_beside(self, y: Values, slope: Values) -> Values:
+        """`value` where the slope is known."""
+        return self.value(y)
+
     @abstractmethod
     def slope(self, y: Values, out: Values) -> None: ...
 
     @abstractmethod
     def bend(self, y: Values, slope: Values) -> Values: ...
 
-    def bend_sums(self, y: Values, slope: Values) -> Array:
-        """Sum of G'' over rows."""
-        sums: Array = self.bend(y, slope).sum(axis=0, dtype=np.float64)
+    def slope_and_bends(self, y: Values, out: Values) -> Array:
+        """`slope`, and the sum of G'' over rows."""
+        self.slope(y, out)
+        sums: Array = self.bend(y, out).sum(axis=0, dtype=np.float64)
         return sums
 
 
@@ -54,6 +59,12 @@ class LogCosh(Contrast):
         size -= y.dtype.type(np.log(2))
         return size
 
+    def value_beside(self, y: Values, slope: Values) -> Values:
+        value = np.abs(slope)  # log cosh y = |y| - log(1 + |tanh y|), an exponential less
+        value += y.dtype.type(1)
+        np.log(value, out=value)
+        return np.subtract(np.abs(y), value, out=value)
+
     def slope(self, y: Values, out: Values) -> None:
         # tanh as 1 - 2 / (1 + exp 2y): numpy's exp is vectorised, its tanh is not, which is 1.6 times slower.
         # exp overflows to infinity, which is right: the slope is then 1.
@@ -68,8 +79,16 @@ class LogCosh(Contrast):
         result: Values = 1 - slope * slope
         return result
 
-    def bend_sums(self, y: Values, slope: Values) -> Array:
-        sums: Array = len(y) - np.einsum("ij,ij->j", slope, slope).astype(np.float64)
+    def slope_and_bends(self, y: Values, out: Values) -> Array:
+        if y.dtype == np.float32:
+            from identifiable.ica.kernels import tanh_and_squares  # numba takes a third of a second to load
+
+            squares = np.zeros(y.shape[1], np.float32)
+            tanh_and_squares(y, out, squares)
+        else:
+            self.slope(y, out)
+            squares = np.einsum("ij,ij->j", out, out)
+        sums: Array = len(y) - np.asarray(squares, np.float64)
         return sums
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import UsageError
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks, Progress, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica.canonical import ORDERS, Canonical, Shape, canonical
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.diagnostics import PAIR_ROWS, Directions
-from identifiable.ica.passes import Passes, RowChoice, ShapeMeans
+from identifiable.ica.passes import Passes, RowChoice
 from identifiable.ica.solver import Search, Solution, solve
 from identifiable.ica.whitening import Precision, Whitener
 from identifiable.moments import Array, Moments
@@ -100,7 +100,7 @@ class Fit:
     @property
     def contrast(self) -> float:
         """Sum over components of |E G(u) - E G(Gaussian)|."""
-        return float(np.abs(self.shape.departure).sum())
+        return float(np.abs(self.shape.departure).sum()) + self.solution.gained
 
     @cached_property
     def to_components(self) -> AffineMap:
@@ -114,6 +114,7 @@ class Fit:
         return AffineMap(self.rotation @ self.whitener.back, self.whitener.center)
 
 
+@one_blas_thread()
 def fit(
     blocks: Blocks,
     moments: Moments,
@@ -135,7 +136,7 @@ def fit(
     whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
     passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), workers, cluster, progress, stage)
     score = contrast(settings.contrast)
-    best: tuple[float, Solution, ShapeMeans] | None = None
+    best: tuple[float, Solution] | None = None
     starts = []
     cheap = affordable_starts(moments.n, whitener.rank) > 1
     disputed = False
@@ -144,11 +145,11 @@ def fit(
         search: Search = ("together" if k % 2 or disputed else "thorough") if cheap else "quick"
         rng = np.random.default_rng([settings.seed, k])
         solution = solve(passes, score, rng=rng, tol=settings.tol, far=k % 2 == 0, search=search)
-        means = passes.shapes(solution.rotation, score)
-        reached = float(np.abs(Shape.of(means, settings.contrast).departure).sum())
+        measured = float(np.abs(Shape.of(solution.survey.shapes, settings.contrast).departure).sum())
+        reached = measured + solution.gained
         starts.append(Start(k, reached, passes.spent - before, solution.converged, solution.rescued))
         if best is None or reached > best[0]:
-            best = (reached, solution, means)
+            best = (reached, solution)
         agree = sum(s.contrast >= (1 - SAME_CONTRAST) * best[0] for s in starts)
         disputed = agree < len(starts)
         wanted = settings.starts(moments.n, whitener.rank)
@@ -158,16 +159,12 @@ def fit(
         if len(starts) >= wanted:
             break
     assert best is not None
-    _, solution, means = best
-    return _in_canonical_form(passes, settings, solution, means, tuple(starts))
+    return _in_canonical_form(passes, settings, best[1], tuple(starts))
 
 
-def _in_canonical_form(
-    passes: Passes, settings: Settings, solution: Solution, means: ShapeMeans, starts: tuple[Start, ...]
-) -> Fit:
+def _in_canonical_form(passes: Passes, settings: Settings, solution: Solution, starts: tuple[Start, ...]) -> Fit:
     score = contrast(settings.contrast)
-    shape = Shape.of(means, settings.contrast)
-    step = passes.step(solution.rotation, score)
+    shape, step = Shape.of(solution.survey.shapes, settings.contrast), solution.survey.step
     pairs = passes.pairs(solution.rotation, score, PAIR_ROWS / passes.n)
     directions = Directions.of(pairs, step.cross, step.bend, step.n)
     form = canonical(shape, solution.rotation @ passes.whitener.back, directions.angle_se, settings.order)

@@ -1,6 +1,6 @@
 """The passes over rows an ICA makes, each a fold: no copy of the data, in memory or from a file.
 
-Rows are cut into pieces of `PIECE` rows that stay in the cache through two matrix products and the slope of the
+Rows are cut into pieces that stay in the cache through two matrix products and the slope of the
 contrast; each product is in the whitener's precision, sums across pieces are float64.
 """
 
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, Progress, fold
-from identifiable.ica.contrasts import Contrast, LogCosh, Values
+from identifiable.blocks import Blocks, Progress, chunk_rows, fold
+from identifiable.ica.contrasts import Contrast, Values
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Array
 
-PIECE = 1024
+PIECE_VALUES = 2**19  # of a piece: 2 MB in float32
+HELD_BYTES = 192 * 2**20  # rows of a part of the space that are held in memory at most
 POWERS = 8  # highest moment kept: what the standard error of a kurtosis needs
 
 
@@ -50,6 +51,15 @@ class RowChoice:
             return None
         u = uniforms(self.seed, first, count)
         return np.flatnonzero((u >= self.low) & (u < self.high))
+
+    def counts(self, n: int, chunk: int) -> NDArray[np.intp]:
+        """How many of the first 0, chunk, 2 chunk, ... n rows are chosen."""
+        each = []
+        for first in range(0, n, chunk):
+            rows = min(chunk, n - first)
+            positions = self.positions(first, rows)
+            each.append(rows if positions is None else len(positions))
+        return np.cumsum([0, *each])
 
 
 def uniforms(seed: int, first: int, count: int) -> Array:
@@ -121,9 +131,29 @@ class ShapeMeans:
     n: int
 
 
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """All that one pass can tell of components: what a step needs, and their shapes."""
+
+    step: StepMeans
+    shapes: ShapeMeans
+
+
+@dataclass(eq=False)
+class Meter:
+    """What passes cost: `spent`, in steps of all components over all rows; `full` is the products of one such step."""
+
+    full: float
+    spent: float = 0.0
+
+
 @dataclass(eq=False)
 class Passes:
-    """The rows, how they are whitened, and which of them are used; `spent` counts passes over all of them."""
+    """The rows, how they are whitened, and which of them are used; `spent` counts passes over all of them.
+
+    `covariance` is that of whitened rows where it is not the identity: they are part of the rows the whitener was
+    fitted to, and it is known how far they are from white.
+    """
 
     blocks: Blocks
     whitener: Whitener
@@ -132,62 +162,129 @@ class Passes:
     cluster: Any = None
     progress: Progress | None = None
     stage: str = "resolving"
-    spent: float = field(default=0.0)
+    covariance: Array | None = None
+    meter: Meter = field(default_factory=lambda: Meter(0.0))
+
+    def __post_init__(self) -> None:
+        if not self.meter.full:
+            self.meter.full = self.n * self.whitener.rank * (self.whitener.width + self.whitener.rank)
 
     @property
     def n(self) -> int:
         """About how many rows are chosen."""
         return round(self.blocks.n * self.choice.share)
 
+    @property
+    def spent(self) -> float:
+        return self.meter.spent
+
+    def within(self, rotation: Array, share: float = 1.0, store: NDArray[Any] | None = None) -> Passes:
+        """The same over the components `rotation` of a share of the rows, which become the coordinates.
+
+        Held in memory if there is room in `store`: then a pass costs no product with all columns. These passes may be
+        held there themselves, and are used up. A share of the rows is not white, and where a step looks for weak
+        components that is most of its noise; so it is measured, once, and taken off. Ours.
+        """
+        part = replace(self, whitener=self.whitener.within(rotation), choice=self.choice.part(share))
+        if share < 1:
+            part.covariance = None
+        elif self.covariance is not None:
+            part.covariance = rotation @ self.covariance @ rotation.T
+        if store is not None and (table := part._table(store)) is not None:
+            rows = Blocks(table, name=self.blocks.name)
+            part = replace(part, blocks=rows, whitener=part.whitener.of_white(), choice=RowChoice(), cluster=None)
+        if share < 1:
+            part.covariance = part._second_moments(_SecondMoments)
+        return part
+
+    def by_distance(self) -> Array:
+        """E (|y|^2 - r) y y^T of the r coordinates: components whose kurtoses differ are its eigenvectors (FOBI, Cardoso 1989)."""
+        r = self.whitener.rank
+        covariance = np.eye(r) if self.covariance is None else self.covariance
+        # A share of the rows is not white; what that alone would do to a Gaussian is taken off.
+        found: Array = self._second_moments(_DistanceMoments) - r * covariance - 4 * (covariance - np.eye(r))
+        return found
+
     def step(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> StepMeans:
         """`StepMeans` of the components `rotation` on a share of the rows."""
-        r = len(rotation) / self.whitener.rank
-        sums = self._fold(partial(_StepSums, contrast), rotation, share, cost=r * (1 + r) / 2)
-        return StepMeans(sums.cross / sums.n, sums.bend / sums.n, sums.n)
+        return self._step_means(self._fold(partial(_StepSums, contrast), rotation, share, products=1), rotation)
 
     def pairs(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> PairMeans:
         """`PairMeans` of the components `rotation` on a share of the rows."""
-        sums = self._fold(partial(_PairSums, contrast), rotation, share, cost=2.0)
+        sums = self._fold(partial(_PairSums, contrast), rotation, share, products=3)
         shared = sums.shared / sums.n
         return PairMeans(sums.bend / sums.n, sums.noise / sums.n, shared, sums.own / sums.n, sums.n)
 
     def curvatures(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> CurvatureMeans:
         """`CurvatureMeans` of the components `rotation` on a share of the rows."""
-        s = self._fold(partial(_CurvatureSums, contrast), rotation, share, cost=5.0)
+        s = self._fold(partial(_CurvatureSums, contrast), rotation, share, products=9)
         means = {name: getattr(s, name) / s.n for name in _CurvatureSums.NAMES}
         return CurvatureMeans(**means, n=s.n)
 
-    def shapes(self, rotation: Array, contrast: Contrast) -> ShapeMeans:
-        """`ShapeMeans` of the components `rotation`."""
-        s = self._fold(partial(_ShapeSums, contrast), rotation, 1.0, cost=0.5)
-        powers, value = s.powers / s.n, s.value / s.n
+    def survey(self, rotation: Array, contrast: Contrast) -> Survey:
+        """`StepMeans` and `ShapeMeans` of the components `rotation`."""
+        s = self._fold(partial(_SurveySums, contrast), rotation, 1.0, products=1)
+        powers, sums = s.powers / s.n, dict(zip(s.SUMS, s.sums / s.n, strict=True))
         # Rounding the unmixing to float32 stretches a component by some 1e-8, which would move a small departure from
         # the Gaussian in its sixth digit, and make equal starts look different.
-        value -= (self.whitener.variances(s.unmixing) - 1) / 2 * s.own / s.n
-        variance = (s.value_squared / s.n - value**2).clip(0)
-        return ShapeMeans(
+        value = sums["value"] - (self.whitener.variances(s.unmixing) - 1) / 2 * sums["own"]
+        shapes = ShapeMeans(
             powers=powers,
             value=value,
-            value_variance=variance,
-            value_first=s.value_first / s.n - value * powers[1],
-            value_square=s.value_square / s.n - value * powers[2],
-            slope=s.slope / s.n,
-            own=s.own / s.n,
+            value_variance=(sums["value_squared"] - value**2).clip(0),
+            value_first=sums["value_first"] - value * powers[1],
+            value_square=sums["value_square"] - value * powers[2],
+            slope=sums["slope"],
+            own=sums["own"],
             largest=s.largest,
             n=s.n,
         )
+        return Survey(self._step_means(s, rotation), shapes)
+
+    def _step_means(self, sums: _StepSums, rotation: Array) -> StepMeans:
+        cross, bend = sums.cross / sums.n, sums.bend / sums.n
+        if self.covariance is not None:  # to first order, E G'(y_i) y_j moves by E G''(y_i) as E y_i y_j does
+            cross -= bend[:, None] * (rotation @ self.covariance @ rotation.T - np.eye(len(rotation)))
+        return StepMeans(cross, bend, sums.n)
 
     def sample(self, rows: int) -> NDArray[Any]:
         """About `rows` whitened rows, drawn at random from those chosen."""
-        unmixing = self.whitener.unmixing(np.eye(self.whitener.rank))
-        choice = self.choice.part(rows / max(self.n, 1))
-        kept: _Kept = self._run(partial(_Kept, LogCosh(), self.whitener, unmixing, choice, spare=[]))
-        return kept.rows()
+        part = replace(self, choice=self.choice.part(rows / max(self.n, 1)))
+        table = part._table(np.empty(part._counts()[-1] * self.whitener.rank, self.whitener.dtype))
+        assert table is not None
+        return table
 
-    def _fold(self, statistic: Callable[..., Any], rotation: Array, share: float, cost: float) -> Any:
-        choice = self.choice.part(share)
-        self.spent += min(share, 1.0) * cost
-        return self._run(partial(statistic, self.whitener, self.whitener.unmixing(rotation), choice, spare=[]))
+    def _counts(self) -> NDArray[np.intp]:
+        return self.choice.counts(self.blocks.n, chunk_rows(self.blocks.d))
+
+    def _table(self, store: NDArray[Any]) -> NDArray[Any] | None:
+        """The chosen rows themselves, whitened, in `store`; None where they do not fit."""
+        counts, r = self._counts(), self.whitener.rank
+        n = int(counts[-1])
+        if n * r > len(store):
+            return None
+        table = store[: n * r].reshape(n, r)
+        places = dict(zip(range(0, self.blocks.n, chunk_rows(self.blocks.d)), counts, strict=False))
+        here = replace(self, cluster=None)  # workers elsewhere could not write into it
+        if isinstance(self.blocks.source, np.ndarray) and np.may_share_memory(self.blocks.source, store):
+            here.workers = 1  # row after row, each is written where those read before it were
+        here._fold(partial(_Rows, table, places), np.eye(r), 1.0, 0)
+        return table
+
+    def _second_moments(self, statistic: type[_SecondMoments]) -> Array:
+        r = self.whitener.rank
+        sums = self._fold(statistic, None if self.whitener.plain else np.eye(r), 1.0, products=0.5)
+        moments: Array = sums.second / sums.n
+        return moments
+
+    def _fold(self, statistic: Callable[..., Any], rotation: Array | None, share: float, products: float) -> Any:
+        """The statistic over the components `rotation`, or over the coordinates themselves."""
+        whitener, choice = self.whitener, self.choice.part(share)
+        width, unmixing = (0, None) if rotation is None else (whitener.width, whitener.unmixing(rotation))
+        components = whitener.rank if rotation is None else len(rotation)
+        operations = self.n * min(share, 1.0) * components * (width + products * components)
+        self.meter.spent += operations / self.meter.full
+        return self._run(partial(statistic, whitener, unmixing, choice, spare=[]))
 
     def _run(self, start: Callable[[], Any]) -> Any:
         return fold(
@@ -200,12 +297,18 @@ class Passes:
         )
 
 
+def piece_rows(width: int) -> int:
+    """Rows of a piece, by the width alone: a power of two that divides the chunks of `blocks`."""
+    return min(max(1 << (PIECE_VALUES // width).bit_length() - 1, 256), 4096)
+
+
 class _Buffers:
     """Room for one piece: its rows, its components, their slopes, and one product of the last two."""
 
     def __init__(self, whitener: Whitener, components: int):
-        self.rows = np.empty((PIECE, whitener.width), whitener.dtype)
-        self.components, self.slope = (np.empty((PIECE, components), whitener.dtype) for _ in range(2))
+        n = piece_rows(whitener.width)
+        self.rows = np.empty((n, whitener.width), whitener.dtype)
+        self.components, self.slope = (np.empty((n, components), whitener.dtype) for _ in range(2))
         self.product = np.empty((components, components), whitener.dtype)
 
 
@@ -218,13 +321,13 @@ class _Sums(ABC):
 
     def __init__(
         self,
-        contrast: Contrast,
         whitener: Whitener,
-        unmixing: NDArray[Any],
+        unmixing: NDArray[Any] | None,
         choice: RowChoice,
         spare: list[_Buffers] | None = None,
     ):
-        self.contrast, self.whitener, self.unmixing, self.choice = contrast, whitener, unmixing, choice
+        self.whitener, self.unmixing, self.choice = whitener, unmixing, choice
+        self.components = whitener.rank if unmixing is None else unmixing.shape[1]
         self.n = 0
         self._spare: list[_Buffers] = [] if spare is None else spare
         self._buffers: _Buffers | None = None
@@ -232,26 +335,22 @@ class _Sums(ABC):
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
         buffers = self._buffers
         if buffers is None:
-            buffers = self._spare.pop() if self._spare else _Buffers(self.whitener, self.unmixing.shape[1])
+            buffers = self._spare.pop() if self._spare else _Buffers(self.whitener, self.components)
             self._buffers = buffers
         x = rows[0]
         positions = self.choice.positions(first, len(x))
-        for a in range(0, len(x) if positions is None else len(positions), PIECE):
-            piece = x[a : a + PIECE] if positions is None else x[positions[a : a + PIECE]]
+        step = len(buffers.rows)
+        for a in range(0, len(x) if positions is None else len(positions), step):
+            piece = x[a : a + step] if positions is None else x[positions[a : a + step]]
             self.n += len(piece)
-            whitened = self.whitener.rows(piece, buffers.rows)
-            y = np.matmul(whitened, self.unmixing, out=buffers.components[: len(piece)])
+            y = self.whitener.rows(piece, buffers.rows)
+            if self.unmixing is not None:
+                y = np.matmul(y, self.unmixing, out=buffers.components[: len(piece)])
             self.add_components(y, buffers)
 
     @abstractmethod
     def add_components(self, y: Values, buffers: _Buffers) -> None:
         """Take in the components of one piece."""
-
-    def slopes(self, y: Values, buffers: _Buffers) -> Values:
-        """The contrast's slope at every component, in its buffer."""
-        slope = buffers.slope[: len(y)]
-        self.contrast.slope(y, slope)
-        return slope
 
     def finish(self) -> None:
         """Hand the buffers on: what is left travels from the workers of a cluster."""
@@ -260,27 +359,41 @@ class _Sums(ABC):
         self._buffers, self._spare = None, []
 
 
-class _StepSums(_Sums):
+class _ContrastSums(_Sums):
+    """Sums over the contrast at every component."""
+
+    def __init__(self, contrast: Contrast, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.contrast = contrast
+
+    def slopes(self, y: Values, buffers: _Buffers) -> Values:
+        """The contrast's slope at every component, in its buffer."""
+        slope = buffers.slope[: len(y)]
+        self.contrast.slope(y, slope)
+        return slope
+
+
+class _StepSums(_ContrastSums):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        r = self.unmixing.shape[1]
+        r = self.components
         self.cross, self.bend = np.zeros((r, r)), np.zeros(r)
 
     def add_components(self, y: Values, buffers: _Buffers) -> None:
-        slope = self.slopes(y, buffers)
+        slope = buffers.slope[: len(y)]
+        self.bend += self.contrast.slope_and_bends(y, slope)
         self.cross += np.matmul(slope.T, y, out=buffers.product)
-        self.bend += self.contrast.bend_sums(y, slope)
 
-    def merge(self, later: _StepSums) -> None:
+    def merge(self, later: Self) -> None:
         self.n += later.n
         self.cross += later.cross
         self.bend += later.bend
 
 
-class _PairSums(_Sums):
+class _PairSums(_ContrastSums):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        r = self.unmixing.shape[1]
+        r = self.components
         self.bend, self.noise, self.shared = np.zeros((r, r)), np.zeros((r, r)), np.zeros((r, r))
         self.own = np.zeros(r)
 
@@ -299,7 +412,7 @@ class _PairSums(_Sums):
             getattr(self, name).__iadd__(getattr(later, name))
 
 
-class _CurvatureSums(_Sums):
+class _CurvatureSums(_ContrastSums):
     VECTORS = ("own", "fourth")
     MATRICES = (
         "bend",
@@ -316,7 +429,7 @@ class _CurvatureSums(_Sums):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        r = self.unmixing.shape[1]
+        r = self.components
         for name in self.NAMES:
             setattr(self, name, np.zeros(r if name in self.VECTORS else (r, r)))
 
@@ -346,53 +459,70 @@ class _CurvatureSums(_Sums):
             getattr(self, name).__iadd__(getattr(later, name))
 
 
-class _ShapeSums(_Sums):
+class _SurveySums(_StepSums):
+    SUMS = ("value", "value_squared", "value_first", "value_square", "slope", "own")
+
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        r = self.unmixing.shape[1]
+        r = self.components
         self.powers = np.zeros((POWERS + 1, r))
-        self.value, self.value_squared = np.zeros(r), np.zeros(r)
-        self.value_first, self.value_square = np.zeros(r), np.zeros(r)
-        self.slope, self.own = np.zeros(r), np.zeros(r)
+        self.sums = np.zeros((len(self.SUMS), r))
         self.largest = np.zeros(r)
 
     def add_components(self, y: Values, buffers: _Buffers) -> None:
-        total = partial(np.einsum, "ij,ij->j")
-        value, slope = self.contrast.value(y), self.slopes(y, buffers)
-        y2 = y * y
-        y3, y4 = y2 * y, y2 * y2
-        sums = (total(y, y), total(y2, y), total(y2, y2), total(y3, y2), total(y3, y3), total(y4, y3), total(y4, y4))
-        self.powers[0] += len(y)
-        self.powers[1] += y.sum(axis=0, dtype=np.float64)
-        self.powers[2:] += sums
-        self.value += value.sum(axis=0, dtype=np.float64)
-        self.value_squared += total(value, value)
-        self.value_first += total(value, y)
-        self.value_square += total(value, y2)
-        self.slope += slope.sum(axis=0, dtype=np.float64)
-        self.own += total(slope, y)
-        np.maximum(self.largest, np.abs(y).max(axis=0), out=self.largest)
+        from identifiable.ica import kernels  # numba takes a third of a second to load
 
-    def merge(self, later: _ShapeSums) -> None:
-        self.n += later.n
-        for name in ("powers", "value", "value_squared", "value_first", "value_square", "slope", "own"):
-            getattr(self, name).__iadd__(getattr(later, name))
+        super().add_components(y, buffers)
+        self.powers[0] += len(y)
+        kernels.add_powers(y, *self.powers[1:])
+        slope = buffers.slope[: len(y)]
+        kernels.add_values(y, self.contrast.value_beside(y, slope), *self.sums[:4])
+        slopes, own = self.sums[4:]
+        kernels.add_slopes(y, slope, slopes, own, self.largest)
+
+    def merge(self, later: Self) -> None:
+        super().merge(later)
+        self.powers += later.powers
+        self.sums += later.sums
         np.maximum(self.largest, later.largest, out=self.largest)
 
 
-class _Kept(_Sums):
-    """The chosen rows themselves, whitened."""
-
+class _SecondMoments(_Sums):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        self.parts: list[NDArray[Any]] = []
+        self.second = np.zeros((self.components, self.components))
 
     def add_components(self, y: Values, buffers: _Buffers) -> None:
-        self.parts.append(y.copy())
+        self.second += np.matmul(y.T, y, out=buffers.product)
 
-    def merge(self, later: _Kept) -> None:
-        self.parts += later.parts
+    def merge(self, later: _SecondMoments) -> None:
+        self.n += later.n
+        self.second += later.second
 
-    def rows(self) -> NDArray[Any]:
-        width = self.unmixing.shape[1]
-        return np.concatenate(self.parts) if self.parts else np.empty((0, width), self.unmixing.dtype)
+
+class _DistanceMoments(_SecondMoments):
+    """Second moments of rows that count by the square of their distance from the centre."""
+
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
+        distance = np.sqrt(np.einsum("ij,ij->i", y, y))
+        super().add_components(np.multiply(y, distance[:, None], out=buffers.slope[: len(y)]), buffers)
+
+
+class _Rows(_Sums):
+    """No sums: the chosen rows, whitened, into a table. `places` are where those of each chunk begin."""
+
+    def __init__(self, table: NDArray[Any], places: dict[int, int], *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.table, self.places = table, places
+        self.at = 0
+
+    def add(self, first: int, rows: list[NDArray[Any]]) -> None:
+        self.at = self.places[first]
+        super().add(first, rows)
+
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
+        self.table[self.at : self.at + len(y)] = y
+        self.at += len(y)
+
+    def merge(self, later: _Rows) -> None:
+        self.n += later.n

@@ -2,8 +2,9 @@
 
 search   FastICA's fixed point, all components at once, from starts that are rows far out (heavy tails point at their
          sources). Components that stop turning are set aside, and the rest is searched for in what is left of the
-         space: a pass then costs less, and stragglers are no longer disturbed. Ours. Where passes are cheap, some starts
-         keep all of them together instead.
+         space: a pass then costs less, and stragglers are no longer disturbed. On few rows at first, on more where few
+         components settle; what is left starts anew from directions ordered by kurtosis. Ours. Where passes are cheap,
+         a search uses all rows, and some starts keep all components together instead.
 polish   quasi-Newton on the orthogonal group (Picard-O, Ablin et al. 2018): signs adapt to sub- and super-Gaussian
          components, the curvature of independent components is the preconditioner (a step is then FastICA's), L-BFGS,
          Cayley steps. Ours: few components far from their place are turned among themselves first.
@@ -16,14 +17,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.groups import haar_rotation
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
-from identifiable.ica.passes import PIECE, CurvatureMeans, Passes
+from identifiable.ica.passes import HELD_BYTES, CurvatureMeans, Passes, Survey, piece_rows
 from identifiable.moments import Array
 from identifiable.results import Step
 
@@ -36,11 +37,17 @@ ROWS_PER_SQUARE = (
 )
 MIN_ROWS = 20_000
 SEARCH_ROWS = 200_000
+EARLY = 0.2  # rows a quick search begins with, over the square of the components
+FEW = 0.05  # of the components settling in a step, below which a search takes twice the rows
+PATIENCE = 4  # steps it waits for the first to settle
+NEARLY_EVERY = 0.7  # a larger share of the rows is all of them
+SHRUNK = 0.75  # of its coordinates left, from which on what is left gets coordinates of its own
+LOST = 0.5  # 1 - cosine of a turn, beyond which a direction is on its way to no component
 STALLED = 40  # search steps without a component settling after which polishing takes over
 MAX_SEARCH = 300
 MAX_POLISH = 150
 OUTSTANDING = 10  # times the median gain a component holds, to be turned apart from the rest
-NEARLY_ALL = 0.8  # of the gain must be among such components
+MUCH = 0.3  # of the gain must be among such components
 LOOSE = 0.1  # of what the others have to gain may be left when they join again
 MEMORY = 10  # steps L-BFGS remembers
 STAGNANT = 2  # steps without progress after which the precision of the products is taken to be the limit
@@ -64,10 +71,15 @@ Search = Literal["quick", "thorough", "together"]
 
 @dataclass(eq=False)
 class Solution:
-    """Where one start ended: `rotation` (components, rank) in whitened coordinates."""
+    """Where one start ended: `rotation` (components, rank) in whitened coordinates, with what the rows say of the components.
+
+    The survey was taken one step before the end; `gained` is what that step added to the contrast.
+    """
 
     rotation: Array
     converged: bool
+    survey: Survey
+    gained: float = 0.0
     rescued: int = 0
     steps: list[Step] = field(default_factory=list)
 
@@ -88,17 +100,21 @@ def solve(
     if search == "together":
         rotation = search_together(passes, start, contrast, steps)
     else:
-        rotation = search_apart(passes, start, contrast, steps, THOROUGH if search == "thorough" else SETTLED)
+        quick = search == "quick"
+        rows = max(EARLY * len(start) ** 2, MIN_ROWS) if quick else np.inf
+        rotation = search_apart(passes, start, contrast, steps, SETTLED if quick else THOROUGH, rows)
     scale = sample_contrast(sample, rotation, contrast)
-    rotation, converged = polish(passes, rotation, contrast, scale, tol, steps)
+    end = polish(passes, rotation, contrast, scale, tol, steps, survey=True)
     rescued = 0
     for _ in range(MAX_AUDITS):
-        pairs = audit(sample, rotation, contrast)
+        pairs = audit(sample, end.rotation, contrast)
         if not pairs:
             break
         rescued += len(pairs)
-        rotation, converged = polish(passes, turned(rotation, pairs), contrast, scale, tol, steps)
-    return Solution(orthogonal(rotation), converged, rescued, steps)
+        end = polish(passes, turned(end.rotation, pairs), contrast, scale, tol, steps, survey=True)
+    rotation = orthogonal(end.rotation)
+    survey, gained = (passes.survey(rotation, contrast), 0.0) if end.survey is None else (end.survey, end.gained)
+    return Solution(rotation, end.converged, survey, gained, rescued, steps)
 
 
 def far_rows(sample: Values, rng: np.random.Generator) -> Array:
@@ -121,26 +137,72 @@ def far_rows(sample: Values, rng: np.random.Generator) -> Array:
 
 
 def search_apart(
-    passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step], settled_below: float = SETTLED
+    passes: Passes,
+    rotation: Array,
+    contrast: Contrast,
+    steps: list[Step],
+    settled_below: float = SETTLED,
+    rows: float = np.inf,
 ) -> Array:
-    """Fixed-point steps; what has settled is set aside, until all has or nothing more does."""
+    """Fixed-point steps; what has settled is set aside, until all has or nothing more does.
+
+    On `rows` rows at first, and on twice as many whenever few settle. What is left of the space is looked at in
+    coordinates of its own.
+    """
     settled: list[Array] = []
-    active = rotation
-    idle = 0
+    most = min(max(ROWS_PER_SQUARE * len(rotation) ** 2, SEARCH_ROWS), passes.n)
+    rows = min(rows, most)
+    # One store for all parts of the space: memory that is new costs more than what is written into it.
+    store = np.empty(HELD_BYTES // passes.whitener.dtype.itemsize, passes.whitener.dtype)
+    part, directions, active = _part(passes, rotation, rows, store)
+    idle = before = 0
     for _ in range(MAX_SEARCH):
-        share = max(ROWS_PER_SQUARE * len(active) ** 2, SEARCH_ROWS) / max(passes.n, 1)
-        means = passes.step(active, contrast, share if share < 0.7 else 1.0)
+        means = part.step(active, contrast)
         turn = orthogonal(means.cross - np.diag(means.bend))
         active = turn @ active
-        change = 1 - np.abs(np.diag(turn))
+        change = (1 - np.abs(np.diag(turn))).clip(0)
         still = change < settled_below
         steps.append(Step(passes.spent, "search", len(active), float(np.arccos(1 - change.mean()))))
-        settled.append(active[still])
-        active = active[~still]
-        idle = 0 if still.any() else idle + 1
+        settled.append(active[still] @ directions)
+        active, lost = active[~still], change[~still] > LOST
+        count = int(still.sum())
+        idle = 0 if count else idle + 1
         if len(active) <= 1 or idle >= STALLED:
             break
-    return orthogonal(np.vstack([*settled, active]))
+        slow = count <= before and count < FEW * len(active) and (before or idle > PATIENCE)
+        before = count
+        if slow and rows < most:
+            rows, before = min(2 * rows, most), 0
+            part, directions, active = _part(passes, active @ directions, rows, store)
+        elif len(active) < SHRUNK * part.whitener.rank:
+            directions = active @ directions
+            part, active = part.within(active, store=store), np.eye(len(active))
+        else:
+            continue
+        if part is not passes and lost.sum() > 1:
+            active[lost] = _by_kurtosis(part, active[lost])
+    return orthogonal(np.vstack([*settled, active @ directions]))
+
+
+def _part(passes: Passes, rotation: Array, rows: float, store: NDArray[Any]) -> tuple[Passes, Array, Array]:
+    """Passes over some rows of the components `rotation`, what their coordinates are in the space, and the components there."""
+    share = rows / max(passes.n, 1)
+    if share > NEARLY_EVERY:
+        share = 1.0
+        if len(rotation) == passes.whitener.rank:
+            return passes, np.eye(len(rotation)), rotation
+    return passes.within(rotation, share, store), rotation, np.eye(len(rotation))
+
+
+def _by_kurtosis(part: Passes, lost: Array) -> Array:
+    """Other directions in the space of those that are lost: where far rows are many, to where they are few.
+
+    Ours. Light and heavy tails are then looked for in spaces of their own, and what is looked for is nearer to a direction
+    the fewer there are. At 222,000 x 384 it halves the steps of the search, once the heaviest tails are found.
+    """
+    vectors = np.linalg.eigh(lost @ part.by_distance() @ lost.T)[1]
+    found: Array = vectors.T @ lost
+    return found
 
 
 def search_together(passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step]) -> Array:
@@ -153,7 +215,7 @@ def search_together(passes: Passes, rotation: Array, contrast: Contrast, steps: 
         means = passes.step(rotation, contrast)
         turn = orthogonal(means.cross - np.diag(means.bend))
         rotation = turn @ rotation
-        change = 1 - np.abs(np.diag(turn))
+        change = (1 - np.abs(np.diag(turn))).clip(0)
         steps.append(Step(passes.spent, "search", len(rotation), float(np.arccos(1 - change.mean()))))
         if change.max() < TOGETHER:
             break
@@ -161,52 +223,74 @@ def search_together(passes: Passes, rotation: Array, contrast: Contrast, steps: 
 
 
 def polish(
-    passes: Passes, rotation: Array, contrast: Contrast, scale: float, tol: float, steps: list[Step]
-) -> tuple[Array, bool]:
+    passes: Passes,
+    rotation: Array,
+    contrast: Contrast,
+    scale: float,
+    tol: float,
+    steps: list[Step],
+    survey: bool = False,
+) -> Polished:
     """Quasi-Newton until the contrast could gain less than `tol` times `scale`; with whether it got there.
 
     A step is judged by the slope along it before and after, which the passes give anyway: no pass is spent on values.
-    A few components that still hold nearly all there is to gain are first turned among themselves: that costs next to
+    A few components that hold much of what there is to gain are turned among themselves first: that costs next to
     nothing, and in one step for all of them their detours would upset those that are nearly there. In trials at
     222,000 x 384 it halved the passes. (Tried without gain: carrying L-BFGS' memory over, finding more of them.)
+
+    With `survey` the pass that is expected to be the last takes one; the step it leads to is not looked at again.
     """
     enough = tol * scale
     memory: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
     here = _Point.at(passes, rotation, contrast)
     best, since = here, 0  # and steps since the predicted gain was last made smaller
-    rate = 1.0  # what the last step left of the gain
+    left: deque[float] = deque(maxlen=2)  # what each of the last steps left of the gain
     for _ in range(MAX_POLISH):
         steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
         if here.gain < 0.9 * best.gain:
             best, since = here, 0
-        if here.gain < enough or (rate < SURE and rate * here.gain < enough / 2):
-            return cayley(here.step(memory)) @ here.rotation, True  # one more pass would only confirm it
+        rate = max(left, default=1.0)
+        if here.gain < enough or (rate < SURE and rate * here.gain < enough):
+            ahead = cayley(here.step(memory)) @ here.rotation  # one more pass would only confirm it
+            return Polished(ahead, True, here.survey, here.gain)
         if since >= STAGNANT and best.gain < AT_LIMIT * scale:
-            return best.rotation, True
+            return Polished(best.rotation, True, best.survey)
         since += 1
-        tangled = here.tangled
+        tangled, step = here.tangled, here.step(memory)
+        others = here.gain - here.gain_among(tangled)
+        apart = np.eye(len(rotation))
         if len(tangled):
-            loose = here.rotation.copy()
-            left = max(LOOSE * (here.gain - here.gain_among(tangled)) / scale, tol / 2)
-            loose[tangled], _ = polish(passes, loose[tangled], contrast, scale, left, steps)
-            here = _Point.at(passes, loose, contrast)
-            memory.clear()
-            rate = 1.0
-            continue
-        step = here.step(memory)
-        there = _Point.at(passes, cayley(step) @ here.rotation, contrast)
+            among = np.ix_(tangled, tangled)
+            step[among] = 0
+            part = passes.within(
+                here.rotation[tangled], store=np.empty(2 * passes.n * len(tangled), passes.whitener.dtype)
+            )
+            loose = max(LOOSE * others / scale, tol / 2)
+            apart[among] = polish(part, np.eye(len(tangled)), contrast, scale, loose, steps).rotation
+        last = survey and rate < SURE and rate**2 * others < enough
+        there = _Point.at(passes, apart @ cayley(step) @ here.rotation, contrast, last)
         before, after = float((here.gradient * step).sum()), float((there.gradient * step).sum())
-        if after > OVERSHOT * abs(before) and np.array_equal(here.signs, there.signs):
+        if after > OVERSHOT * abs(before) and np.array_equal(here.signs, there.signs) and not len(tangled):
             step *= before / (before - after)  # where a straight line through both slopes crosses zero
-            there = _Point.at(passes, cayley(step) @ here.rotation, contrast)
+            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last)
         change = there.gradient - here.gradient
-        if not np.array_equal(here.signs, there.signs):
-            memory.clear()  # another function now
+        if len(tangled) or not np.array_equal(here.signs, there.signs):
+            memory.clear()  # another function now, or other components
         elif float((change * step).sum()) > 0:
             memory.append((step, change))
-        rate = there.gain / here.gain
+        left.append(there.gain / max(others, here.gain / 100))
         here = there
-    return here.rotation, here.gain < AT_LIMIT * scale
+    return Polished(here.rotation, here.gain < AT_LIMIT * scale, here.survey)
+
+
+@dataclass(frozen=True, eq=False)
+class Polished:
+    """Where polishing ended, and whether at its tolerance; a survey of its last pass, and what the contrast gained since."""
+
+    rotation: Array
+    converged: bool
+    survey: Survey | None = None
+    gained: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,21 +301,23 @@ class _Point:
     signs: Array
     gradient: Array
     curvature: Array
+    survey: Survey | None = None
 
     @classmethod
-    def at(cls, passes: Passes, rotation: Array, contrast: Contrast) -> _Point:
+    def at(cls, passes: Passes, rotation: Array, contrast: Contrast, surveyed: bool = False) -> _Point:
         """From one pass.
 
         The curvature is that of independent components, E G''(y_i) E y_j^2 in place of E G''(y_i) y_j^2: the step is
         then FastICA's. Measured pair by pair it is noisier than weak components can bear: on 20,000 rows polishing 222,000 x
         384 took 18 passes instead of 6. Downhill everywhere, and never almost nothing.
         """
-        means = passes.step(rotation, contrast)
+        survey = passes.survey(rotation, contrast) if surveyed else None
+        means = passes.step(rotation, contrast) if survey is None else survey.step
         own = np.diag(means.cross)
         signs = np.where(means.bend >= own, 1.0, -1.0)
         signed = signs[:, None] * means.cross
         alone = np.abs(means.bend - own)
-        return cls(rotation, signs, signed - signed.T, np.maximum(alone[:, None] + alone, MIN_CURVATURE))
+        return cls(rotation, signs, signed - signed.T, np.maximum(alone[:, None] + alone, MIN_CURVATURE), survey)
 
     def step(self, memory: deque[tuple[Array, Array]]) -> Array:
         """The quasi-Newton step from here, no pair turning far at once."""
@@ -253,11 +339,11 @@ class _Point:
 
     @property
     def tangled(self) -> NDArray[np.intp]:
-        """The few components, if there are such, whose turns among themselves hold nearly all there is to gain."""
+        """The few components, if there are such, whose turns among themselves hold much of what there is to gain."""
         each = self.gains.sum(axis=1)
         some = np.flatnonzero(each > OUTSTANDING * np.median(each))
         few = 2 <= len(some) <= len(each) / 2
-        return some if few and self.gain_among(some) > NEARLY_ALL * self.gain else some[:0]
+        return some if few and self.gain_among(some) > MUCH * self.gain else some[:0]
 
     @property
     def turn(self) -> float:
@@ -374,8 +460,9 @@ def sample_contrast(sample: Values, rotation: Array, contrast: Contrast) -> floa
     """Sum over components of |E G(u) - E G(Gaussian)|, on a sample of whitened rows."""
     unmixing = rotation.T.astype(sample.dtype)
     total = np.zeros(len(rotation))
-    for a in range(0, len(sample), PIECE):  # in pieces: all at once would be the largest arrays of a whole fit
-        total += contrast.value(sample[a : a + PIECE] @ unmixing).sum(axis=0, dtype=np.float64)
+    piece = piece_rows(len(unmixing))
+    for a in range(0, len(sample), piece):  # in pieces: all at once would be the largest arrays of a whole fit
+        total += contrast.value(sample[a : a + piece] @ unmixing).sum(axis=0, dtype=np.float64)
     return float(np.abs(total / max(len(sample), 1) - gaussian_values(contrast.name).mean).sum())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -88,13 +88,34 @@ class Whitener:
         """Columns of what `rows` gives."""
         return len(self.center) if self.fused else self.rank
 
+    def within(self, rotation: Array) -> Whitener:
+        """To the components `rotation` alone, as the coordinates."""
+        return replace(self, matrix=self.matrix @ rotation.T, back=rotation @ self.back)
+
+    def of_white(self) -> Whitener:
+        """For rows that this one has whitened."""
+        identity = np.eye(self.rank)
+        return replace(self, center=np.zeros(self.rank), matrix=identity, back=identity, fused=True, narrow=True)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether rows are white as they come."""
+        return (
+            self.fused
+            and self.width == self.rank
+            and not self.center.any()
+            and np.array_equal(self.matrix, np.eye(self.rank))
+        )
+
     @cached_property
     def _narrow_center(self) -> NDArray[np.float32]:
         return self.center.astype(np.float32)
 
     def rows(self, x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Rows as the passes want them, in the buffer `out`: centred, or centred and whitened."""
+        """Rows as the passes want them, in the buffer `out` if they change: centred, or centred and whitened."""
         out = out[: len(x)]
+        if self.plain and x.dtype == self.dtype:
+            return x
         if not self.fused:
             out[:] = (x - self.center) @ self.matrix
         elif self.narrow and self.dtype == np.float32 and x.dtype.kind == "f" and x.dtype.itemsize < 8:
