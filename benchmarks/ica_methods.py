@@ -51,18 +51,13 @@ class Fit:
 
 
 def ours(X: Rows | Path, *, seed: int = 0, workers: int | None = None, **options: Any) -> Fit:
-    """THE adapter to this package's estimator: the only place that knows its arguments and attributes."""
-    from identifiable import ICA
-
-    model = ICA(random_state=seed, workers=workers, **options).fit(X)
-    unmixing = np.asarray(model.components_, dtype=np.float64).T
-    to_components = AffineMap.about(unmixing, np.asarray(model.mean_, np.float64), np.zeros(unmixing.shape[1]))
-    result = model.result_
+    """This package's engine by itself: without refits, unless `stability` asks for them."""
+    result, to_components = resolved(X, seed=seed, workers=workers, **{"stability": 0, **options})
     return Fit(to_components, result.passes, result.converged, {"seed": seed, "workers": workers, **options})
 
 
 def resolved(X: Rows | Path, *, seed: int = 0, **options: Any) -> tuple[Any, AffineMap]:
-    """The other adapter: `resolve` as users call it; its `Resolution` and the map to the components."""
+    """THE adapter to this package, `resolve` as users call it: its `Resolution` and the map to the components."""
     from identifiable import resolve
 
     found = resolve(X, seed=seed, **options)
@@ -273,12 +268,13 @@ def _loaded(path: Path, dtype: str) -> Rows:
 def _import_for(method: str) -> None:
     """Load what the method imports, so that it is neither timed nor taken for its memory."""
     import scipy.linalg  # noqa: F401
-    from sklearn.decomposition import FastICA  # noqa: F401
 
     if method == "ours":
         import identifiable.ica.kernels  # noqa: F401
-        from identifiable import ICA  # noqa: F401
-    elif method in NEEDS:
+        from identifiable import resolve  # noqa: F401
+    else:
+        from sklearn.decomposition import FastICA  # noqa: F401
+    if method in NEEDS:
         __import__(NEEDS[method])
 
 

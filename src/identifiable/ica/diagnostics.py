@@ -123,13 +123,13 @@ class Directions:
 
 def gaussian_p(shape: Shape) -> Array:
     """Two-sided p-value of E G(u) against a Gaussian's; it ignores that the direction was chosen."""
-    from scipy.stats import norm
+    from scipy.special import ndtr
 
     size = np.abs(shape.departure)
     # No error and yet away from a Gaussian: two values, or one row. Certain, unless it is rounding.
     certain = np.where(size > 1e-9, np.inf, 0.0)
     z = np.divide(size, shape.departure_se, out=certain, where=shape.departure_se > 1e-12)
-    return np.asarray(2 * norm.sf(z), dtype=np.float64)
+    return np.asarray(2 * ndtr(-z), dtype=np.float64)
 
 
 def looks_gaussian(shape: Shape) -> NDArray[np.bool_]:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, Progress, chunk_rows, fold
 from identifiable.ica.contrasts import Contrast, Values
-from identifiable.ica.whitening import Whitener
+from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Array
 
 PIECE_VALUES = 2**19  # of a piece: 2 MB in float32
-HELD_BYTES = 192 * 2**20  # rows of a part of the space that are held in memory at most
+HELD_BYTES = 96 * 2**20  # of rows of a part of the space that are held in memory
 POWERS = 8  # highest moment kept: what the standard error of a kurtosis needs
 
 
@@ -254,11 +254,15 @@ class Passes:
         assert table is not None
         return table
 
+    def store(self) -> NDArray[Any]:
+        """Room for the parts of the space that `within` holds; touched as far as it is used."""
+        return np.empty(HELD_BYTES // 2, np.uint16) if self.whitener.dtype == np.float32 else np.empty(HELD_BYTES // 8)
+
     def _counts(self) -> NDArray[np.intp]:
         return self.choice.counts(self.blocks.n, chunk_rows(self.blocks.d))
 
     def _table(self, store: NDArray[Any]) -> NDArray[Any] | None:
-        """The chosen rows themselves, whitened, in `store`; None where they do not fit."""
+        """The chosen rows themselves, whitened, in `store` (packed, if that is of whole numbers); None where they do not fit."""
         counts, r = self._counts(), self.whitener.rank
         n = int(counts[-1])
         if n * r > len(store):
@@ -273,7 +277,7 @@ class Passes:
 
     def _second_moments(self, statistic: type[_SecondMoments]) -> Array:
         r = self.whitener.rank
-        sums = self._fold(statistic, None if self.whitener.plain else np.eye(r), 1.0, products=0.5)
+        sums = self._fold(statistic, None if self.whitener.packed else np.eye(r), 1.0, products=0.5)
         moments: Array = sums.second / sums.n
         return moments
 
@@ -521,7 +525,7 @@ class _Rows(_Sums):
         super().add(first, rows)
 
     def add_components(self, y: Values, buffers: _Buffers) -> None:
-        self.table[self.at : self.at + len(y)] = y
+        self.table[self.at : self.at + len(y)] = pack(y) if self.table.dtype == np.uint16 else y
         self.at += len(y)
 
     def merge(self, later: _Rows) -> None:

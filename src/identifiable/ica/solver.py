@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from identifiable.groups import haar_rotation
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
-from identifiable.ica.passes import HELD_BYTES, CurvatureMeans, Passes, Survey, piece_rows
+from identifiable.ica.passes import CurvatureMeans, Passes, Survey, piece_rows
 from identifiable.moments import Array
 from identifiable.results import Step
 
@@ -47,7 +47,7 @@ STALLED = 40  # search steps without a component settling after which polishing 
 MAX_SEARCH = 300
 MAX_POLISH = 150
 OUTSTANDING = 10  # times the median gain a component holds, to be turned apart from the rest
-MUCH = 0.3  # of the gain must be among such components
+MUCH = 0.2  # of the gain must be among such components
 LOOSE = 0.1  # of what the others have to gain may be left when they join again
 MEMORY = 10  # steps L-BFGS remembers
 STAGNANT = 2  # steps without progress after which the precision of the products is taken to be the limit
@@ -97,6 +97,7 @@ def solve(
     sample = passes.sample(max(MIN_ROWS, 8 * passes.whitener.rank))
     steps: list[Step] = []
     start = far_rows(sample, rng) if far else haar_rotation(passes.whitener.rank, rng)
+    sample = sample[:AUDIT_ROWS].copy()
     if search == "together":
         rotation = search_together(passes, start, contrast, steps)
     else:
@@ -153,7 +154,7 @@ def search_apart(
     most = min(max(ROWS_PER_SQUARE * len(rotation) ** 2, SEARCH_ROWS), passes.n)
     rows = min(rows, most)
     # One store for all parts of the space: memory that is new costs more than what is written into it.
-    store = np.empty(HELD_BYTES // passes.whitener.dtype.itemsize, passes.whitener.dtype)
+    store = passes.store()
     part, directions, active = _part(passes, rotation, rows, store)
     idle = before = 0
     for _ in range(MAX_SEARCH):
@@ -256,17 +257,17 @@ def polish(
         if since >= STAGNANT and best.gain < AT_LIMIT * scale:
             return Polished(best.rotation, True, best.survey)
         since += 1
-        tangled, step = here.tangled, here.step(memory)
+        tangled = here.tangled
+        if len(tangled):
+            memory.clear()  # of other components, most of it about these
+        step = here.step(memory)
         others = here.gain - here.gain_among(tangled)
         apart = np.eye(len(rotation))
         if len(tangled):
-            among = np.ix_(tangled, tangled)
-            step[among] = 0
-            part = passes.within(
-                here.rotation[tangled], store=np.empty(2 * passes.n * len(tangled), passes.whitener.dtype)
-            )
+            step[tangled] = step[:, tangled] = 0  # what they are to the others is seen when they are apart
+            part = passes.within(here.rotation[tangled], store=passes.store())
             loose = max(LOOSE * others / scale, tol / 2)
-            apart[among] = polish(part, np.eye(len(tangled)), contrast, scale, loose, steps).rotation
+            apart[np.ix_(tangled, tangled)] = polish(part, np.eye(len(tangled)), contrast, scale, loose, steps).rotation
         last = survey and rate < SURE and rate**2 * others < enough
         there = _Point.at(passes, apart @ cayley(step) @ here.rotation, contrast, last)
         before, after = float((here.gradient * step).sum()), float((there.gradient * step).sum())
@@ -275,7 +276,7 @@ def polish(
             there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last)
         change = there.gradient - here.gradient
         if len(tangled) or not np.array_equal(here.signs, there.signs):
-            memory.clear()  # another function now, or other components
+            memory.clear()  # of another function, or other components
         elif float((change * step).sum()) > 0:
             memory.append((step, change))
         left.append(there.gain / max(others, here.gain / 100))
@@ -403,7 +404,7 @@ def audit(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[int
     Every pair is screened by what its kurtosis would gain, which two products give for all of them; the most promising
     are confirmed by the contrast itself, with the gain's standard error.
     """
-    y = np.asarray(sample[:AUDIT_ROWS] @ rotation.T.astype(sample.dtype))
+    y = np.asarray(sample @ rotation.T.astype(sample.dtype))
     n, d = y.shape
     if d < 2 or n < 16:
         return []
