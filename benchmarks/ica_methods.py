@@ -16,6 +16,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,6 @@ from typing import Any
 import numpy as np
 from machine import peak_memory_mb, timed
 from numpy.typing import NDArray
-from scipy.integrate import quad
-from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from identifiable.groups import AffineMap
@@ -153,7 +152,11 @@ def _gaussian_density(y: float) -> float:
     return math.exp(-y * y / 2) / math.sqrt(2 * math.pi)
 
 
-GAUSSIAN_LOGCOSH = 2 * quad(lambda y: float(logcosh(np.array(y))) * _gaussian_density(y), 0, 40, epsabs=1e-14)[0]
+@cache
+def gaussian_logcosh() -> float:
+    from scipy.integrate import quad  # not above: a child would carry it in its peak memory
+
+    return 2 * quad(lambda y: float(logcosh(np.array(y))) * _gaussian_density(y), 0, 40, epsabs=1e-14)[0]
 
 
 def contrast(X: Rows, to_components: AffineMap) -> float:
@@ -168,7 +171,7 @@ def contrast(X: Rows, to_components: AffineMap) -> float:
     deviation = np.sqrt(squares / n - mean**2)
     for a in range(0, n, BLOCK):
         values += logcosh((to_components(X[a : a + BLOCK]) - mean) / deviation).sum(axis=0)
-    return float(np.abs(values / n - GAUSSIAN_LOGCOSH).sum())
+    return float(np.abs(values / n - gaussian_logcosh()).sum())
 
 
 def covariance(X: Rows) -> Array:
@@ -192,6 +195,8 @@ def correlation(cov: Array, first: AffineMap, second: AffineMap) -> Array:
 
 def partners(r: Array) -> tuple[NDArray[np.intp], Array]:
     """For each row of a correlation matrix the column it is matched to (-1 for none) and the correlation (0)."""
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment(-np.abs(r))
     partner, value = np.full(len(r), -1), np.zeros(len(r))
     partner[rows], value[rows] = columns, r[rows, columns]

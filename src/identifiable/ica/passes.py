@@ -198,11 +198,10 @@ class Passes:
         return part
 
     def by_distance(self) -> Array:
-        """E (|y|^2 - r) y y^T of the r coordinates: components whose kurtoses differ are its eigenvectors (FOBI, Cardoso 1989)."""
-        r = self.whitener.rank
-        covariance = np.eye(r) if self.covariance is None else self.covariance
-        # A share of the rows is not white; what that alone would do to a Gaussian is taken off.
-        found: Array = self._second_moments(_DistanceMoments) - r * covariance - 4 * (covariance - np.eye(r))
+        """E |y|^2 y y^T less what it is for a Gaussian: components are its eigenvectors, with their kurtoses (FOBI, Cardoso 1989)."""
+        covariance = np.eye(self.whitener.rank) if self.covariance is None else self.covariance
+        gaussian = np.trace(covariance) * covariance + 2 * covariance @ covariance
+        found: Array = self._second_moments(_DistanceMoments) - gaussian
         return found
 
     def step(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> StepMeans:

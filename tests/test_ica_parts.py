@@ -1,0 +1,196 @@
+"""Parts of the space: on a share of the rows, in coordinates of their own, held in half the bits; and the compiled loops of a pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from identifiable.blocks import Blocks
+from identifiable.groups import haar_rotation
+from identifiable.ica import Settings
+from identifiable.ica.canonical import Shape
+from identifiable.ica.contrasts import contrast
+from identifiable.ica.fitting import fit
+from identifiable.ica.kernels import add_powers, add_slopes, add_values, tanh_and_squares
+from identifiable.ica.passes import Passes, RowChoice
+from identifiable.ica.solver import far_rows, search_apart
+from identifiable.ica.whitening import Whitener, pack
+from identifiable.moments import Moments
+from identifiable.worlds import sources
+
+LOGCOSH = contrast("logcosh")
+WIDTH = 12
+
+
+@pytest.fixture(scope="module")
+def table() -> np.ndarray:
+    """Half heavy, half light tails, mixed."""
+    rng = np.random.default_rng(5)
+    S = np.hstack([rng.laplace(size=(30_000, WIDTH // 2)), rng.uniform(-1, 1, (30_000, WIDTH // 2))])
+    return S @ rng.standard_normal((WIDTH, WIDTH))
+
+
+def passes_of(X: np.ndarray, precision: str = "double") -> Passes:
+    return Passes(Blocks(X), Whitener.of(Moments.of(X), precision=precision), RowChoice(3))
+
+
+# -- compiled loops
+
+
+def test_compiled_tanh_is_tanh_and_its_squares_are_summed():
+    y = np.linspace(-30, 30, 60_003, dtype=np.float32).reshape(3, -1)
+    found, squares = np.empty_like(y), np.zeros(y.shape[1], np.float32)
+    tanh_and_squares(y, found, squares)
+    np.testing.assert_allclose(found, np.tanh(y.astype(np.float64)), atol=2.5e-7)
+    np.testing.assert_allclose(squares, (found**2).sum(axis=0), rtol=1e-6)
+    assert np.abs(found - y.clip(-1, 1)).max() > 0.2  # the check can fail
+
+
+def test_compiled_tanh_at_the_ends_of_numbers():
+    y = np.array([[np.nan, np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30]], np.float32)
+    found = np.empty_like(y)
+    tanh_and_squares(y, found, np.zeros(7, np.float32))
+    assert np.isnan(found[0, 0])
+    np.testing.assert_array_equal(found[0, 1:], [1, -1, 1, -1, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_sums_are_the_plain_sums(dtype):
+    y = np.random.default_rng(0).standard_normal((500, 7)).astype(dtype)
+    value, slope = np.asarray(LOGCOSH.value(y)), np.tanh(y)
+    powers, sums, largest = np.zeros((8, 7)), np.zeros((6, 7)), np.zeros(7)
+    add_powers(y, *powers)
+    add_values(y, value, *sums[:4])
+    add_slopes(y, slope, *sums[4:], largest)
+    exact = y.astype(np.float64)
+    np.testing.assert_allclose(powers, [(exact**k).sum(axis=0) for k in range(1, 9)], rtol=1e-4, atol=1e-3)
+    products = [value, value**2, value * y, value * y**2, slope, slope * y]
+    np.testing.assert_allclose(sums, [p.sum(axis=0, dtype=np.float64) for p in products], rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(largest, np.abs(y).max(axis=0))
+
+
+def test_the_value_beside_a_slope_is_the_value():
+    for dtype, close in ((np.float32, 3e-7), (np.float64, 1e-12)):
+        y = np.linspace(-20, 20, 999, dtype=dtype)[:, None]
+        np.testing.assert_allclose(LOGCOSH.value_beside(y, np.tanh(y)), LOGCOSH.value(y), atol=close, rtol=close)
+
+
+# -- held rows
+
+
+def test_packed_rows_keep_three_digits_in_half_the_bytes():
+    y = (np.random.default_rng(1).standard_t(2, (1000, 5)) * 50).astype(np.float32)
+    whitener = Whitener.of(Moments.of(y), precision="single").of_white()
+    packed = pack(y)
+    assert packed.nbytes == y.nbytes // 2
+    back = whitener.rows(packed, np.empty_like(y))
+    np.testing.assert_allclose(back, y, rtol=2.0**-8)
+    assert np.abs(back - y).max() > 0
+
+
+@pytest.mark.parametrize(("precision", "close"), [("single", 3e-3), ("double", 1e-10)])
+def test_a_part_gives_the_means_of_its_components(table, precision, close):
+    passes = passes_of(table, precision)
+    some = haar_rotation(WIDTH, np.random.default_rng(0))[:5]
+    turn = haar_rotation(5, np.random.default_rng(1))
+    expected = passes.step(turn @ some, LOGCOSH)
+    held = passes.within(some, store=passes.store())
+    lazy = passes.within(some)
+    assert (held.n, lazy.n) == (passes.n, passes.n)
+    assert held.blocks is not passes.blocks
+    assert lazy.blocks is passes.blocks
+    for part in (held, lazy):
+        found = part.step(turn, LOGCOSH)
+        np.testing.assert_allclose(found.cross, expected.cross, atol=close)
+        np.testing.assert_allclose(found.bend, expected.bend, atol=close)
+    assert np.abs(held.step(np.eye(5), LOGCOSH).cross - expected.cross).max() > 4 * close  # other components
+
+
+@pytest.mark.parametrize(("precision", "close"), [("single", 5e-3), ("double", 1e-10)])
+def test_a_part_of_a_part_takes_the_place_of_the_first(table, precision, close):
+    passes, rng = passes_of(table, precision), np.random.default_rng(2)
+    some, fewer = haar_rotation(WIDTH, rng)[:8], haar_rotation(8, rng)[:3]
+    store = passes.store()
+    first = passes.within(some, 0.5, store)
+    covariance = fewer @ first.covariance @ fewer.T
+    second = first.within(fewer, store=store)
+    assert np.shares_memory(second.blocks.source, first.blocks.source)
+    np.testing.assert_allclose(second.covariance, covariance)
+    alone = passes.within(fewer @ some, 0.5)
+    np.testing.assert_allclose(second.step(np.eye(3), LOGCOSH).cross, alone.step(np.eye(3), LOGCOSH).cross, atol=close)
+
+
+def test_what_does_not_fit_is_not_held(table):
+    passes = passes_of(table)
+    part = passes.within(np.eye(WIDTH)[:4], store=np.empty(len(table) * 4 - 1))
+    assert part.blocks is passes.blocks
+
+
+def test_a_share_of_the_rows_is_freed_of_not_being_white(table):
+    """The same rows with and without what is taken off, against all rows."""
+    passes = passes_of(table)
+    rotation = haar_rotation(WIDTH, np.random.default_rng(4))
+    whole = passes.step(rotation, LOGCOSH).cross
+    part = passes.within(rotation, 0.1, passes.store())
+    raw, freed = passes.step(rotation, LOGCOSH, 0.1).cross, part.step(np.eye(WIDTH), LOGCOSH).cross
+    assert part.n == passes.step(rotation, LOGCOSH, 0.1).n
+    apart = ~np.eye(WIDTH, dtype=bool)
+    errors = [float(np.sqrt(((found - whole)[apart] ** 2).mean())) for found in (raw, freed)]
+    assert errors[1] < 0.5 * errors[0]
+    assert errors[1] > 1e-6  # a tenth of the rows is not all of them
+
+
+def test_far_rows_tell_light_tails_from_heavy_ones(table):
+    passes = passes_of(table)
+    values, vectors = np.linalg.eigh(passes.within(np.eye(WIDTH)).by_distance())
+    assert (values[: WIDTH // 2] < -0.8).all()  # a uniform has kurtosis -1.2
+    assert (values[WIDTH // 2 :] > 1.5).all()  # a Laplacian 3
+    kurtosis = (((table - table.mean(axis=0)) @ passes.whitener.matrix @ vectors) ** 4).mean(axis=0) - 3
+    assert kurtosis[0] < -0.1
+    assert kurtosis[-1] > 0.5
+
+
+# -- the search on few rows, and the survey
+
+
+def test_a_search_that_begins_on_few_rows_finds_the_sources_for_less():
+    world = sources(40_000, 30, rng=np.random.default_rng(0), kinds={"super": 0.6, "sub": 0.4})
+    spent, best = [], []
+    for rows in (3_000, np.inf):
+        passes = passes_of(world.X, "single")
+        start = far_rows(passes.sample(20_000), np.random.default_rng(1))
+        rotation = search_apart(passes, start, LOGCOSH, [], rows=rows)
+        S = (world.sources - world.sources.mean(axis=0)) / world.sources.std(axis=0)
+        y = (world.X - world.X.mean(axis=0)) @ passes.whitener.matrix @ rotation.T
+        best.append(np.abs(S.T @ y / len(y)).max(axis=0).min())
+        spent.append(passes.spent)
+    assert min(best) > 0.97
+    assert spent[0] < 0.7 * spent[1]
+
+
+def test_a_survey_is_a_step_and_the_shapes(table):
+    passes = passes_of(table, "single")
+    rotation = haar_rotation(WIDTH, np.random.default_rng(3))
+    survey, step = passes.survey(rotation, LOGCOSH), passes.step(rotation, LOGCOSH)
+    np.testing.assert_array_equal(survey.step.cross, step.cross)
+    np.testing.assert_array_equal(survey.step.bend, step.bend)
+    np.testing.assert_allclose(survey.shapes.powers[2], 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_contrast_of_a_fit_is_that_of_where_it_ended(seed):
+    """Shapes are surveyed one step before the end; what the step added is in the contrast."""
+    X = sources(20_000, 20, rng=np.random.default_rng(seed)).X
+    found = fit(Blocks(X), Moments.of(X), Settings(restarts=1, precision="double", tol=1e-6))
+    again = found.passes.survey(found.rotation, LOGCOSH)
+    at_the_end = float(np.abs(Shape.of(again.shapes, "logcosh").departure).sum())
+    assert found.contrast == pytest.approx(at_the_end, rel=1e-6)
+
+
+def test_chosen_rows_are_counted_where_chunks_begin():
+    choice = RowChoice(7, 0.2, 0.6)
+    counts = choice.counts(10_000, 256)
+    assert counts[0] == 0
+    assert counts[-1] == len(choice.positions(0, 10_000))
+    assert counts[3] == (choice.positions(0, 10_000) < 768).sum()
+    assert RowChoice().counts(1000, 256).tolist() == [0, 256, 512, 768, 1000]
