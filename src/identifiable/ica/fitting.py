@@ -31,6 +31,7 @@ RESTART_OPERATIONS = 2e11
 TYPICAL_PASSES = 40
 DISPUTE_OPERATIONS = 1.2e12
 MOST_STARTS = 24
+FINER = 0.01  # of the tolerance, where a pass costs next to nothing
 
 
 @dataclass(frozen=True)
@@ -139,12 +140,13 @@ def fit(
     best: tuple[float, Solution] | None = None
     starts = []
     cheap = affordable_starts(moments.n, whitener.rank) > 1
+    tol = settings.tol * FINER if cheap else settings.tol
     disputed = False
     for k in count(first):
         before = passes.spent
         search: Search = ("together" if k % 2 or disputed else "thorough") if cheap else "quick"
         rng = np.random.default_rng([settings.seed, k])
-        solution = solve(passes, score, rng=rng, tol=settings.tol, far=k % 2 == 0, search=search)
+        solution = solve(passes, score, rng=rng, tol=tol, far=k % 2 == 0, search=search)
         measured = float(np.abs(Shape.of(solution.survey.shapes, settings.contrast).departure).sum())
         reached = measured + solution.gained
         starts.append(Start(k, reached, passes.spent - before, solution.converged, solution.rescued))
