@@ -13,7 +13,7 @@ from identifiable.ica.contrasts import contrast
 from identifiable.ica.fitting import fit
 from identifiable.ica.kernels import add_powers, add_slopes, add_values, tanh_and_squares
 from identifiable.ica.passes import Passes, RowChoice
-from identifiable.ica.solver import far_rows, search_apart
+from identifiable.ica.search import far_rows, search_in_rounds
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Moments
 from identifiable.worlds import sources
@@ -120,6 +120,20 @@ def test_a_part_of_a_part_takes_the_place_of_the_first(table, precision, close):
     np.testing.assert_allclose(second.step(np.eye(3), LOGCOSH).cross, alone.step(np.eye(3), LOGCOSH).cross, atol=close)
 
 
+@pytest.mark.parametrize(("precision", "close"), [("single", 5e-3), ("double", 1e-10)])
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_the_fixed_point_of_few_directions_is_that_of_a_step_of_all(table, precision, close, share):
+    """In the whole space, also from the table itself, and where rows are not white."""
+    passes = passes_of(table, precision)
+    rotation = haar_rotation(WIDTH, np.random.default_rng(6))
+    for part in (passes, passes.within(np.eye(WIDTH), share, passes.store()), passes.within(np.eye(WIDTH), share)):
+        means = part.step(rotation, LOGCOSH)
+        expected = (means.cross - np.diag(means.bend)) @ rotation
+        few = part.fixed_point(rotation[:3], LOGCOSH)
+        np.testing.assert_allclose(few, expected[:3], atol=close)
+        assert np.abs(few - expected[3:6]).max() > 0.02
+
+
 def test_what_does_not_fit_is_not_held(table):
     passes = passes_of(table)
     part = passes.within(np.eye(WIDTH)[:4], store=np.empty(len(table) * 4 - 1))
@@ -159,13 +173,34 @@ def test_a_search_that_begins_on_few_rows_finds_the_sources_for_less():
     for rows in (3_000, np.inf):
         passes = passes_of(world.X, "single")
         start = far_rows(passes.sample(20_000), np.random.default_rng(1))
-        rotation = search_apart(passes, start, LOGCOSH, [], rows=rows)
+        rotation = search_in_rounds(passes, start, LOGCOSH, [], np.random.default_rng(2), rows=rows)
         S = (world.sources - world.sources.mean(axis=0)) / world.sources.std(axis=0)
         y = (world.X - world.X.mean(axis=0)) @ passes.whitener.matrix @ rotation.T
         best.append(np.abs(S.T @ y / len(y)).max(axis=0).min())
         spent.append(passes.spent)
     assert min(best) > 0.97
     assert spent[0] < 0.7 * spent[1]
+
+
+def test_a_search_in_rounds_ends_where_there_is_nothing_to_find():
+    X = np.random.default_rng(7).standard_normal((30_000, 20))
+    passes, steps = passes_of(X, "single"), []
+    rotation = search_in_rounds(passes, np.eye(20), LOGCOSH, steps, np.random.default_rng(2), rows=5_000)
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(20), atol=1e-9)
+    assert len(steps) < 300
+
+
+def test_a_search_in_rounds_makes_lost_directions_wait():
+    """Steps of few directions at a time, and all sources found: some rounds do without most of what is left."""
+    world = sources(40_000, 40, rng=np.random.default_rng(1), kinds={"super": 0.5, "sub": 0.3, "near_gaussian": 0.2})
+    passes, steps = passes_of(world.X, "single"), []
+    search_in_rounds(
+        passes, haar_rotation(40, np.random.default_rng(0)), LOGCOSH, steps, np.random.default_rng(3), 8_000
+    )
+    active = np.array([s.active for s in steps])
+    assert active[0] == 40
+    assert (np.diff(active) > 0).any()  # another round, with those that waited
+    assert active.mean() < 20
 
 
 def test_a_survey_is_a_step_and_the_shapes(table):

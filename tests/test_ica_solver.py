@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,17 @@ from identifiable.groups import haar_rotation
 from identifiable.ica import Fit, Settings, fit, solver
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.passes import Passes
+from identifiable.ica.search import orthogonal, search_apart
 from identifiable.ica.solver import (
-    _lbfgs,
+    _Momentum,
+    _Point,
+    _Secants,
     audit,
     cayley,
-    orthogonal,
     pair_curvature,
     polish,
+    saddles,
     sample_contrast,
-    search_apart,
     turned,
 )
 from identifiable.ica.whitening import Whitener
@@ -300,15 +301,22 @@ def test_the_quasi_newton_direction_obeys_the_secant_and_descends(seed):
     curvature = curvature + curvature.T
     weights = np.random.default_rng([seed, 1]).uniform(0.5, 2, (4, 4))
     form = weights + weights.T
-    memory = deque((s, form * s) for s in skews(seed, 5))
-    step, change = memory[-1]
-    np.testing.assert_allclose(_lbfgs(change, curvature, memory), step, atol=1e-10)
+    memory = _Secants()
+    memory.pairs.extend((s, form * s) for s in skews(seed, 5))
+    step, change = memory.pairs[-1]
+
+    def direction(gradient: Matrix, memory: _Secants) -> Matrix:
+        """The step of a point with this gradient, too short to be cut off."""
+        here = _Point(np.eye(4), np.ones(4), 1e-3 * gradient / 2, curvature)
+        return -1e3 * memory.step(here)
+
+    np.testing.assert_allclose(direction(change, memory), step, atol=1e-10)
     gradient = skews(seed + 50, 1)[0]
-    direction = _lbfgs(gradient, curvature, memory)
-    np.testing.assert_allclose(direction, -direction.T, atol=1e-12)
-    assert (direction * gradient).sum() > 0
-    np.testing.assert_allclose(_lbfgs(gradient, curvature, deque()), gradient / curvature)
-    assert np.abs(direction - gradient / curvature).max() > 1e-3
+    found = direction(gradient, memory)
+    np.testing.assert_allclose(found, -found.T, atol=1e-12)
+    assert (found * gradient).sum() > 0
+    np.testing.assert_allclose(direction(gradient, _Secants()), gradient / curvature)
+    assert np.abs(found - gradient / curvature).max() > 1e-3
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -338,6 +346,75 @@ def test_pair_curvature_is_the_second_derivative_of_the_signed_contrast(seed, na
         assert (signs[:, None] * step.cross)[i, j] - (signs[:, None] * step.cross)[j, i] == pytest.approx(
             slope, rel=1e-3, abs=1e-4
         )
+
+
+@pytest.mark.parametrize("kinds", ["l" * 12, "u" * 12, "lu" * 6])
+def test_a_pair_half_way_between_two_sources_is_a_saddle(kinds):
+    X = drawn(kinds, 20_000, np.random.default_rng(8))
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X)))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    sample = passes.sample(10_000)
+    assert saddles(sample, truth, LOGCOSH) == []
+    assert saddles(sample, turned(truth, [(2, 4), (1, 7)]), LOGCOSH) in ([(2, 4), (1, 7)], [(1, 7), (2, 4)])
+
+
+def test_gaussians_are_no_saddle():
+    rng = np.random.default_rng(9)
+    sample = rng.standard_normal((10_000, 40))
+    assert saddles(sample, np.eye(40), LOGCOSH) == []
+    assert saddles(sample[:10], np.eye(40), LOGCOSH) == []
+
+
+def coupled(n_pairs_of: int, noise: float, rng: np.random.Generator) -> tuple[_Point, Any]:
+    """A point of a quadratic whose pairs are coupled at random, as finitely many rows couple them, and its Hessian."""
+    d = n_pairs_of
+    curvature = rng.uniform(0.2, 1.0, d)
+    couplings = rng.standard_normal((d, d, d)) * np.sqrt(noise)
+    couplings = (couplings + couplings.transpose(0, 2, 1)) / np.sqrt(2)
+    both = curvature[:, None] + curvature
+
+    def hessian(step: Matrix) -> Matrix:
+        rows = np.einsum("ijk,ik->ij", couplings, step)
+        return both * step + rows - rows.T
+
+    optimum = 1e-4 * rng.standard_normal((d, d))
+    gradient = hessian(optimum.T - optimum)
+    return _Point(np.eye(d), np.ones(d), gradient / 2, both), hessian
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_momentum_takes_off_what_couplings_by_chance_send_back(seed):
+    """On a quadratic: with the derived share a fifth step leaves far less than with none, and than with three times as much."""
+    d, noise = 80, 2e-4
+    first, hessian = coupled(d, noise, np.random.default_rng(seed))
+    left = []
+    for share in (0.0, 1.0, 3.0):
+        memory, here = _Momentum(share * noise), first
+        for _ in range(5):
+            step = memory.step(here)
+            there = _Point(here.rotation, here.signs, (here.gradient + hessian(step)) / 2, here.curvature)
+            memory.learn(step, here, there, np.zeros(0, np.intp))
+            here = there
+        left.append(here.gain / first.gain)
+    assert left[1] < 0.3 * left[0]
+    assert left[1] < 0.1 * left[2]
+
+
+def test_a_newton_step_is_that_of_fastica():
+    rng = np.random.default_rng(10)
+    X = drawn("lulue", 5000, rng)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    here = _Point.at(passes, cayley(0.1 * skews(0, 1, 5)[0]) @ truth, LOGCOSH)
+    means = passes.step(here.rotation, LOGCOSH)
+    fast = orthogonal(means.cross - np.diag(means.bend))
+    np.testing.assert_allclose(np.abs(cayley(here.newton)), np.abs(fast), atol=1e-9)
+    plain = -here.gradient / here.curvature
+    assert np.abs(here.newton - plain).max() > 1e-3
+    far = _Point.at(passes, haar_rotation(5, rng), LOGCOSH)
+    np.testing.assert_array_equal(far.newton, -far.gradient / far.curvature)
+    near = _Point(here.rotation, here.signs, np.diag(np.diag(here.signed)) + 1e-5 * here.signed, here.curvature)
+    np.testing.assert_allclose(near.newton, -near.gradient / near.curvature, atol=1e-8)
 
 
 def test_search_and_polish_stay_where_the_answer_is():
@@ -370,7 +447,7 @@ def test_running_out_of_steps_is_a_field_and_no_warning(monkeypatch):
     X = drawn("lulge", 3000, rng) @ rng.standard_normal((5, 5))
     assert fitted(X).converged
     monkeypatch.setattr("identifiable.ica.solver.MAX_POLISH", 1)
-    monkeypatch.setattr("identifiable.ica.solver.MAX_SEARCH", 1)
+    monkeypatch.setattr("identifiable.ica.search.MAX_APART", 1)
     assert not fitted(X).converged
 
 

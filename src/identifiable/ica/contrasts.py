@@ -144,10 +144,14 @@ def contrast(name: str) -> Contrast:
 
 @dataclass(frozen=True)
 class GaussianValues:
-    """Of G at a standard Gaussian: its mean, and the variance left after regressing on the square."""
+    """Of G at a standard Gaussian: its mean, and the variance left after regressing on the square.
+
+    `coupling`: the variance of G'', and that of G' left after regressing on y; what couples two pairs of components by chance.
+    """
 
     mean: float
     residual_variance: float
+    coupling: float
 
 
 @cache
@@ -159,4 +163,9 @@ def gaussian_values(name: str) -> GaussianValues:
     mean = float(weight @ value)
     variance = float(weight @ (value - mean) ** 2)
     with_square = float(weight @ ((value - mean) * (y * y - 1)))
-    return GaussianValues(mean, variance - with_square**2 / 2)
+    slope = np.empty_like(y)
+    contrast(name).slope(y, slope)
+    bend = np.asarray(contrast(name).bend(y, slope), dtype=np.float64)
+    bent = float(weight @ bend)
+    coupling = float(weight @ (bend - bent) ** 2 + weight @ (slope - bent * y) ** 2)
+    return GaussianValues(mean, variance - with_square**2 / 2, coupling)

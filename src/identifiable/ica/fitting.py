@@ -31,7 +31,7 @@ RESTART_OPERATIONS = 2e11
 TYPICAL_PASSES = 40
 DISPUTE_OPERATIONS = 1.2e12
 MOST_STARTS = 24
-FINER = 0.01  # of the tolerance, where a pass costs next to nothing
+FINER = 0.005  # of the tolerance, where a pass costs next to nothing
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Settings:
     order: str = "negentropy"
     restarts: int | Literal["auto"] = "auto"
     stability: int = 6
-    tol: float = 1e-8
+    tol: float = 2e-8
     precision: Precision = "single"
     seed: int = 0
 

@@ -24,6 +24,7 @@ from identifiable.results import Alert, Component, Provenance, Resolution
 
 DEFAULT = Settings()
 PICTURE_ROWS = 20_000
+DENSITY_PIECE = 2048
 DENSITY_EDGES = tuple(np.linspace(-5, 5, 41).tolist())
 FEW_ROWS = 10  # rows per component below which directions are mostly noise
 OUTLIER_SHARE = 0.05  # of a component's variance in one row
@@ -182,11 +183,15 @@ def _components(
 
 
 def _densities(sample: Values, rotation: Array) -> list[tuple[float, ...]]:
-    edges = np.asarray(DENSITY_EDGES)
-    y = np.clip(sample @ rotation.T.astype(sample.dtype), edges[0], edges[-1])
-    width = edges[1] - edges[0]
-    scale = 1 / (max(len(y), 1) * width)
-    return [tuple(np.round(np.histogram(column, edges)[0] * scale, 4).tolist()) for column in y.T]
+    first, width, bins = DENSITY_EDGES[0], DENSITY_EDGES[1] - DENSITY_EDGES[0], len(DENSITY_EDGES) - 1
+    unmixing, d = rotation.T.astype(sample.dtype), len(rotation)
+    counts = np.zeros(d * bins, np.intp)
+    # All columns at once, since numpy's histogram sorts each; in pieces, or these would be the largest arrays of a whole fit.
+    for a in range(0, len(sample), DENSITY_PIECE):
+        y = (sample[a : a + DENSITY_PIECE] @ unmixing - first) / width
+        counts += np.bincount((y.clip(0, bins - 1).astype(np.intp) + bins * np.arange(d)).ravel(), minlength=d * bins)
+    densities = counts.reshape(d, bins) / (max(len(sample), 1) * width)
+    return [tuple(column) for column in np.round(densities, 4).tolist()]
 
 
 def _alerts(

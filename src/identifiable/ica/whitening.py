@@ -123,6 +123,11 @@ class Whitener:
         matrix = self.matrix @ rotation.T if self.fused else rotation.T
         return np.ascontiguousarray(matrix, dtype=self.dtype)
 
+    def of_rows(self, means: Array) -> Array:
+        """Means of something with whitened rows, given its means with what `rows` gives."""
+        found: Array = means @ self.matrix if self.fused else means
+        return found
+
     def variances(self, unmixing: NDArray[Any]) -> Array:
         """Of the components `unmixing` gives: 1 but for the rounding of that matrix."""
         exact = np.asarray(unmixing, np.float64)
