@@ -457,7 +457,7 @@ def test_the_best_of_several_starts_is_kept_and_all_are_told():
     found = fitted(X, restarts=4)
     reached = [s.contrast for s in found.starts]
     assert len(reached) == 4
-    assert found.contrast == pytest.approx(max(reached), rel=1e-9)
+    assert found.contrast == pytest.approx(max(reached), rel=1e-6)  # finished in double precision
     assert max(reached) - min(reached) > 1e-4  # Gaussian rows: starts end apart
     assert fitted(X, restarts=1).starts[0].contrast == reached[0]
 

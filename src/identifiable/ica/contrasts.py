@@ -37,6 +37,10 @@ class Contrast(ABC):
     @abstractmethod
     def bend(self, y: Values, slope: Values) -> Values: ...
 
+    def bends_with_squares(self, y: Values, slope: Values, square: Values, slopes_with_squares: Values) -> Values:
+        """Sums over rows of G''(y_i) y_j^2, given those of G'(y_i)^2 y_j^2."""
+        return self.bend(y, slope).T @ square
+
     def slope_and_bends(self, y: Values, out: Values) -> Array:
         """`slope`, and the sum of G'' over rows."""
         self.slope(y, out)
@@ -77,6 +81,10 @@ class LogCosh(Contrast):
 
     def bend(self, y: Values, slope: Values) -> Values:
         result: Values = 1 - slope * slope
+        return result
+
+    def bends_with_squares(self, y: Values, slope: Values, square: Values, slopes_with_squares: Values) -> Values:
+        result: Values = square.sum(axis=0) - slopes_with_squares  # without a product: G'' = 1 - G'^2
         return result
 
     def slope_and_bends(self, y: Values, out: Values) -> Array:

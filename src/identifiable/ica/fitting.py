@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from identifiable.ica.canonical import ORDERS, Canonical, Shape, canonical
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.diagnostics import PAIR_ROWS, Directions
 from identifiable.ica.passes import Passes, RowChoice
-from identifiable.ica.solver import Search, Solution, solve
+from identifiable.ica.solver import Search, Solution, finish, solve
 from identifiable.ica.whitening import Precision, Whitener
 from identifiable.moments import Array, Moments
 from identifiable.results import Start
@@ -31,7 +31,7 @@ RESTART_OPERATIONS = 2e11
 TYPICAL_PASSES = 40
 DISPUTE_OPERATIONS = 1.2e12
 MOST_STARTS = 24
-FINER = 0.005  # of the tolerance, where a pass costs next to nothing
+FINER = 0.005  # of the tolerance, where a pass costs next to nothing; then the last ones are in double precision
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def fit(
 
     Starts are numbered from `first`. Even ones begin at rows far out, odd ones at random directions: where all far rows
     are alike (counts, outliers), the former would all be one start. Where starts cost little, odd ones hold all
-    components together, and once two starts disagree, all do.
+    components together, once two starts disagree, all do, and the best is finished in double precision.
     """
     whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
     passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), workers, cluster, progress, stage)
@@ -161,7 +161,11 @@ def fit(
         if len(starts) >= wanted:
             break
     assert best is not None
-    return _in_canonical_form(passes, settings, best[1], tuple(starts))
+    solution = best[1]
+    if cheap and settings.precision == "single":
+        exact = replace(passes, whitener=whitener.in_double_precision())
+        solution = finish(exact, solution, score, tol=tol)
+    return _in_canonical_form(passes, settings, solution, tuple(starts))
 
 
 def _in_canonical_form(passes: Passes, settings: Settings, solution: Solution, starts: tuple[Start, ...]) -> Fit:

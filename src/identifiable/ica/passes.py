@@ -430,8 +430,9 @@ class _PairSums(_ContrastSums):
     def add_components(self, y: Values, buffers: _Buffers) -> None:
         slope = self.slopes(y, buffers)
         square = y * y
-        self.bend += self.contrast.bend(y, slope).T @ square
-        self.noise += (slope * slope).T @ square
+        noise = (slope * slope).T @ square
+        self.noise += noise
+        self.bend += self.contrast.bends_with_squares(y, slope, square, noise)
         slope *= y
         self.shared += slope.T @ slope
         self.own += slope.sum(axis=0, dtype=np.float64)

@@ -12,7 +12,7 @@ audit    pairs of components that sit half way between two others, where the fix
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -36,6 +36,7 @@ MEMORY = 10  # steps L-BFGS remembers
 MANY = 64  # components from which on noise alone couples their pairs
 STEADY = 0.05  # mean momentum up to which that noise is small
 MOST_MOMENTUM = 0.25  # a larger one would not converge
+SMALL_TURN = 0.01  # radians of a component, below which the two are one
 NEAR = 0.5  # least cosine of a component's turn for which FastICA's is taken at its word
 STAGNANT = 2  # steps without progress after which the precision of the products is taken to be the limit
 AT_LIMIT = 1e-6  # share of the contrast that may then be left to gain, and still count as converged
@@ -45,6 +46,7 @@ MAX_TURN = 0.5  # radians, in one step of one pair
 OVERSHOT = (
     2.0  # slope after a step, over the slope before, beyond which the step is taken back; below, the next one mends it
 )
+LEAST_SPREAD = 1e-6  # variance of G''(y) of a component; that of two values is 0, but for rounding
 SADDLE = 4.0  # standard errors by which the curvature of a pair must be negative
 AUDIT_ROWS = 10_000
 AUDIT_CLIP = 4.0  # standard deviations; an outlier must not decide a kurtosis
@@ -103,8 +105,23 @@ def solve(
         rescued += len(pairs)
         end = polish(passes, turned(end.rotation, pairs), contrast, scale, tol, steps, survey=True)
     rotation = orthogonal(end.rotation)
-    survey, gained = (passes.survey(rotation, contrast), 0.0) if end.survey is None else (end.survey, end.gained)
+    survey, gained = _surveyed(passes, rotation, contrast, end)
     return Solution(rotation, end.converged, survey, gained, rescued, steps)
+
+
+def finish(passes: Passes, solution: Solution, contrast: Contrast, *, tol: float) -> Solution:
+    """The solution polished once more by these passes, which may be more precise than those that led to it."""
+    steps = list(solution.steps)
+    scale = float(np.abs(solution.survey.shapes.value - gaussian_values(contrast.name).mean).sum())
+    end = polish(passes, solution.rotation, contrast, scale, tol, steps, survey=True)
+    rotation = orthogonal(end.rotation)
+    survey, gained = _surveyed(passes, rotation, contrast, end)
+    return replace(solution, rotation=rotation, converged=end.converged, survey=survey, gained=gained, steps=steps)
+
+
+def _surveyed(passes: Passes, rotation: Array, contrast: Contrast, end: Polished) -> tuple[Survey, float]:
+    """What the rows say where polishing ended, and what the contrast gained since they were asked."""
+    return (passes.survey(rotation, contrast), 0.0) if end.survey is None else (end.survey, end.gained)
 
 
 def polish(
@@ -208,10 +225,12 @@ class _Point:
     @property
     def newton(self) -> Array:
         """What a Newton step turns every pair by: FastICA's turn, which for small ones is the gradient over the curvature."""
-        own = np.diag(self.signed)
-        turn = orthogonal(np.diag(np.diag(self.curvature) / 2 + own) - self.signed)
+        plain: Array = -self.gradient / self.curvature
+        if self.turn < SMALL_TURN:
+            return plain
+        turn = orthogonal(np.diag(np.diag(self.curvature) / 2 + np.diag(self.signed)) - self.signed)
         if np.diag(turn).min() < NEAR:
-            return -self.gradient / self.curvature
+            return plain
         identity = np.eye(len(turn))
         step = np.linalg.solve((turn + identity).T, (turn - identity).T)  # half of what it is the `cayley` of
         return np.asarray(step.T - step, np.float64)
@@ -366,8 +385,8 @@ def saddles(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[i
     signs = np.where(bend.mean(axis=0) >= own, 1.0, -1.0)
     curvature = pair_curvature(np.asarray(bend.T @ square, np.float64) / n, own, signs)
     spread = np.einsum("ij,ij->j", bend, bend) / n - bend.mean(axis=0) ** 2
-    noise = np.outer(spread.astype(np.float64), fourth)
-    scores = np.triu(curvature / np.sqrt((noise + noise.T) / n + 1e-300), 1)
+    noise = np.outer(spread.clip(LEAST_SPREAD).astype(np.float64), fourth)
+    scores = np.triu(curvature / np.sqrt((noise + noise.T) / n), 1)
     taken: set[int] = set()
     pairs = []
     for i, j in zip(*np.unravel_index(np.argsort(scores, axis=None), scores.shape), strict=True):

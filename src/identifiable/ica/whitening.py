@@ -100,6 +100,10 @@ class Whitener:
         white = np.zeros(self.rank), identity, identity
         return Whitener(*white, dtype=self.dtype, fused=True, narrow=True, record=self.record, packed=packed)
 
+    def in_double_precision(self) -> Whitener:
+        """The same, for passes in float64."""
+        return replace(self, dtype=np.dtype(np.float64), fused=True)
+
     @cached_property
     def _narrow_center(self) -> NDArray[np.float32]:
         return self.center.astype(np.float32)
