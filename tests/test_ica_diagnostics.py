@@ -13,9 +13,9 @@ from identifiable.groups import AffineMap
 from identifiable.ica import Fit, Settings, fit, resolve
 from identifiable.ica.canonical import Shape
 from identifiable.ica.contrasts import CONTRASTS, contrast
+from identifiable.ica.curvature import curvature_errors, pair_curvature
 from identifiable.ica.diagnostics import gaussian_p
 from identifiable.ica.passes import Passes
-from identifiable.ica.solver import curvature_errors, pair_curvature
 from identifiable.ica.stability import Refit, stability
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments

@@ -13,7 +13,7 @@ from identifiable.ica.contrasts import contrast
 from identifiable.ica.fitting import fit
 from identifiable.ica.kernels import add_powers, add_slopes, add_values, tanh_and_squares
 from identifiable.ica.passes import Passes, RowChoice
-from identifiable.ica.search import far_rows, search_in_rounds
+from identifiable.ica.search import _holds, far_rows, search_in_rounds
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Moments
 from identifiable.worlds import sources
@@ -173,7 +173,8 @@ def test_a_search_that_begins_on_few_rows_finds_the_sources_for_less():
     for rows in (3_000, np.inf):
         passes = passes_of(world.X, "single")
         start = far_rows(passes.sample(20_000), np.random.default_rng(1))
-        rotation = search_in_rounds(passes, start, LOGCOSH, [], np.random.default_rng(2), rows=rows)
+        fresh = passes.sample(5_000, fresh=True)
+        rotation = search_in_rounds(passes, start, LOGCOSH, [], np.random.default_rng(2), fresh, rows)
         S = (world.sources - world.sources.mean(axis=0)) / world.sources.std(axis=0)
         y = (world.X - world.X.mean(axis=0)) @ passes.whitener.matrix @ rotation.T
         best.append(np.abs(S.T @ y / len(y)).max(axis=0).min())
@@ -185,7 +186,8 @@ def test_a_search_that_begins_on_few_rows_finds_the_sources_for_less():
 def test_a_search_in_rounds_ends_where_there_is_nothing_to_find():
     X = np.random.default_rng(7).standard_normal((30_000, 20))
     passes, steps = passes_of(X, "single"), []
-    rotation = search_in_rounds(passes, np.eye(20), LOGCOSH, steps, np.random.default_rng(2), rows=5_000)
+    rng, fresh = np.random.default_rng(2), passes.sample(5_000, fresh=True)
+    rotation = search_in_rounds(passes, np.eye(20), LOGCOSH, steps, rng, fresh, rows=5_000)
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(20), atol=1e-9)
     assert len(steps) < 300
 
@@ -194,13 +196,35 @@ def test_a_search_in_rounds_makes_lost_directions_wait():
     """Steps of few directions at a time, and all sources found: some rounds do without most of what is left."""
     world = sources(40_000, 40, rng=np.random.default_rng(1), kinds={"super": 0.5, "sub": 0.3, "near_gaussian": 0.2})
     passes, steps = passes_of(world.X, "single"), []
-    search_in_rounds(
-        passes, haar_rotation(40, np.random.default_rng(0)), LOGCOSH, steps, np.random.default_rng(3), 8_000
-    )
+    start, rng = haar_rotation(40, np.random.default_rng(0)), np.random.default_rng(3)
+    search_in_rounds(passes, start, LOGCOSH, steps, rng, passes.sample(5_000, fresh=True), 8_000)
     active = np.array([s.active for s in steps])
     assert active[0] == 40
     assert (np.diff(active) > 0).any()  # another round, with those that waited
     assert active.mean() < 20
+
+
+def test_a_direction_fitted_to_noise_does_not_hold_on_other_rows():
+    """The direction of one far row among Gaussians looks heavy-tailed on the rows it was taken from, and there alone."""
+    rng = np.random.default_rng(3)
+    seen, fresh = rng.standard_normal((2, 3_000, 30))
+    seen[:, 0], fresh[:, 0] = rng.laplace(scale=np.sqrt(0.5), size=(2, 3_000))
+    seen[0, 1:] *= 6
+    directions = np.vstack([np.eye(30)[0], np.append(0, seen[0, 1:]) / np.linalg.norm(seen[0, 1:])])
+    y = seen @ directions.T
+    y /= y.std(axis=0)
+    shapes = (y * np.tanh(y)).mean(axis=0) - (1 - np.tanh(y) ** 2).mean(axis=0)
+    assert _holds(fresh, directions, LOGCOSH, shapes).tolist() == [True, False]
+    assert _holds(seen, directions, LOGCOSH, shapes / y.std(axis=0)).tolist()[0]
+    assert not _holds(fresh, directions, LOGCOSH, -shapes).any()  # the other tails
+
+
+def test_fresh_rows_are_others_than_those_a_search_begins_with(table):
+    passes = passes_of(table)
+    first, fresh, part = passes.sample(3_000), passes.sample(3_000, fresh=True), passes.within(np.eye(WIDTH), 0.1)
+    seen = {tuple(row) for row in np.round(first, 9)}
+    assert not seen & {tuple(row) for row in np.round(fresh, 9)}
+    assert len(seen) == part.step(np.eye(WIDTH), LOGCOSH).n == len(first)
 
 
 def test_a_survey_is_a_step_and_the_shapes(table):

@@ -15,21 +15,12 @@ from scipy.linalg import expm
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import haar_rotation
 from identifiable.ica import Fit, Settings, fit, solver
+from identifiable.ica.auditing import audit, misplaced, turned
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
+from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import Passes
 from identifiable.ica.search import orthogonal, search_apart
-from identifiable.ica.solver import (
-    _Momentum,
-    _Point,
-    _Secants,
-    audit,
-    cayley,
-    pair_curvature,
-    polish,
-    saddles,
-    sample_contrast,
-    turned,
-)
+from identifiable.ica.solver import _Momentum, _Point, _Secants, cayley, polish, sample_contrast
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
 from identifiable.results import Step
@@ -354,15 +345,34 @@ def test_a_pair_half_way_between_two_sources_is_a_saddle(kinds):
     passes = Passes(Blocks(X), Whitener.of(Moments.of(X)))
     truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
     sample = passes.sample(10_000)
-    assert saddles(sample, truth, LOGCOSH) == []
-    assert saddles(sample, turned(truth, [(2, 4), (1, 7)]), LOGCOSH) in ([(2, 4), (1, 7)], [(1, 7), (2, 4)])
+    right = misplaced(sample, truth, LOGCOSH)
+    assert right.saddles == []
+    assert right.components.size == 0
+    wrong = misplaced(sample, turned(truth, [(2, 4), (1, 7)]), LOGCOSH)
+    assert wrong.saddles in ([(2, 4), (1, 7)], [(1, 7), (2, 4)])
+    assert wrong.components.tolist() == [1, 2, 4, 7]
 
 
-def test_gaussians_are_no_saddle():
+@pytest.mark.parametrize("seed", SEEDS)
+def test_components_mixed_among_themselves_are_told_from_the_others(seed):
+    """Also on a sample that is not white."""
+    rng = np.random.default_rng([seed, 2])
+    X = drawn("lu" * 6, 20_000, rng)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X)))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    mixed = truth.copy()
+    mixed[[3, 5, 8]] = cayley(0.4 * skews(seed, 1, 3)[0]) @ truth[[3, 5, 8]]
+    sample = passes.sample(3_000) + 0.05 * rng.standard_normal(12).astype(np.float32)
+    assert set(misplaced(sample, mixed, LOGCOSH).components) <= {3, 5, 8}
+    assert misplaced(sample, mixed, LOGCOSH).components.size >= 2
+    assert misplaced(sample, truth, LOGCOSH).components.size == 0
+
+
+def test_gaussians_are_not_misplaced():
     rng = np.random.default_rng(9)
     sample = rng.standard_normal((10_000, 40))
-    assert saddles(sample, np.eye(40), LOGCOSH) == []
-    assert saddles(sample[:10], np.eye(40), LOGCOSH) == []
+    assert misplaced(sample, np.eye(40), LOGCOSH).components.size == 0
+    assert misplaced(sample[:10], np.eye(40), LOGCOSH).components.size == 0
 
 
 def coupled(n_pairs_of: int, noise: float, rng: np.random.Generator) -> tuple[_Point, Any]:
@@ -389,7 +399,7 @@ def test_momentum_takes_off_what_couplings_by_chance_send_back(seed):
     first, hessian = coupled(d, noise, np.random.default_rng(seed))
     left = []
     for share in (0.0, 1.0, 3.0):
-        memory, here = _Momentum(share * noise), first
+        memory, here = _Momentum(share * noise, d), first
         for _ in range(5):
             step = memory.step(here)
             there = _Point(here.rotation, here.signs, (here.gradient + hessian(step)) / 2, here.curvature)
@@ -447,6 +457,7 @@ def test_running_out_of_steps_is_a_field_and_no_warning(monkeypatch):
     X = drawn("lulge", 3000, rng) @ rng.standard_normal((5, 5))
     assert fitted(X).converged
     monkeypatch.setattr("identifiable.ica.solver.MAX_POLISH", 1)
+    monkeypatch.setattr("identifiable.ica.solver.AT_LIMIT", 0.0)
     monkeypatch.setattr("identifiable.ica.search.MAX_APART", 1)
     assert not fitted(X).converged
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.ica.canonical import Canonical, Shape
+from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import PairMeans
-from identifiable.ica.solver import pair_curvature
 from identifiable.ica.stability import Stability
 from identifiable.moments import Array
 from identifiable.results import Tie, UnresolvedPair

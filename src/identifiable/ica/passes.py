@@ -45,6 +45,10 @@ class RowChoice:
         """The first `share` of these rows."""
         return RowChoice(self.seed, self.low, self.low + min(share, 1.0) * self.share)
 
+    def rest(self, share: float) -> RowChoice:
+        """The last `share` of these rows: others than those of `part`, if both are less than half."""
+        return RowChoice(self.seed, self.high - min(share, 1.0) * self.share, self.high)
+
     def positions(self, first: int, count: int) -> NDArray[np.intp] | None:
         """Which of `count` rows from `first` on are chosen; None for all."""
         if self.low <= 0 and self.high >= 1:
@@ -258,9 +262,10 @@ class Passes:
             cross -= bend[:, None] * (rotation @ self.covariance @ rotation.T - np.eye(len(rotation)))
         return StepMeans(cross, bend, sums.n)
 
-    def sample(self, rows: int) -> NDArray[Any]:
-        """About `rows` whitened rows, drawn at random from those chosen."""
-        part = replace(self, choice=self.choice.part(rows / max(self.n, 1)))
+    def sample(self, rows: int, *, fresh: bool = False) -> NDArray[Any]:
+        """About `rows` whitened rows, drawn at random from those chosen; `fresh` ones are not among the first that `within` takes."""
+        share = rows / max(self.n, 1)
+        part = replace(self, choice=self.choice.rest(share) if fresh else self.choice.part(share))
         table = part._table(np.empty(part._counts()[-1] * self.whitener.rank, self.whitener.dtype))
         assert table is not None
         return table

@@ -12,10 +12,10 @@ from identifiable._checks import PairingError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.groups import WhiteBasis
 from identifiable.ica.contrasts import contrast
+from identifiable.ica.curvature import curvature_errors, pair_curvature
 from identifiable.ica.diagnostics import PAIR_ROWS
 from identifiable.ica.fitting import Fit, Settings, fit
 from identifiable.ica.passes import Passes, RowChoice, uniforms
-from identifiable.ica.solver import curvature_errors, pair_curvature
 from identifiable.ica.stability import Refit
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from identifiable.blocks import silent
 from identifiable.groups import haar_rotation
 from identifiable.ica.contrasts import Contrast, Values
 from identifiable.ica.passes import Passes
@@ -38,6 +39,7 @@ ROUND = 8  # steps of a round
 WAITING = 0.7  # 1 - cosine of a turn, beyond which a direction waits for the next round
 FEW = 0.08  # of the directions settling in a round, below which the next one takes twice the rows
 MORE = 4  # times the rows when few settle
+HELD = 0.5  # of its shape that a direction must show on other rows than those it was found on
 HANDFUL = 0.02  # of the directions going on, with which no round does
 MAX_IDLE = 6  # rounds on the most rows in which nothing settles after which polishing takes over
 
@@ -67,9 +69,13 @@ def search_in_rounds(
     contrast: Contrast,
     steps: list[Step],
     rng: np.random.Generator,
+    sample: Values,
     rows: float | None = None,
 ) -> Array:
     """Rounds of fixed-point steps on few `rows` at first, until every direction has settled or none does any more.
+
+    What settles on few rows must be as little Gaussian on the others of `sample`: one direction fitted to noise takes the
+    place of a source, and all that are found after it lean aside.
 
     A direction that has not come near a component is thrown about by noise: at 222,000 x 384 two thirds of all steps went
     there, until those directions were made to wait, and begin where what is looked for is nearer. 3.3 -> 1.7 passes
@@ -84,7 +90,10 @@ def search_in_rounds(
     settled: list[Array] = []
     idle = 0
     while len(left) > 1 and idle < MAX_IDLE:
-        found, coming, waiting = _round(part, left, contrast, steps)
+        found, coming, shapes = _round(part, left, contrast, steps)
+        if rows < most:
+            found = found[_holds(sample, found @ coordinates, contrast, shapes)]
+        waiting = _complement(np.vstack([found, coming]))
         settled.append(found @ coordinates)
         few = len(found) < FEW * len(left)
         left = np.vstack([coming, waiting])
@@ -105,19 +114,37 @@ def search_in_rounds(
 
 
 def _round(part: Passes, directions: Array, contrast: Contrast, steps: list[Step]) -> tuple[Array, Array, Array]:
-    """Directions that have settled, those still on their way to a component, and a basis of what is left."""
-    found, coming = directions[:0], directions
+    """Directions that have settled, those still on their way to a component, and of the former E G'(y) y - E G''(y)."""
+    found, coming, shapes = directions[:0], directions, np.zeros(0)
     for _ in range(ROUND):
         towards = part.fixed_point(coming, contrast)
+        shape = np.einsum("ij,ij->i", towards, coming)
         towards = orthogonal(towards - towards @ found.T @ found)
         change = (1 - np.abs(np.einsum("ij,ij->i", towards, coming))).clip(0)
         steps.append(Step(part.spent, "search", len(coming), float(np.arccos(1 - change.mean()))))
         still = change < SETTLED
-        found, coming = np.vstack([found, towards[still]]), towards[(change <= WAITING) & ~still]
+        found, shapes = np.vstack([found, towards[still]]), np.concatenate([shapes, shape[still]])
+        coming = towards[(change <= WAITING) & ~still]
         if len(coming) <= HANDFUL * len(directions):
             break
-    taken = np.vstack([found, coming])
-    return found, coming, np.linalg.qr(taken.T, mode="complete")[0][:, len(taken) :].T
+    return found, coming, shapes
+
+
+def _holds(sample: Values, directions: Array, contrast: Contrast, shapes: Array) -> NDArray[np.bool_]:
+    """Whether each direction has, on other rows, at least half of the shape by which it was found."""
+    y = sample @ directions.T.astype(sample.dtype)
+    slope = np.empty_like(y)
+    with silent():
+        bends = contrast.slope_and_bends(y, slope)
+    squares, own = (np.einsum("ij,ij->j", y, other).astype(np.float64) for other in (y, slope))
+    held: NDArray[np.bool_] = (own - bends * squares / len(y)) * np.sign(shapes) > HELD * np.abs(shapes) * len(y)
+    return held
+
+
+def _complement(directions: Array) -> Array:
+    """An orthonormal basis of what is orthogonal to these."""
+    basis: Array = np.linalg.qr(directions.T, mode="complete")[0][:, len(directions) :].T
+    return basis
 
 
 def search_apart(passes: Passes, rotation: Array, contrast: Contrast, steps: list[Step]) -> Array:

@@ -5,8 +5,8 @@ polish   quasi-Newton on the orthogonal group (Picard-O, Ablin et al. 2018): sig
          components, the curvature of independent components is the preconditioner (a step is then FastICA's), L-BFGS,
          Cayley steps. Ours: few components far from their place are turned among themselves first, and where rows are
          many a momentum by pair takes the place of L-BFGS.
-audit    pairs of components that sit half way between two others, where the fixed point holds though it is no optimum:
-         before polishing those where the contrast curves upwards (ours), after it those that gain at 45 degrees.
+audit    components that are not in their place, such as pairs half way between two sources, where the fixed point holds
+         though it is no optimum: `auditing`. Before polishing they are turned among themselves, after it once more.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import silent
 from identifiable.groups import haar_rotation
+from identifiable.ica.auditing import AUDIT_ROWS, audit, misplaced, turned
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
-from identifiable.ica.passes import CurvatureMeans, Passes, Survey, piece_rows
+from identifiable.ica.curvature import pair_curvature
+from identifiable.ica.passes import Passes, Survey, piece_rows
 from identifiable.ica.search import far_rows, orthogonal, search_apart, search_in_rounds, search_together
 from identifiable.moments import Array
 from identifiable.results import Step
@@ -31,6 +32,7 @@ SAMPLE_ROWS = 20_000  # whitened rows a start is chosen from, or 8 for every com
 MAX_POLISH = 150
 OUTSTANDING = 10  # times the median gain a component holds, to be turned apart from the rest
 MUCH = 0.2  # of the gain must be among such components
+FAR_TURN = 0.05  # radians two of them must turn into each other; below, what they are to the others matters as much
 LOOSE = 1e-3  # of what the others have to gain may be left when they join again
 MEMORY = 10  # steps L-BFGS remembers
 MANY = 64  # components from which on noise alone couples their pairs
@@ -46,14 +48,9 @@ MAX_TURN = 0.5  # radians, in one step of one pair
 OVERSHOT = (
     2.0  # slope after a step, over the slope before, beyond which the step is taken back; below, the next one mends it
 )
-LEAST_SPREAD = 1e-6  # variance of G''(y) of a component; that of two values is 0, but for rounding
-SADDLE = 4.0  # standard errors by which the curvature of a pair must be negative
-AUDIT_ROWS = 10_000
-AUDIT_CLIP = 4.0  # standard deviations; an outlier must not decide a kurtosis
-AUDIT_PAIRS = 4  # pairs confirmed at most, per component
-KURTOSIS_GAIN = 0.05  # about what the contrast's AUDIT_GAIN is in kurtosis, halved to be safe
-AUDIT_GAIN = 0.002  # contrast a pair must gain at 45 degrees, beyond two standard errors
 MAX_AUDITS = 4
+WEAK_ROWS = 100_000  # on which pairs of weak components are looked at for saddles
+UNTANGLED = 1e-7  # tolerance to which misplaced components are polished among themselves, before all are
 
 
 Search = Literal["quick", "thorough", "together"]
@@ -84,19 +81,20 @@ def solve(
     search: Search = "quick",
 ) -> Solution:
     """Search, polish, audit, from one start: at rows far out, or (not `far`) at random directions."""
-    sample = passes.sample(max(SAMPLE_ROWS, 8 * passes.whitener.rank))
     steps: list[Step] = []
-    start = far_rows(sample, rng) if far else haar_rotation(passes.whitener.rank, rng)
-    sample = sample[:AUDIT_ROWS].copy()
+    if far:
+        start = far_rows(passes.sample(max(SAMPLE_ROWS, 8 * passes.whitener.rank)), rng)
+    else:
+        start = haar_rotation(passes.whitener.rank, rng)
+    sample = passes.sample(AUDIT_ROWS, fresh=True)
     if search == "quick":
-        rotation = search_in_rounds(passes, start, contrast, steps, rng)
+        rotation = search_in_rounds(passes, start, contrast, steps, rng, sample)
     elif search == "thorough":
         rotation = search_apart(passes, start, contrast, steps)
     else:
         rotation = search_together(passes, start, contrast, steps)
-    pairs = saddles(sample, rotation, contrast)
-    rotation, rescued = turned(rotation, pairs), len(pairs)
     scale = sample_contrast(sample, rotation, contrast)
+    rotation, rescued = _untangled(passes, sample, rotation, contrast, scale, steps)
     end = polish(passes, rotation, contrast, scale, tol, steps, survey=True)
     for _ in range(MAX_AUDITS):
         pairs = audit(sample, end.rotation, contrast)
@@ -107,6 +105,25 @@ def solve(
     rotation = orthogonal(end.rotation)
     survey, gained = _surveyed(passes, rotation, contrast, end)
     return Solution(rotation, end.converged, survey, gained, rescued, steps)
+
+
+def _untangled(
+    passes: Passes, sample: Values, rotation: Array, contrast: Contrast, scale: float, steps: list[Step]
+) -> tuple[Array, int]:
+    """The rotation with components that are not in their place turned among themselves, and how many pairs were at a saddle."""
+    found = misplaced(sample, rotation, contrast)
+    if len(found.weak) > 1:  # more rows for these, which costs little
+        part = passes.within(rotation[found.weak], min(WEAK_ROWS / max(passes.n, 1), 1.0))
+        pairs = part.pairs(np.eye(len(found.weak)), contrast)
+        bend = pairs.bend if part.covariance is None else pairs.bend / np.diag(part.covariance)
+        alone = (bend.sum(axis=1) - np.diag(bend)) / (len(bend) - 1) - pairs.own
+        curvature = pair_curvature(bend, pairs.own, np.where(alone >= 0, 1.0, -1.0))
+        found = found.and_saddles(found.weak, curvature, pairs.n, contrast)
+    rotation, some = turned(rotation, found.saddles), found.components
+    if len(some):
+        part = passes.within(rotation[some], store=passes.store())
+        rotation[some] = polish(part, np.eye(len(some)), contrast, scale, UNTANGLED, steps).rotation @ rotation[some]
+    return rotation, len(found.saddles)
 
 
 def finish(passes: Passes, solution: Solution, contrast: Contrast, *, tol: float) -> Solution:
@@ -159,14 +176,13 @@ def polish(
             return Polished(best.rotation, True, best.survey)
         since += 1
         tangled = here.tangled
-        if len(tangled):
-            memory.forget(tangled)  # most of what is remembered is about these
+        memory.forget(tangled)  # they are about to become others
         step = memory.step(here)
         others = here.gain - here.gain_among(tangled)
         apart = np.eye(len(rotation))
         if len(tangled):
-            step[tangled] = step[:, tangled] = 0  # what they are to the others is seen when they are apart
-            part = passes.within(here.rotation[tangled], store=passes.store())
+            step[np.ix_(tangled, tangled)] = 0
+            part = passes.within((cayley(step) @ here.rotation)[tangled], store=passes.store())
             loose = max(LOOSE * others / scale, tol / 2)
             apart[np.ix_(tangled, tangled)] = polish(part, np.eye(len(tangled)), contrast, scale, loose, steps).rotation
         last = survey and len(left) == left.maxlen and rate < SURE and rate**2 * others < enough
@@ -251,11 +267,13 @@ class _Point:
 
     @property
     def tangled(self) -> NDArray[np.intp]:
-        """The few components, if there are such, whose turns among themselves hold much of what there is to gain."""
+        """The few components, if there are such, whose turns among themselves are far and hold much of what there is to gain."""
         each = self.gains.sum(axis=1)
         some = np.flatnonzero(each > OUTSTANDING * np.median(each))
-        few = 2 <= len(some) <= len(each) / 2
-        return some if few and self.gain_among(some) > MUCH * self.gain else some[:0]
+        among = np.ix_(some, some)
+        if not 2 <= len(some) <= len(each) / 2 or np.abs(self.gradient / self.curvature)[among].max() < FAR_TURN:
+            return some[:0]
+        return some if self.gain_among(some) > MUCH * self.gain else some[:0]
 
     @property
     def turn(self) -> float:
@@ -284,14 +302,21 @@ class _Secants:
         return -direction.clip(-MAX_TURN, MAX_TURN)
 
     def learn(self, step: Array, here: _Point, there: _Point, tangled: NDArray[np.intp]) -> None:
-        change = there.gradient - here.gradient
-        if len(tangled) or not np.array_equal(here.signs, there.signs):
-            self.pairs.clear()  # of another function, or other components
-        elif float((change * step).sum()) > 0:
-            self.pairs.append((step, change))
+        others = np.flatnonzero(here.signs != there.signs)  # components of another function now
+        self.forget(np.concatenate([tangled, others]))
+        self._keep(step, there.gradient - here.gradient, np.concatenate([tangled, others]))
 
-    def forget(self, tangled: NDArray[np.intp]) -> None:
-        self.pairs.clear()
+    def forget(self, components: NDArray[np.intp]) -> None:
+        pairs, self.pairs = self.pairs, deque(maxlen=MEMORY)
+        for step, change in pairs:
+            self._keep(step, change, components)
+
+    def _keep(self, step: Array, change: Array, without: NDArray[np.intp]) -> None:
+        step, change = step.copy(), change.copy()
+        for matrix in (step, change):
+            matrix[without] = matrix[:, without] = 0
+        if float((change * step).sum()) > 0:
+            self.pairs.append((step, change))
 
 
 class _Momentum:
@@ -306,9 +331,9 @@ class _Momentum:
     has 1.5e-8 left to gain, with L-BFGS 3.5e-8, without either 1e-7.
     """
 
-    def __init__(self, variance: float):
+    def __init__(self, variance: float, components: int):
         self.variance = variance  # v / n
-        self.before: Array | float = 0.0
+        self.before = np.zeros((components, components))
 
     def share(self, here: _Point) -> Array:
         inverse = 1 / here.curvature
@@ -322,139 +347,18 @@ class _Momentum:
         return step.clip(-MAX_TURN, MAX_TURN)
 
     def learn(self, step: Array, here: _Point, there: _Point, tangled: NDArray[np.intp]) -> None:
-        self.before = step  # those that were tangled took none
+        self.before = step.copy()
+        self.forget(tangled)
 
-    def forget(self, tangled: NDArray[np.intp]) -> None:
-        """Nothing: what the others did is as true as before."""
+    def forget(self, components: NDArray[np.intp]) -> None:
+        self.before[components] = self.before[:, components] = 0
 
 
 def _memory(here: _Point, n: int, contrast: Contrast) -> _Secants | _Momentum:
     """Momentum where components are many and the noise of their curvature is small; else secants."""
-    momentum = _Momentum(gaussian_values(contrast.name).coupling / n)
+    momentum = _Momentum(gaussian_values(contrast.name).coupling / n, len(here.rotation))
     steady = len(here.rotation) >= MANY and float(momentum.share(here).mean()) < STEADY
     return momentum if steady else _Secants()
-
-
-def pair_curvature(bend: Array, own: Array, signs: Array) -> Array:
-    """Second derivative of the signed contrast as two components turn into each other.
-
-    s_i (E G''(y_i) y_j^2 - E G'(y_i) y_i) + the same with i and j exchanged; positive at an optimum. For independent
-    components half of it is the pair formula below Theorem 2 in docs/theory.md.
-    """
-    half = signs[:, None] * (bend - own[:, None])
-    curvature: Array = half + half.T
-    return curvature
-
-
-def curvature_errors(means: CurvatureMeans, signs: Array) -> Array:
-    """Standard errors of `pair_curvature`, from the variance over rows of s_i (q_ij - p_i) + s_j (q_ji - p_j).
-
-    The components having unit variance on these rows, what their squares explain of it does not vary.
-    """
-    both = np.outer(signs, signs)
-    own = np.diag(means.products)
-    # (s_i q_ij + s_j q_ji)^2, (s_i p_i + s_j p_j)^2 and twice their product
-    bends = means.bend_square + means.bend_square.T + 2 * both * means.bends
-    owns = own[:, None] + own + 2 * both * means.products
-    mixed = means.bend_own + means.bend_own.T + both * (means.bend_other + means.bend_other.T)
-    mean = pair_curvature(means.bend, means.own, signs)
-    with_square = signs[:, None] * (means.bend_fourth - means.own_square)
-    with_square += signs * (means.bend_same - np.diag(means.own_square)) - mean
-    explained = with_square**2 / np.maximum(means.fourth - 1, 1e-12)
-    variance = bends + owns - 2 * mixed - mean**2 - explained - explained.T
-    errors: Array = np.sqrt(np.maximum(variance, 0.1 * np.abs(mean) ** 2) / means.n)
-    return errors
-
-
-def saddles(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[int, int]]:
-    """Disjoint pairs of components whose contrast surely grows as they turn into each other, whichever way: the worst first.
-
-    Ours. Half way between two sources both slopes vanish and polishing notices it late, when all others are in place.
-    """
-    y = np.asarray(sample @ rotation.T.astype(sample.dtype))
-    n, d = y.shape
-    if d < 2 or n < 16:
-        return []
-    y /= np.sqrt((y * y).mean(axis=0))  # on this sample, or the noise of that variance would be most of all
-    slope = np.empty_like(y)
-    with silent():
-        contrast.slope(y, slope)
-        bend, square = np.asarray(contrast.bend(y, slope)), y * y
-    own = np.einsum("ij,ij->j", slope, y).astype(np.float64) / n
-    fourth = np.einsum("ij,ij->j", square, square).astype(np.float64) / n
-    signs = np.where(bend.mean(axis=0) >= own, 1.0, -1.0)
-    curvature = pair_curvature(np.asarray(bend.T @ square, np.float64) / n, own, signs)
-    spread = np.einsum("ij,ij->j", bend, bend) / n - bend.mean(axis=0) ** 2
-    noise = np.outer(spread.clip(LEAST_SPREAD).astype(np.float64), fourth)
-    scores = np.triu(curvature / np.sqrt((noise + noise.T) / n), 1)
-    taken: set[int] = set()
-    pairs = []
-    for i, j in zip(*np.unravel_index(np.argsort(scores, axis=None), scores.shape), strict=True):
-        if scores[i, j] > -SADDLE:
-            break
-        if not {i, j} & taken:
-            taken |= {i, j}
-            pairs.append((int(i), int(j)))
-    return pairs
-
-
-def audit(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[int, int]]:
-    """Disjoint pairs of components whose contrast gains when both are turned by 45 degrees.
-
-    Every pair is screened by what its kurtosis would gain, which two products give for all of them; the most promising
-    are confirmed by the contrast itself, with the gain's standard error.
-    """
-    y = np.asarray(sample @ rotation.T.astype(sample.dtype))
-    n, d = y.shape
-    if d < 2 or n < 16:
-        return []
-    gains = np.triu(_kurtosis_gains(np.clip(y, -AUDIT_CLIP, AUDIT_CLIP)), 1)
-    promising = np.argsort(-gains, axis=None, kind="stable")[: AUDIT_PAIRS * d]
-    level = gaussian_values(contrast.name).mean
-    taken: set[int] = set()
-    pairs = []
-    for i, j in zip(*np.unravel_index(promising, gains.shape), strict=True):
-        if gains[i, j] <= KURTOSIS_GAIN:
-            break
-        if i not in taken and j not in taken and _gains(y[:, [i, j]].astype(np.float64), contrast, level):
-            taken |= {i, j}
-            pairs.append((int(i), int(j)))
-    return pairs
-
-
-def _kurtosis_gains(y: Values) -> Array:
-    """For every pair what the sum of |kurtosis| gains at 45 degrees."""
-    n = len(y)
-    square = y * y
-    fourth = np.einsum("ij,ij->j", square, square).astype(np.float64) / n
-    second = np.asarray(y.T @ y, dtype=np.float64) / n
-    both = np.asarray(square.T @ square, dtype=np.float64) / n
-    three_one = np.asarray((square * y).T @ y, dtype=np.float64) / n
-    own = np.diag(second)
-    alone = np.abs(fourth / own**2 - 3)
-    even = fourth[:, None] + fourth + 6 * both
-    odd = 4 * (three_one + three_one.T)
-    spread = own[:, None] + own
-    together = sum(np.abs((even + s * odd) / (spread + s * 2 * second).clip(1e-6) ** 2 - 3) for s in (1, -1))
-    gains: Array = together - alone[:, None] - alone
-    return gains
-
-
-def _gains(pair: Array, contrast: Contrast, level: float) -> bool:
-    """Whether the contrast of two components (columns) surely gains at 45 degrees."""
-    turned_pair = pair @ (np.array([[1.0, 1.0], [1.0, -1.0]]) * np.sqrt(0.5))
-    values = [np.asarray(contrast.value(columns)) - level for columns in (pair, turned_pair)]
-    now, then = (value @ np.sign(value.mean(axis=0)) for value in values)
-    gain = then - now
-    return float(gain.mean()) > AUDIT_GAIN + 2 * float(gain.std()) / float(np.sqrt(len(gain)))
-
-
-def turned(rotation: Array, pairs: list[tuple[int, int]]) -> Array:
-    """The rotation with each of these pairs of components turned by 45 degrees."""
-    result = rotation.copy()
-    for i, j in pairs:
-        result[i], result[j] = (rotation[i] + rotation[j]) * np.sqrt(0.5), (rotation[i] - rotation[j]) * np.sqrt(0.5)
-    return result
 
 
 def sample_contrast(sample: Values, rotation: Array, contrast: Contrast) -> float:
