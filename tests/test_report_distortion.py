@@ -166,6 +166,9 @@ def test_the_supremum_has_its_interval_and_says_where_there_is_none() -> None:
     endless = replace(make_distortion(), supremum=SupremumEstimate(math.inf, (1.9, math.inf), 0.2, 40))
     told = text_of(endless, "estimates")
     assert f"{INFINITE}, 95 % interval [1.900, {INFINITE}]: the points seen do not say" in told
+    barely = replace(make_distortion(), supremum=SupremumEstimate(7.2e11, (1.9, math.inf), -0.01, 40))
+    assert "without an upper end, so the points seen do not say how large it is" in text_of(barely, "estimates")
+    assert "upper end" not in text_of(make_distortion(), "estimates")
     seen = replace(make_distortion(), supremum=SupremumEstimate(math.inf, (math.inf, math.inf), None, 0))
     assert "infinite: so is the constant at a point seen" in text_of(seen, "estimates")
 

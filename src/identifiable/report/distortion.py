@@ -98,6 +98,8 @@ def supremum_words(found: SupremumEstimate | None) -> str:
     told = f"{figure(found.estimate)}, 95 % interval [{figure(found.ci95[0])}, {figure(found.ci95[1])}]"
     if found.estimate == math.inf:
         told += ": the points seen do not say that there is a largest constant"
+    elif found.ci95[1] == math.inf:  # a tail that barely ends: the estimate may be anything
+        told += ": without an upper end, so the points seen do not say how large it is"
     return f"Supremum of 1 + L over the support, extrapolated from the {counted(found.n_tail, 'largest constant')}: {told}."
 
 
