@@ -215,7 +215,6 @@ def test_a_direction_fitted_to_noise_does_not_hold_on_other_rows():
     y /= y.std(axis=0)
     shapes = (y * np.tanh(y)).mean(axis=0) - (1 - np.tanh(y) ** 2).mean(axis=0)
     assert _holds(fresh, directions, LOGCOSH, shapes).tolist() == [True, False]
-    assert _holds(seen, directions, LOGCOSH, shapes / y.std(axis=0)).tolist()[0]
     assert not _holds(fresh, directions, LOGCOSH, -shapes).any()  # the other tails
 
 

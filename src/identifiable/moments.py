@@ -248,9 +248,10 @@ class MomentSums:
     def _add(self, k: int, rows: list[NDArray[Any]]) -> None:
         """Rows of fold k into its buffer."""
         if self._buffers is None:
-            self._buffers = (
-                self._spare.pop() if self._spare else _Buffers(len(self.counts), self._buffer_rows, self.widths)
-            )
+            try:
+                self._buffers = self._spare.pop()
+            except IndexError:  # none left, or another thread was faster
+                self._buffers = _Buffers(len(self.counts), self._buffer_rows, self.widths)
         if self._filled[k] + len(rows[0]) > self._buffer_rows:
             self._flush(k, self._buffers)
         start = self._filled[k]

@@ -51,7 +51,7 @@ class Misplaced:
 
 
 def _typical_error(contrast: Contrast, n: int) -> float:
-    """Standard error of the curvature of two nearly Gaussian components, whose squares have variance 2 and mean 1."""
+    """Standard error, at most, of the curvature of two nearly Gaussian components: E y^4 is 3, and each counts once."""
     return float(np.sqrt(2 * 3 * gaussian_values(contrast.name).coupling / n))
 
 
@@ -61,7 +61,8 @@ def misplaced(sample: Values, rotation: Array, contrast: Contrast) -> Misplaced:
     n, d = y.shape
     if d < 2 or n < 16:
         return Misplaced([], np.zeros(0, np.intp), np.zeros(0, np.intp))
-    y /= np.sqrt((y * y).mean(axis=0))  # on this sample, or the noise of that variance would be most of all
+    spread = np.sqrt((y * y).mean(axis=0))
+    y /= np.where(spread > 0, spread, 1)  # on this sample, or the noise of that variance would be most of all
     slope = np.empty_like(y)
     with silent():
         contrast.slope(y, slope)
@@ -71,15 +72,15 @@ def misplaced(sample: Values, rotation: Array, contrast: Contrast) -> Misplaced:
     signs = np.where(bends >= own, 1.0, -1.0)
     curvature = pair_curvature(np.asarray(bend.T @ square, np.float64) / n, own, signs)
     fourth = np.einsum("ij,ij->j", square, square).astype(np.float64) / n
-    spread = np.einsum("ij,ij->j", bend, bend).astype(np.float64) / n - bends**2
-    noise = np.outer(spread.clip(LEAST_SPREAD), fourth)
-    saddles = _saddles(np.triu(curvature / np.sqrt((noise + noise.T) / n), 1))
+    bent = np.einsum("ij,ij->j", bend, bend).astype(np.float64) / n - bends**2
+    noise = np.outer(bent.clip(LEAST_SPREAD), fourth)
+    saddles = _saddles(np.triu(curvature / np.sqrt((noise + noise.T).clip(LEAST_SPREAD) / n), 1))
 
     signed = signs[:, None] * (cross - bends[:, None] * np.asarray(y.T @ y, np.float64) / n)  # the sample is not white
     gradient = signed - signed.T
     alone = np.abs(bends - own)
     rest = np.einsum("ij,ij->j", slope, slope).astype(np.float64) / n - own**2  # of G' after regressing on y
-    error = np.sqrt((rest[:, None] + rest).clip(LEAST_SPREAD) / n)
+    error = np.sqrt((rest[:, None] + rest + np.subtract.outer(alone, alone) ** 2).clip(LEAST_SPREAD) / n)
     far = np.abs(gradient) > np.maximum(FAR_PAIR * (alone[:, None] + alone), FAR_ERRORS * error)
     weak = alone < SADDLE * _typical_error(contrast, n)
     return Misplaced(saddles, np.flatnonzero(far.any(axis=1)), np.flatnonzero(weak))
@@ -130,7 +131,7 @@ def _kurtosis_gains(y: Values) -> Array:
     second = np.asarray(y.T @ y, dtype=np.float64) / n
     both = np.asarray(square.T @ square, dtype=np.float64) / n
     three_one = np.asarray((square * y).T @ y, dtype=np.float64) / n
-    own = np.diag(second)
+    own = np.diag(second).clip(1e-6)  # a component may be 0 on these rows
     alone = np.abs(fourth / own**2 - 3)
     even = fourth[:, None] + fourth + 6 * both
     odd = 4 * (three_one + three_one.T)

@@ -357,7 +357,10 @@ class _Sums(ABC):
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
         buffers = self._buffers
         if buffers is None:
-            buffers = self._spare.pop() if self._spare else _Buffers(self.whitener, self.components)
+            try:
+                buffers = self._spare.pop()
+            except IndexError:  # none left, or another thread was faster
+                buffers = _Buffers(self.whitener, self.components)
             self._buffers = buffers
         x = rows[0]
         positions = self.choice.positions(first, len(x))

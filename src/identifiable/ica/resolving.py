@@ -78,7 +78,8 @@ def resolve(
     stability
         Refits on halves of the rows, two at a time on disjoint halves; 0 for none, then no component is called reproducible.
     tol
-        Stop when a Newton step would gain less than this share of the contrast.
+        Stop when a Newton step would gain less than this share of the contrast, and a two-hundredth of it where a pass costs
+        next to nothing.
     precision
         Of the products in each pass: "single", whose rounding is far below sampling error, or "double".
 

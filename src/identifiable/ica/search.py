@@ -3,7 +3,7 @@
 in rounds  on large tables. All directions take a step; those that turn far are on their way to no component and wait,
            the others go on by themselves until they settle, which costs as much less as they are few. What has settled
            is set aside, what is left of the space gets coordinates of its own, those that waited start anew from
-           directions ordered by kurtosis. On few rows at first, on twice as many whenever few settle. Ours.
+           directions ordered by kurtosis. On few rows at first, on more whenever few settle. Ours.
 apart      where passes are cheap: all directions on all rows; what has settled is set aside.
 together   where passes are cheap and optima are many: nothing is set aside.
 """
@@ -37,10 +37,11 @@ SEARCH_ROWS = 200_000  # and it may always use as many as these
 NEARLY_EVERY = 0.7  # a larger share of the rows is all of them
 ROUND = 8  # steps of a round
 WAITING = 0.7  # 1 - cosine of a turn, beyond which a direction waits for the next round
-FEW = 0.08  # of the directions settling in a round, below which the next one takes twice the rows
+FEW = 0.08  # of the directions settling in a round, below which the next one takes more rows
 MORE = 4  # times the rows when few settle
 HELD = 0.5  # of its shape that a direction must show on other rows than those it was found on
 HANDFUL = 0.02  # of the directions going on, with which no round does
+MAX_ROUNDS = 60
 MAX_IDLE = 6  # rounds on the most rows in which nothing settles after which polishing takes over
 
 
@@ -83,13 +84,13 @@ def search_in_rounds(
     """
     d = len(rotation)
     most = min(max(ROWS_PER_SQUARE * d**2, SEARCH_ROWS), passes.n)
-    rows = min(max(EARLY * d**2, MIN_ROWS) if rows is None else rows, most)
+    rows = _enough(max(EARLY * d**2, MIN_ROWS) if rows is None else rows, most, passes.n)
     # One store for all parts of the space: memory that is new costs more than what is written into it.
     store = passes.store()
     part, coordinates, left = _part(passes, rotation, rows, store)
     settled: list[Array] = []
     idle = 0
-    while len(left) > 1 and idle < MAX_IDLE:
+    for _ in range(MAX_ROUNDS):
         found, coming, shapes = _round(part, left, contrast, steps)
         if rows < most:
             found = found[_holds(sample, found @ coordinates, contrast, shapes)]
@@ -98,18 +99,20 @@ def search_in_rounds(
         few = len(found) < FEW * len(left)
         left = np.vstack([coming, waiting])
         idle = idle + 1 if few and not len(found) and rows >= most else 0
-        if len(left) <= 1:
+        if len(left) <= 1 or idle >= MAX_IDLE:
             break
         if few and rows < most:
-            rows = min(MORE * rows, most)
+            rows = _enough(MORE * rows, most, passes.n)
             part, coordinates, left = _part(passes, left @ coordinates, rows, store)
         else:
             coordinates = left @ coordinates
             part, left = part.within(left, store=store), np.eye(len(left))
         if len(waiting) > 1:
-            # In a space and on rows seen before, they would begin where they began in vain.
-            again = idle and haar_rotation(len(waiting), rng) @ left[-len(waiting) :]
-            left[-len(waiting) :] = again if idle else _by_kurtosis(part, left[-len(waiting) :])
+            lost = left[-len(waiting) :]
+            if idle:  # in a space and on rows seen before, they would begin where they began in vain
+                left[-len(waiting) :] = haar_rotation(len(lost), rng) @ lost
+            else:
+                left[-len(waiting) :] = _by_kurtosis(part, lost)
     return orthogonal(np.vstack([*settled, left @ coordinates]))
 
 
@@ -191,13 +194,16 @@ def _together(passes: Passes, rotation: Array, contrast: Contrast, steps: list[S
     return turn @ rotation, change
 
 
+def _enough(rows: float, most: float, n: int) -> float:
+    """Rows to use where so many are wanted: the most, if they are nearly all there are."""
+    return most if rows > NEARLY_EVERY * n else min(rows, most)
+
+
 def _part(passes: Passes, rotation: Array, rows: float, store: NDArray[Any]) -> tuple[Passes, Array, Array]:
     """Passes over some rows of the components `rotation`, what their coordinates are in the space, and the components there."""
     share = rows / max(passes.n, 1)
-    if share > NEARLY_EVERY:
-        share = 1.0
-        if len(rotation) == passes.whitener.rank:
-            return passes, np.eye(len(rotation)), rotation
+    if share >= 1 and len(rotation) == passes.whitener.rank:
+        return passes, np.eye(len(rotation)), rotation
     return passes.within(rotation, share, store), rotation, np.eye(len(rotation))
 
 

@@ -39,10 +39,14 @@ MANY = 64  # components from which on noise alone couples their pairs
 STEADY = 0.05  # mean momentum up to which that noise is small
 MOST_MOMENTUM = 0.25  # a larger one would not converge
 SMALL_TURN = 0.01  # radians of a component, below which the two are one
+NOT_SKEW = 1e-6
 NEAR = 0.5  # least cosine of a component's turn for which FastICA's is taken at its word
 STAGNANT = 2  # steps without progress after which the precision of the products is taken to be the limit
 AT_LIMIT = 1e-6  # share of the contrast that may then be left to gain, and still count as converged
 SURE = 0.3  # left of the gain by the last step, below which the next is trusted to do as well
+CURVED = (
+    0.05  # least cosine between a step and what it did to the gradient, to learn from: a flat one would be taken far
+)
 MIN_CURVATURE = 0.01  # a pair flatter than this is turned no faster
 MAX_TURN = 0.5  # radians, in one step of one pair
 OVERSHOT = (
@@ -115,9 +119,11 @@ def _untangled(
     if len(found.weak) > 1:  # more rows for these, which costs little
         part = passes.within(rotation[found.weak], min(WEAK_ROWS / max(passes.n, 1), 1.0))
         pairs = part.pairs(np.eye(len(found.weak)), contrast)
-        bend = pairs.bend if part.covariance is None else pairs.bend / np.diag(part.covariance)
-        alone = (bend.sum(axis=1) - np.diag(bend)) / (len(bend) - 1) - pairs.own
-        curvature = pair_curvature(bend, pairs.own, np.where(alone >= 0, 1.0, -1.0))
+        variance = np.ones(len(found.weak)) if part.covariance is None else np.diag(part.covariance)
+        bend = pairs.bend / variance
+        bends = (bend.sum(axis=1) - np.diag(bend)) / (len(bend) - 1)
+        own = pairs.own - bends * (variance - 1)  # as in a step of rows that are not white
+        curvature = pair_curvature(bend, own, np.where(bends >= own, 1.0, -1.0))
         found = found.and_saddles(found.weak, curvature, pairs.n, contrast)
     rotation, some = turned(rotation, found.saddles), found.components
     if len(some):
@@ -194,7 +200,8 @@ def polish(
         memory.learn(step, here, there, tangled)
         left.append(there.gain / max(others, here.gain / 100))
         here = there
-    return Polished(here.rotation, here.gain < AT_LIMIT * scale, here.survey)
+    best = min(best, here, key=lambda point: point.gain)
+    return Polished(best.rotation, best.gain < AT_LIMIT * scale, best.survey)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +255,10 @@ class _Point:
         if np.diag(turn).min() < NEAR:
             return plain
         identity = np.eye(len(turn))
-        step = np.linalg.solve((turn + identity).T, (turn - identity).T)  # half of what it is the `cayley` of
-        return np.asarray(step.T - step, np.float64)
+        half = np.linalg.solve((turn + identity).T, (turn - identity).T)  # of what it is the `cayley` of
+        if np.abs(half + half.T).max() > NOT_SKEW:  # a reflection is the `cayley` of nothing
+            return plain
+        return np.asarray(half.T - half, np.float64)
 
     @cached_property
     def gains(self) -> Array:
@@ -302,9 +311,12 @@ class _Secants:
         return -direction.clip(-MAX_TURN, MAX_TURN)
 
     def learn(self, step: Array, here: _Point, there: _Point, tangled: NDArray[np.intp]) -> None:
-        others = np.flatnonzero(here.signs != there.signs)  # components of another function now
-        self.forget(np.concatenate([tangled, others]))
-        self._keep(step, there.gradient - here.gradient, np.concatenate([tangled, others]))
+        if there.gain > OVERSHOT * here.gain:  # whatever led there does not hold here
+            self.pairs.clear()
+            return
+        changed = np.concatenate([tangled, _flipped(here, there)])
+        self.forget(changed)
+        self._keep(step, there.gradient - here.gradient, changed)
 
     def forget(self, components: NDArray[np.intp]) -> None:
         pairs, self.pairs = self.pairs, deque(maxlen=MEMORY)
@@ -315,7 +327,7 @@ class _Secants:
         step, change = step.copy(), change.copy()
         for matrix in (step, change):
             matrix[without] = matrix[:, without] = 0
-        if float((change * step).sum()) > 0:
+        if float((change * step).sum()) > CURVED * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs.append((step, change))
 
 
@@ -348,10 +360,15 @@ class _Momentum:
 
     def learn(self, step: Array, here: _Point, there: _Point, tangled: NDArray[np.intp]) -> None:
         self.before = step.copy()
-        self.forget(tangled)
+        self.forget(np.concatenate([tangled, _flipped(here, there)]))
 
     def forget(self, components: NDArray[np.intp]) -> None:
         self.before[components] = self.before[:, components] = 0
+
+
+def _flipped(here: _Point, there: _Point) -> NDArray[np.intp]:
+    """Components whose sign changed: they follow another function now."""
+    return np.flatnonzero(here.signs != there.signs)
 
 
 def _memory(here: _Point, n: int, contrast: Contrast) -> _Secants | _Momentum:

@@ -109,7 +109,7 @@ class Whitener:
         return self.center.astype(np.float32)
 
     def rows(self, x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Rows as the passes want them, in the buffer `out` if they change: centred, or centred and whitened."""
+        """Rows as the passes want them, in the buffer `out`: centred, or centred and whitened."""
         out = out[: len(x)]
         if self.packed:
             np.left_shift(x, 16, out=out.view(np.uint32), casting="unsafe", dtype=np.uint32)
@@ -140,7 +140,7 @@ class Whitener:
 
 
 def pack(y: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """The upper half of the bits, rounded: three digits, in half the memory. `Whitener.rows` unpacks them."""
+    """The upper half of the bits, rounded: two digits and a half, in half the memory. `Whitener.rows` unpacks them."""
     bits = y.view(np.uint32) + np.uint32(0x8000)
     bits >>= np.uint32(16)
     return bits.astype(np.uint16)
