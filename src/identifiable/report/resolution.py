@@ -322,8 +322,8 @@ def _path(steps: Sequence[Step]) -> list[Block]:
         ),
         Curves(
             "Components at work",
-            "Those that have settled are left out of the search, and in the polish a few that are far from their place are "
-            "turned alone: such passes cost less.",
+            "Those that have settled are left out of the search, directions that come near no component wait for its next "
+            "round, and a few that are far from their place are turned alone: such passes cost less.",
             "passes over all rows",
             "active components",
             _by_phase([(s, float(s.active)) for s in shown]),
