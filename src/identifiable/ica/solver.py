@@ -38,14 +38,14 @@ MEMORY = 10  # steps L-BFGS remembers
 MANY = 64  # components from which on noise alone couples their pairs
 STEADY = 0.05  # mean momentum up to which that noise is small
 MOST_MOMENTUM = 0.25  # a larger one would not converge
-SMALL_TURN = 0.01  # radians of a component, below which the two are one
-NOT_SKEW = 1e-6
+SMALL_TURN = 0.01  # radians of a component, below which FastICA's turn is the gradient over the curvature
+NOT_SKEW = 1e-6  # a turn whose generator is less skew than this is a reflection
 NEAR = 0.5  # least cosine of a component's turn for which FastICA's is taken at its word
 STAGNANT = 2  # steps without progress after which the precision of the products is taken to be the limit
 AT_LIMIT = 1e-6  # share of the contrast that may then be left to gain, and still count as converged
 SURE = 0.3  # left of the gain by the last step, below which the next is trusted to do as well
 CURVED = (
-    0.05  # least cosine between a step and what it did to the gradient, to learn from: a flat one would be taken far
+    0.05  # least cosine between a step and its change of the gradient, to learn from: a flat one would lead far away
 )
 MIN_CURVATURE = 0.01  # a pair flatter than this is turned no faster
 MAX_TURN = 0.5  # radians, in one step of one pair
@@ -159,9 +159,9 @@ def polish(
     """Quasi-Newton until the contrast could gain less than `tol` times `scale`; with whether it got there.
 
     A step is judged by the slope along it before and after, which the passes give anyway: no pass is spent on values.
-    A few components that hold much of what there is to gain are turned among themselves first: that costs next to
-    nothing, and in one step for all of them their detours would upset those that are nearly there. In trials at
-    222,000 x 384 it halved the passes. (Tried without gain: carrying L-BFGS' memory over, finding more of them.)
+    A few components that hold much of what there is to gain, and far to turn, are turned among themselves after each step
+    of all others: that costs next to nothing, and in one step for all their detours would upset those that are nearly
+    there. What is remembered of the others is kept.
 
     With `survey` the pass that is expected to be the last takes one; the step it leads to is not looked at again.
     """
@@ -187,7 +187,7 @@ def polish(
         others = here.gain - here.gain_among(tangled)
         apart = np.eye(len(rotation))
         if len(tangled):
-            step[np.ix_(tangled, tangled)] = 0
+            step[np.ix_(tangled, tangled)] = 0  # by many small steps of their own instead
             part = passes.within((cayley(step) @ here.rotation)[tangled], store=passes.store())
             loose = max(LOOSE * others / scale, tol / 2)
             apart[np.ix_(tangled, tangled)] = polish(part, np.eye(len(tangled)), contrast, scale, loose, steps).rotation
@@ -319,6 +319,8 @@ class _Secants:
         self._keep(step, there.gradient - here.gradient, changed)
 
     def forget(self, components: NDArray[np.intp]) -> None:
+        if not len(components):
+            return
         pairs, self.pairs = self.pairs, deque(maxlen=MEMORY)
         for step, change in pairs:
             self._keep(step, change, components)
