@@ -133,6 +133,7 @@ def opponents(size: Size, picard_iterations: int) -> dict[str, Record]:
     return {
         "sklearn_float64": {"method": "sklearn", "load": "float64"},
         "sklearn_float32": {"method": "sklearn", "load": "float32"},
+        "sklearn_float32_mended": {"method": "sklearn", "load": "float32", "mended": True},
         "torch_float32": {"method": "torch", "load": "float32"},
         "picard": {**picard, "fastica_it": None},
         "picard_after_fastica": {**picard, "fastica_it": 10},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -167,14 +169,17 @@ def test_far_rows_tell_light_tails_from_heavy_ones(table):
 # -- the search on few rows, and the survey
 
 
+def far_rows_of(part):
+    return far_rows(part.sample(20_000), np.random.default_rng(1))
+
+
 def test_a_search_that_begins_on_few_rows_finds_the_sources_for_less():
     world = sources(40_000, 30, rng=np.random.default_rng(0), kinds={"super": 0.6, "sub": 0.4})
     spent, best = [], []
     for rows in (3_000, np.inf):
         passes = passes_of(world.X, "single")
-        start = far_rows(passes.sample(20_000), np.random.default_rng(1))
-        fresh = passes.sample(5_000, fresh=True)
-        rotation = search_in_rounds(passes, start, LOGCOSH, [], np.random.default_rng(2), fresh, rows)
+        fresh, rng = passes.sample(5_000, fresh=True), np.random.default_rng(2)
+        rotation = search_in_rounds(passes, far_rows_of, LOGCOSH, [], rng, fresh, rows)
         S = (world.sources - world.sources.mean(axis=0)) / world.sources.std(axis=0)
         y = (world.X - world.X.mean(axis=0)) @ passes.whitener.matrix @ rotation.T
         best.append(np.abs(S.T @ y / len(y)).max(axis=0).min())
@@ -187,7 +192,7 @@ def test_a_search_in_rounds_ends_where_there_is_nothing_to_find():
     X = np.random.default_rng(7).standard_normal((30_000, 20))
     passes, steps = passes_of(X, "single"), []
     rng, fresh = np.random.default_rng(2), passes.sample(5_000, fresh=True)
-    rotation = search_in_rounds(passes, np.eye(20), LOGCOSH, steps, rng, fresh, rows=5_000)
+    rotation = search_in_rounds(passes, lambda part: np.eye(20), LOGCOSH, steps, rng, fresh, rows=5_000)
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(20), atol=1e-9)
     assert len(steps) < 300
 
@@ -197,7 +202,7 @@ def test_a_search_in_rounds_makes_lost_directions_wait():
     world = sources(40_000, 40, rng=np.random.default_rng(1), kinds={"super": 0.5, "sub": 0.3, "near_gaussian": 0.2})
     passes, steps = passes_of(world.X, "single"), []
     start, rng = haar_rotation(40, np.random.default_rng(0)), np.random.default_rng(3)
-    search_in_rounds(passes, start, LOGCOSH, steps, rng, passes.sample(5_000, fresh=True), 8_000)
+    search_in_rounds(passes, lambda part: start, LOGCOSH, steps, rng, passes.sample(5_000, fresh=True), 8_000)
     active = np.array([s.active for s in steps])
     assert active[0] == 40
     assert (np.diff(active) > 0).any()  # another round, with those that waited
@@ -252,3 +257,37 @@ def test_chosen_rows_are_counted_where_chunks_begin():
     assert counts[-1] == len(choice.positions(0, 10_000))
     assert counts[3] == (choice.positions(0, 10_000) < 768).sum()
     assert RowChoice().counts(1000, 256).tolist() == [0, 256, 512, 768, 1000]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_densities_are_those_of_a_histogram(dtype):
+    X = np.random.default_rng(4).laplace(size=(3_000, 5)).astype(dtype)
+    passes, edges = passes_of(X, "single"), np.linspace(-5, 5, 41)
+    rotation = haar_rotation(5, np.random.default_rng(5))
+    found = passes.densities(rotation, edges.tolist(), 3_000)
+    y = ((X - X.mean(axis=0)) @ passes.whitener.matrix @ rotation.T).clip(-4.999, 4.999)
+    expected = np.stack([np.histogram(column, edges, density=True)[0] for column in y.T])
+    # Rounding puts a value or two on the other side of an edge.
+    np.testing.assert_allclose(found, expected, atol=3 / (3_000 * 0.25))
+    np.testing.assert_allclose(found.sum(axis=1) * 0.25, 1)
+    assert np.abs(found - expected[::-1]).max() > 0.03  # of other components
+
+
+def test_some_rows_tell_the_densities_of_all():
+    X = np.random.default_rng(6).standard_normal((40_000, 3))
+    passes, edges = passes_of(X, "single"), np.linspace(-5, 5, 41).tolist()
+    some, every = (passes.densities(np.eye(3), edges, rows) for rows in (4_000, 40_000))
+    assert 0 < np.abs(some - every).max() < 0.1  # five standard errors
+
+
+def test_rows_stored_white_are_not_multiplied_again():
+    """The sample of a held part is its rows; in a part of that part they are turned, as it says."""
+    passes = passes_of(np.random.default_rng(8).laplace(size=(5_000, 6)), "single")
+    held = passes.within(np.eye(6), 1.0, passes.store())
+    assert held.whitener.stored_white
+    assert not passes.whitener.stored_white
+    np.testing.assert_allclose(held.sample(99_999), passes.sample(99_999), rtol=2**-8, atol=1e-6)
+    turn = haar_rotation(6, np.random.default_rng(9))[:4]
+    part = replace(held, whitener=held.whitener.within(turn))
+    assert not part.whitener.stored_white
+    np.testing.assert_allclose(part.sample(99_999), held.sample(99_999) @ turn.T, atol=1e-5)

@@ -144,7 +144,8 @@ def gather_moments(
             shift,
             fold=part,
             n_folds=n_parts,
-            buffer_rows=rows // 2,  # small enough to be filled by short tables too: memory does not follow n
+            # Small enough to stay in the cache between being filled and multiplied; memory does not follow n.
+            buffer_rows=rows // 4,
             spare=[],
             maps=maps,
         ),

@@ -90,9 +90,9 @@ def _saddles(scores: Array) -> list[tuple[int, int]]:
     """Disjoint pairs whose curvature is negative by enough standard errors, the worst first."""
     taken: set[int] = set()
     pairs = []
-    for i, j in zip(*np.unravel_index(np.argsort(scores, axis=None), scores.shape), strict=True):
-        if scores[i, j] > -SADDLE:
-            break
+    first, second = np.nonzero(scores <= -SADDLE)
+    worst = np.argsort(scores[first, second], kind="stable")
+    for i, j in zip(first[worst], second[worst], strict=True):
         if not {i, j} & taken:
             taken |= {i, j}
             pairs.append((int(i), int(j)))
@@ -110,13 +110,12 @@ def audit(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[int
     if d < 2 or n < 16:
         return []
     gains = np.triu(_kurtosis_gains(np.clip(y, -AUDIT_CLIP, AUDIT_CLIP)), 1)
-    promising = np.argsort(-gains, axis=None, kind="stable")[: AUDIT_PAIRS * d]
+    first, second = np.nonzero(gains > KURTOSIS_GAIN)
+    promising = np.argsort(-gains[first, second], kind="stable")[: AUDIT_PAIRS * d]
     level = gaussian_values(contrast.name).mean
     taken: set[int] = set()
     pairs = []
-    for i, j in zip(*np.unravel_index(promising, gains.shape), strict=True):
-        if gains[i, j] <= KURTOSIS_GAIN:
-            break
+    for i, j in zip(first[promising], second[promising], strict=True):
         if i not in taken and j not in taken and _gains(y[:, [i, j]].astype(np.float64), contrast, level):
             taken |= {i, j}
             pairs.append((int(i), int(j)))

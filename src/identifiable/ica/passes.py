@@ -7,7 +7,7 @@ contrast; each product is in the whitener's precision, sums across pieces are fl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -256,6 +256,12 @@ class Passes:
         )
         return Survey(self._step_means(s, rotation), shapes)
 
+    def densities(self, rotation: Array, edges: Sequence[float], rows: int) -> Array:
+        """Of each component `rotation`, on about so many rows, a histogram over equal bins; what is farther out counts in the last."""
+        s = self._fold(partial(_DensitySums, edges), rotation, rows / max(self.n, 1), products=0)
+        found: Array = s.counts / (max(s.n, 1) * (edges[1] - edges[0]))
+        return found
+
     def _step_means(self, sums: _StepSums, rotation: Array) -> StepMeans:
         cross, bend = sums.cross / sums.n, sums.bend / sums.n
         if self.covariance is not None:  # to first order, E G'(y_i) y_j moves by E G''(y_i) as E y_i y_j does
@@ -288,12 +294,16 @@ class Passes:
         here = replace(self, cluster=None)  # workers elsewhere could not write into it
         if isinstance(self.blocks.source, np.ndarray) and np.may_share_memory(self.blocks.source, store):
             here.workers = 1  # row after row, each is written where those read before it were
-        here._fold(partial(_Rows, table, places), np.eye(r), 1.0, 0)
+        here._fold(partial(_Rows, table, places), here._coordinates, 1.0, 0)
         return table
 
+    @property
+    def _coordinates(self) -> Array | None:
+        """The whitened rows themselves as components; None where they are stored so."""
+        return None if self.whitener.stored_white else np.eye(self.whitener.rank)
+
     def _second_moments(self, statistic: type[_SecondMoments]) -> Array:
-        r = self.whitener.rank
-        sums = self._fold(statistic, None if self.whitener.packed else np.eye(r), 1.0, products=0.5)
+        sums = self._fold(statistic, self._coordinates, 1.0, products=0.5)
         moments: Array = sums.second / sums.n
         return moments
 
@@ -512,18 +522,31 @@ class _SurveySums(_StepSums):
         from identifiable.ica import kernels  # numba takes a third of a second to load
 
         super().add_components(y, buffers)
-        self.powers[0] += len(y)
-        kernels.add_powers(y, *self.powers[1:])
         slope = buffers.slope[: len(y)]
-        kernels.add_values(y, self.contrast.value_beside(y, slope), *self.sums[:4])
-        slopes, own = self.sums[4:]
-        kernels.add_slopes(y, slope, slopes, own, self.largest)
+        value = self.contrast.value_beside(y, slope)
+        kernels.add_shapes(y, slope, value, self.powers, self.sums, self.largest)
 
     def merge(self, later: Self) -> None:
         super().merge(later)
         self.powers += later.powers
         self.sums += later.sums
         np.maximum(self.largest, later.largest, out=self.largest)
+
+
+class _DensitySums(_Sums):
+    def __init__(self, edges: Sequence[float], *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.first, self.width, self.bins = edges[0], edges[1] - edges[0], len(edges) - 1
+        self.counts = np.zeros((self.components, self.bins), np.intp)
+
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
+        place = np.clip((y - self.first) / self.width, 0, self.bins - 1).astype(np.intp)
+        place += self.bins * np.arange(self.components)  # all columns at once: numpy's histogram sorts each
+        self.counts += np.bincount(place.ravel(), minlength=self.counts.size).reshape(self.counts.shape)
+
+    def merge(self, later: Self) -> None:
+        self.n += later.n
+        self.counts += later.counts
 
 
 class _SecondMoments(_Sums):

@@ -11,20 +11,18 @@ from numpy.typing import NDArray
 from identifiable.blocks import Progress, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica import diagnostics
-from identifiable.ica.contrasts import Values
 from identifiable.ica.data_alerts import data_alerts
 from identifiable.ica.fitting import Fit, Settings, fit
 from identifiable.ica.refits import group_numbers, refit
 from identifiable.ica.stability import Refit, Stability
 from identifiable.ica.stability import stability as measure_stability
 from identifiable.intake import as_representation, blocks_of, default_provenance, gather_moments, inputs_of
-from identifiable.moments import Array, Moments
+from identifiable.moments import Moments
 from identifiable.representation import Representation
 from identifiable.results import Alert, Component, Provenance, Resolution
 
 DEFAULT = Settings()
-PICTURE_ROWS = 20_000
-DENSITY_PIECE = 2048
+PICTURE_ROWS = 10_000  # of which densities are drawn
 DENSITY_EDGES = tuple(np.linspace(-5, 5, 41).tolist())
 FEW_ROWS = 10  # rows per component below which directions are mostly noise
 OUTLIER_SHARE = 0.05  # of a component's variance in one row
@@ -96,7 +94,8 @@ def resolve(
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
         found = _resolved(representation, settings, groups, workers, cluster, progress)
-    fitted, judged, stable, refits, alerts, sample = found
+    fitted, judged, stable, refits, alerts = found
+    components = _components(fitted, judged, stable)
     unresolved, unresolved_pairs = fitted.directions.unresolved(diagnostics.looks_gaussian(fitted.shape))
     inputs = inputs_of([representation], workers=workers, progress=progress)
     result = Resolution(
@@ -113,7 +112,7 @@ def resolve(
         converged=fitted.converged,
         passes=fitted.passes.spent + sum(r.passes for r in refits),
         contrast=fitted.contrast,
-        components=_components(fitted, judged, stable, sample),
+        components=components,
         whitening=fitted.whitener.record,
         starts=fitted.starts,
         steps=tuple(fitted.solution.steps),
@@ -132,7 +131,7 @@ def _resolved(
     workers: int | None,
     cluster: Any,
     progress: Progress | None,
-) -> tuple[Fit, list[diagnostics.Judged], Stability | None, list[Refit], list[Alert], Values]:
+) -> tuple[Fit, list[diagnostics.Judged], Stability | None, list[Refit], list[Alert]]:
     blocks = blocks_of(representation)
     how = {"workers": workers, "cluster": cluster, "progress": progress}
     moments = gather_moments([blocks], **how)[0]
@@ -143,18 +142,16 @@ def _resolved(
     judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
     alerts = _alerts(representation.name, fitted, judged, moments, refits)
     alerts += data_alerts(representation.name, blocks, fitted, grouped=groups is not None)
-    return fitted, judged, stable, refits, alerts, fitted.passes.sample(PICTURE_ROWS)
+    return fitted, judged, stable, refits, alerts
 
 
-def _components(
-    fitted: Fit, judged: list[diagnostics.Judged], stable: Stability | None, sample: Values
-) -> tuple[Component, ...]:
+def _components(fitted: Fit, judged: list[diagnostics.Judged], stable: Stability | None) -> tuple[Component, ...]:
     shape, directions, form = fitted.shape, fitted.directions, fitted.form
     variance = (fitted.from_components.matrix**2).sum(axis=1)
     total = float((np.asarray(fitted.whitener.record.spectrum) ** 2).sum())
     p, margin, hardest = diagnostics.gaussian_p(shape), directions.margin, directions.hardest
     places = diagnostics.places(form)
-    densities = _densities(sample, fitted.rotation)
+    densities = fitted.passes.densities(fitted.rotation, DENSITY_EDGES, PICTURE_ROWS).round(4).tolist()
     return tuple(
         Component(
             index=i,
@@ -173,7 +170,7 @@ def _components(
             sign=form.rule[i],
             identifiable=judged[i].identifiable,
             reason=judged[i].reason,
-            density=densities[i],
+            density=tuple(densities[i]),
             places=places[i],
             stability=None if stable is None else float(stable.mean[i]),
             stability_min=None if stable is None else float(stable.least[i]),
@@ -181,18 +178,6 @@ def _components(
         )
         for i in range(len(fitted.rotation))
     )
-
-
-def _densities(sample: Values, rotation: Array) -> list[tuple[float, ...]]:
-    first, width, bins = DENSITY_EDGES[0], DENSITY_EDGES[1] - DENSITY_EDGES[0], len(DENSITY_EDGES) - 1
-    unmixing, d = rotation.T.astype(sample.dtype), len(rotation)
-    counts = np.zeros(d * bins, np.intp)
-    # All columns at once, since numpy's histogram sorts each; in pieces, or these would be the largest arrays of a whole fit.
-    for a in range(0, len(sample), DENSITY_PIECE):
-        y = (sample[a : a + DENSITY_PIECE] @ unmixing - first) / width
-        counts += np.bincount((y.clip(0, bins - 1).astype(np.intp) + bins * np.arange(d)).ravel(), minlength=d * bins)
-    densities = counts.reshape(d, bins) / (max(len(sample), 1) * width)
-    return [tuple(column) for column in np.round(densities, 4).tolist()]
 
 
 def _alerts(

@@ -10,6 +10,7 @@ together   where passes are cheap and optima are many: nothing is set aside.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def far_rows(sample: Values, rng: np.random.Generator) -> Array:
 
 def search_in_rounds(
     passes: Passes,
-    rotation: Array,
+    begin: Callable[[Passes], Array],
     contrast: Contrast,
     steps: list[Step],
     rng: np.random.Generator,
@@ -75,6 +76,8 @@ def search_in_rounds(
 ) -> Array:
     """Rounds of fixed-point steps on few `rows` at first, until every direction has settled or none does any more.
 
+    `begin` chooses the directions it begins with, from passes over those rows.
+
     What settles on few rows must be as little Gaussian on the others of `sample`: one direction fitted to noise takes the
     place of a source, and all that are found after it lean aside.
 
@@ -82,12 +85,13 @@ def search_in_rounds(
     there, until those directions were made to wait, and begin where what is looked for is nearer. 3.3 -> 1.7 passes
     (5.4 -> 2.5 with more weak sources).
     """
-    d = len(rotation)
+    d = passes.whitener.rank
     most = min(max(ROWS_PER_SQUARE * d**2, SEARCH_ROWS), passes.n)
     rows = _enough(max(EARLY * d**2, MIN_ROWS) if rows is None else rows, most, passes.n)
     # One store for all parts of the space: memory that is new costs more than what is written into it.
     store = passes.store()
-    part, coordinates, left = _part(passes, rotation, rows, store)
+    part, coordinates, left = _part(passes, np.eye(d), rows, store)
+    left = begin(part)
     settled: list[Array] = []
     idle = 0
     for _ in range(MAX_ROUNDS):

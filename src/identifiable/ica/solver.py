@@ -86,17 +86,19 @@ def solve(
 ) -> Solution:
     """Search, polish, audit, from one start: at rows far out, or (not `far`) at random directions."""
     steps: list[Step] = []
-    if far:
-        start = far_rows(passes.sample(max(SAMPLE_ROWS, 8 * passes.whitener.rank)), rng)
-    else:
-        start = haar_rotation(passes.whitener.rank, rng)
+
+    def begin(part: Passes) -> Array:
+        if not far:
+            return haar_rotation(part.whitener.rank, rng)
+        return far_rows(part.sample(max(SAMPLE_ROWS, 8 * part.whitener.rank)), rng)
+
     sample = passes.sample(AUDIT_ROWS, fresh=True)
     if search == "quick":
-        rotation = search_in_rounds(passes, start, contrast, steps, rng, sample)
+        rotation = search_in_rounds(passes, begin, contrast, steps, rng, sample)
     elif search == "thorough":
-        rotation = search_apart(passes, start, contrast, steps)
+        rotation = search_apart(passes, begin(passes), contrast, steps)
     else:
-        rotation = search_together(passes, start, contrast, steps)
+        rotation = search_together(passes, begin(passes), contrast, steps)
     scale = sample_contrast(sample, rotation, contrast)
     rotation, rescued = _untangled(passes, sample, rotation, contrast, scale, steps)
     end = polish(passes, rotation, contrast, scale, tol, steps, survey=True)
@@ -117,7 +119,7 @@ def _untangled(
     """The rotation with components that are not in their place turned among themselves, and how many pairs were at a saddle."""
     found = misplaced(sample, rotation, contrast)
     if len(found.weak) > 1:  # more rows for these, which costs little
-        part = passes.within(rotation[found.weak], min(WEAK_ROWS / max(passes.n, 1), 1.0))
+        part = passes.within(rotation[found.weak], min(WEAK_ROWS / max(passes.n, 1), 1.0), passes.store())
         pairs = part.pairs(np.eye(len(found.weak)), contrast)
         variance = np.ones(len(found.weak)) if part.covariance is None else np.diag(part.covariance)
         bend = pairs.bend / variance

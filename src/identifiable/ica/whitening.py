@@ -100,6 +100,11 @@ class Whitener:
         white = np.zeros(self.rank), identity, identity
         return Whitener(*white, dtype=self.dtype, fused=True, narrow=True, record=self.record, packed=packed)
 
+    @property
+    def stored_white(self) -> bool:
+        """Whether rows are stored in the coordinates this one whitens to: there is nothing to multiply them by."""
+        return self.packed and np.array_equal(self.matrix, np.eye(self.width))
+
     def in_double_precision(self) -> Whitener:
         """The same, for passes in float64."""
         return replace(self, dtype=np.dtype(np.float64), fused=True)
