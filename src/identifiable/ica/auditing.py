@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from identifiable.moments import Array
 LEAST_SPREAD = 1e-6  # variance of G''(y) of a component; that of two values is 0, but for rounding
 SADDLE = 4.0  # standard errors by which the curvature of a pair must be negative
 AUDIT_ROWS = 10_000
+PIECE = 1024  # of them at once
 AUDIT_CLIP = 4.0  # standard deviations; an outlier must not decide a kurtosis
 AUDIT_PAIRS = 4  # pairs confirmed at most, per component
 KURTOSIS_GAIN = 0.05  # about what the contrast's AUDIT_GAIN is in kurtosis, halved to be safe
@@ -61,29 +63,40 @@ def misplaced(sample: Values, rotation: Array, contrast: Contrast) -> Misplaced:
     n, d = y.shape
     if d < 2 or n < 16:
         return Misplaced([], np.zeros(0, np.intp), np.zeros(0, np.intp))
-    spread = np.sqrt((y * y).mean(axis=0))
+    spread = np.sqrt(np.einsum("ij,ij->j", y, y) / n)
     y /= np.where(spread > 0, spread, 1)  # on this sample, or the noise of that variance would be most of all
-    slope = np.empty_like(y)
-    with silent():
-        contrast.slope(y, slope)
-        bend, square = np.asarray(contrast.bend(y, slope)), y * y
-    cross = np.asarray(slope.T @ y, np.float64) / n
-    own, bends = np.diag(cross), bend.mean(axis=0, dtype=np.float64)
+    cross, second, bent = (np.zeros((d, d)) for _ in range(3))
+    sums = np.zeros((4, d))
+    for piece in _pieces(y):
+        slope = np.empty_like(piece)
+        with silent():
+            contrast.slope(piece, slope)
+            bend, square = np.asarray(contrast.bend(piece, slope)), piece * piece
+        cross += slope.T @ piece
+        second += piece.T @ piece
+        bent += bend.T @ square
+        sums += bend.sum(axis=0), *(np.einsum("ij,ij->j", other, other) for other in (bend, square, slope))
+    cross, second, bent = cross / n, second / n, bent / n
+    bends, bend_squares, fourth, slope_squares = sums / n
+    own = np.diag(cross)
     signs = np.where(bends >= own, 1.0, -1.0)
-    curvature = pair_curvature(np.asarray(bend.T @ square, np.float64) / n, own, signs)
-    fourth = np.einsum("ij,ij->j", square, square).astype(np.float64) / n
-    bent = np.einsum("ij,ij->j", bend, bend).astype(np.float64) / n - bends**2
-    noise = np.outer(bent.clip(LEAST_SPREAD), fourth)
+    curvature = pair_curvature(bent, own, signs)
+    noise = np.outer((bend_squares - bends**2).clip(LEAST_SPREAD), fourth)
     saddles = _saddles(np.triu(curvature / np.sqrt((noise + noise.T).clip(LEAST_SPREAD) / n), 1))
 
-    signed = signs[:, None] * (cross - bends[:, None] * np.asarray(y.T @ y, np.float64) / n)  # the sample is not white
+    signed = signs[:, None] * (cross - bends[:, None] * second)  # the sample is not white
     gradient = signed - signed.T
     alone = np.abs(bends - own)
-    rest = np.einsum("ij,ij->j", slope, slope).astype(np.float64) / n - own**2  # of G' after regressing on y
+    rest = slope_squares - own**2  # of G' after regressing on y
     error = np.sqrt((rest[:, None] + rest + np.subtract.outer(alone, alone) ** 2).clip(LEAST_SPREAD) / n)
     far = np.abs(gradient) > np.maximum(FAR_PAIR * (alone[:, None] + alone), FAR_ERRORS * error)
     weak = alone < SADDLE * _typical_error(contrast, n)
     return Misplaced(saddles, np.flatnonzero(far.any(axis=1)), np.flatnonzero(weak))
+
+
+def _pieces(rows: Values) -> Iterator[Values]:
+    """Some rows after others: what is computed of all at once is memory touched for the first time, which costs more than the sums."""
+    return (rows[a : a + PIECE] for a in range(0, len(rows), PIECE))
 
 
 def _saddles(scores: Array) -> list[tuple[int, int]]:
@@ -105,31 +118,39 @@ def audit(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[int
     Every pair is screened by what its kurtosis would gain, which two products give for all of them; the most promising
     are confirmed by the contrast itself, with the gain's standard error.
     """
-    y = np.asarray(sample @ rotation.T.astype(sample.dtype))
-    n, d = y.shape
+    unmixing = rotation.T.astype(sample.dtype)
+    n, d = len(sample), len(rotation)
     if d < 2 or n < 16:
         return []
-    gains = np.triu(_kurtosis_gains(np.clip(y, -AUDIT_CLIP, AUDIT_CLIP)), 1)
+    gains = np.triu(_kurtosis_gains(sample, unmixing), 1)
     first, second = np.nonzero(gains > KURTOSIS_GAIN)
     promising = np.argsort(-gains[first, second], kind="stable")[: AUDIT_PAIRS * d]
     level = gaussian_values(contrast.name).mean
     taken: set[int] = set()
     pairs = []
     for i, j in zip(first[promising], second[promising], strict=True):
-        if i not in taken and j not in taken and _gains(y[:, [i, j]].astype(np.float64), contrast, level):
+        if (
+            i not in taken
+            and j not in taken
+            and _gains((sample @ unmixing[:, [i, j]]).astype(np.float64), contrast, level)
+        ):
             taken |= {i, j}
             pairs.append((int(i), int(j)))
     return pairs
 
 
-def _kurtosis_gains(y: Values) -> Array:
+def _kurtosis_gains(sample: Values, unmixing: Values) -> Array:
     """For every pair what the sum of |kurtosis| gains at 45 degrees."""
-    n = len(y)
-    square = y * y
-    fourth = np.einsum("ij,ij->j", square, square).astype(np.float64) / n
-    second = np.asarray(y.T @ y, dtype=np.float64) / n
-    both = np.asarray(square.T @ square, dtype=np.float64) / n
-    three_one = np.asarray((square * y).T @ y, dtype=np.float64) / n
+    n, d = len(sample), unmixing.shape[1]
+    second, both, three_one = (np.zeros((d, d)) for _ in range(3))
+    for piece in _pieces(sample):
+        y = np.clip(piece @ unmixing, -AUDIT_CLIP, AUDIT_CLIP)
+        square = y * y
+        second += y.T @ y
+        both += square.T @ square
+        three_one += (square * y).T @ y
+    second, both, three_one = second / n, both / n, three_one / n
+    fourth = np.diag(both)
     own = np.diag(second).clip(1e-6)  # a component may be 0 on these rows
     alone = np.abs(fourth / own**2 - 3)
     even = fourth[:, None] + fourth + 6 * both
