@@ -150,7 +150,7 @@ def speed(options: argparse.Namespace, before: Record, tick: Tick) -> Record:
 
 
 def speed_at(size: Size, mix: str, options: argparse.Namespace, before: Record, tick: Tick) -> Record:
-    """Every opponent between two runs of ours; its ratio is to their mean."""
+    """Every opponent between two runs of ours; its ratio is to their mean. Of several rounds the median."""
     tick(f"{size[0]} x {size[1]} {mix}: writing data")
     world = WorldFiles(options.data, size, mix)
 
@@ -169,13 +169,17 @@ def speed_at(size: Size, mix: str, options: argparse.Namespace, before: Record, 
         if long and kept and not options.rerun_sklearn and kept["data"] == world.about():
             others[label] = {**kept, "kept": True}
             continue
-        record = run(label, **settings)
-        if "skipped" not in record:
+        rounds = []
+        for _ in range(options.rounds):
+            record = run(label, **settings)
+            if "skipped" in record:
+                break
             runs.append(run("ours", "ours", "float32"))
             record["cpu_s_of_ours_before_and_after"] = [r["cpu_s"] for r in runs[-2:]]
             record["wall_s_of_ours_before_and_after"] = [r["wall_s"] for r in runs[-2:]]
             record["data"] = world.about()
-        others[label] = record
+            rounds.append(record)
+        others[label] = median_round(rounds) if rounds else record
     from_file = run("ours, from the file", "ours", "path")
     refitted = run("ours, with refits", "ours", "float32", stability=REFITS) if options.refits else None
     ratios = {label: against(record, runs, from_file) for label, record in others.items() if "skipped" not in record}
@@ -190,14 +194,25 @@ def speed_at(size: Size, mix: str, options: argparse.Namespace, before: Record, 
     }
 
 
+def in_its_round(record: Record) -> float:
+    """CPU of an opponent over the mean of ours just before and after it."""
+    return float(record["cpu_s"] / statistics.mean(record["cpu_s_of_ours_before_and_after"]))
+
+
+def median_round(rounds: Sequence[Record]) -> Record:
+    """The round with the median ratio (of two in the middle the lower), with the ratios of all."""
+    ordered = sorted(rounds, key=in_its_round)
+    return {**ordered[(len(ordered) - 1) // 2], "cpu_ratio_by_round": [in_its_round(r) for r in rounds]}
+
+
 def against(record: Record, runs: Sequence[Record], from_file: Record) -> Record:
     """One opponent over ours. A kept record is divided by the median of today's runs and its calibration is shown."""
-    beside = record["cpu_s_of_ours_before_and_after"]
-    own_cpu = statistics.median(r["cpu_s"] for r in runs) if record.get("kept") else statistics.mean(beside)
+    now = record["cpu_s"] / statistics.median(r["cpu_s"] for r in runs) if record.get("kept") else in_its_round(record)
     worst = min(r["contrast"] for r in runs)
     return {
-        "cpu": record["cpu_s"] / own_cpu,
-        "cpu_in_the_run_of_the_record": record["cpu_s"] / statistics.mean(beside),
+        "cpu": now,
+        "cpu_in_the_run_of_the_record": in_its_round(record),
+        "cpu_by_round": record["cpu_ratio_by_round"],
         "wall_in_the_run_of_the_record": record["wall_s"] / statistics.mean(record["wall_s_of_ours_before_and_after"]),
         "speed_of_the_machine_then_over_now": runs[-1]["calibration"]["gemm_1500_float64_cpu_s"]
         / record["calibration"]["gemm_1500_float64_cpu_s"],
@@ -576,6 +591,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     p.add_argument(
         "--refits", action="store_true", help=f"also time ours with {REFITS} refits, as `resolve` makes them"
     )
+    p.add_argument("--rounds", type=int, default=1, help="of every opponent, the median of which counts")
     p.add_argument("--picard-iterations", type=int, default=100)
     p = part("limit", sized)
     p.add_argument("--repeat", type=int, default=10)

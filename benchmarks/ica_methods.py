@@ -63,9 +63,7 @@ def resolved(X: Rows | Path, *, seed: int = 0, **options: Any) -> tuple[Any, Aff
     return found.result, found.to_components
 
 
-def sklearn(
-    X: Rows, *, seed: int = 0, max_iter: int = MAX_ITERATIONS, tol: float = 1e-4, mended: bool = False
-) -> Fit:
+def sklearn(X: Rows, *, seed: int = 0, max_iter: int = MAX_ITERATIONS, tol: float = 1e-4, mended: bool = False) -> Fit:
     """scikit-learn's FastICA; `mended` so that its symmetric decorrelation, of one small matrix, is in float64.
 
     Fed float32, the smallest eigenvalues there round to nothing where some sources are weak, and it does not converge.
