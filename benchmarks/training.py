@@ -1,12 +1,14 @@
 """Training of the MNIST sweep, together and one after another: python benchmarks/training.py [--quick]
 
 The models are those of `reproduce fig2 --scale paper`: 60 pairs, 784-256-64-8 and mirror, batches of 256. Three ways to take
-the same steps, all by the one loop of `identifiable.nn.train` but the last:
+the same steps, the first two by the one loop of `identifiable.nn.train`, and what is the least they could take:
 
 together   stacks of 32 models in one vectorised program
 alone      one model after another, the same loop with stacks of one
 own        one model after another, a plain loop with `torch.nn.utils.parametrizations.orthogonal`, on a few models and
            steps, scaled: a step costs the same for every model
+products   nothing but the matrix products of a step of one model, on tensors that are there, on some steps, scaled: what
+           `alone` takes over this is what any program with the same arithmetic can gain by stacking, at most
 
 `together` and `alone` must reach the same losses (exit code 1 if not to 1e-3). `own` is another parametrisation, so its path
 is another: what both reach is compared on scikit-learn's digits, where torch's own is affordable.
@@ -18,6 +20,7 @@ import argparse
 import json
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from identifiable.nn import OrthogonalAutoencoder, Training, train
 RESULTS = Path(__file__).parent / "results" / "training.json"
 LEAKS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 SAME_LOSS = 1e-3
+PRODUCT_STEPS = 200
 
 
 def pictures(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -71,6 +75,28 @@ def plain_loop(model: OrthogonalAutoencoder, rows: np.ndarray, settings: Trainin
         epoch += 1
 
 
+def products_of_a_step(widths: tuple[int, ...], batch: int) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Factors and room for the result of every product: forward, backward, and those that keep weights orthonormal."""
+    shapes: list[tuple[int, int, int]] = []
+    layers = list(pairwise(widths)) + list(pairwise(widths[::-1]))
+    for k, (a, b) in enumerate(layers):
+        tall, thin = max(a, b), min(a, b)
+        shapes += [(batch, a, b), (b, batch, a)] + [(batch, b, a)] * (k > 0)  # the rows themselves want no gradient
+        # Of the gradient W^T G and W S; of the weight W^T W, two products of the series, and W times what it gives.
+        shapes += [(thin, tall, thin), (tall, thin, thin)] * 2 + [(thin, thin, thin)] * 2
+    generator = torch.Generator().manual_seed(0)
+    return [
+        (torch.randn(a, b, generator=generator), torch.randn(b, c, generator=generator), torch.empty(a, c))
+        for a, b, c in shapes
+    ]
+
+
+def multiply(products: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], steps: int) -> None:
+    for _ in range(steps):
+        for a, b, out in products:
+            torch.mm(a, b, out=out)
+
+
 def speed(options: argparse.Namespace, tick: Any) -> dict[str, Any]:
     widths, batch = (784, 256, 64, 8), 256
     rows, held_out = pictures(options.steps * batch, 784), pictures(256, 784, 1)
@@ -84,17 +110,20 @@ def speed(options: argparse.Namespace, tick: Any) -> dict[str, Any]:
         losses[name] = [t.validation[-1] for t in found]
 
     own = [with_torchs_own(widths, leak, 0) for leak in (0.2, 1.0)]
+    products = products_of_a_step(widths, batch)
     taken = interleaved(
         {
             "together": lambda: trained(32, "together"),
             "alone": lambda: trained(1, "alone"),
             "own": lambda: [plain_loop(model, rows, settings, 0, options.own_steps) for model in own],
+            "products": lambda: multiply(products, PRODUCT_STEPS),
         },
         options.repeat,
         tick=tick,
     )
-    scaled = len(models) * options.steps / (len(own) * options.own_steps)
-    of_own = ratios(taken["own"], taken["together"])
+    every = len(models) * options.steps
+    scaled = every / (len(own) * options.own_steps)
+    of_products = ratios(taken["alone"], taken["products"])
     difference = max(abs(a - b) / b for a, b in zip(losses["together"], losses["alone"], strict=True))
     return {
         "models": len(models),
@@ -102,12 +131,18 @@ def speed(options: argparse.Namespace, tick: Any) -> dict[str, Any]:
         "seconds": {name: seconds(runs) for name, runs in taken.items()},
         "own_scaled_by": scaled,
         "alone_over_together": ratios(taken["alone"], taken["together"]),
-        "own_over_together": {
-            key: [v * scaled for v in value] if isinstance(value, list) else value * scaled
-            for key, value in of_own.items()
-        },
+        "own_over_together": times(ratios(taken["own"], taken["together"]), scaled),
+        "gflop_of_a_step": 2e-9 * sum(a.shape[0] * a.shape[1] * b.shape[1] for a, b, _ in products),
+        "alone_over_products": times(of_products, PRODUCT_STEPS / every),
         "largest_relative_difference_of_losses": difference,
         "same_losses": difference < SAME_LOSS,
+    }
+
+
+def times(figures: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Ratios, and lists of them, times a number."""
+    return {
+        k: [v * factor for v in value] if isinstance(value, list) else value * factor for k, value in figures.items()
     }
 
 
@@ -185,6 +220,10 @@ def main() -> int:
     ratio = found["speed"]
     for name in ("alone_over_together", "own_over_together"):
         print(f"{name:24s} wall {ratio[name]['wall']:7.2f}  cpu {ratio[name]['cpu']:7.2f}   asked >= 4")
+    most = ratio["alone_over_products"]
+    print(
+        f"{'alone_over_products':24s} wall {most['wall']:7.2f}  cpu {most['cpu']:7.2f}   the most that stacking can gain"
+    )
     of_small = found["small"]["alone_over_together"]
     print(f"{'small models':24s} wall {of_small['wall']:7.2f}  cpu {of_small['cpu']:7.2f}   alone over together")
     print(f"losses differ by at most {ratio['largest_relative_difference_of_losses']:.1e} (together against alone)")
