@@ -20,6 +20,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from machine import peak_memory_mb, timed
@@ -71,11 +72,14 @@ def sklearn(X: Rows, *, seed: int = 0, max_iter: int = MAX_ITERATIONS, tol: floa
     from sklearn.decomposition import FastICA, _fastica
     from sklearn.exceptions import ConvergenceWarning
 
-    if mended:
-        decorrelate = _fastica._sym_decorrelation
-        _fastica._sym_decorrelation = lambda W: decorrelate(W.astype(np.float64)).astype(W.dtype)
     model = FastICA(whiten="unit-variance", max_iter=max_iter, tol=tol, random_state=seed)
-    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings(record=True) as caught:
+    decorrelate = _fastica._sym_decorrelation
+
+    def in_float64(W: Rows) -> Rows:
+        return np.asarray(decorrelate(W.astype(np.float64)), W.dtype)
+
+    patch = mock.patch.object(_fastica, "_sym_decorrelation", in_float64) if mended else contextlib.nullcontext()
+    with patch, threadpool_limits(1, user_api="blas"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X)
     converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)

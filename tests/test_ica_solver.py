@@ -368,6 +368,15 @@ def test_components_mixed_among_themselves_are_told_from_the_others(seed):
     assert misplaced(sample, truth, LOGCOSH).components.size == 0
 
 
+def test_an_audit_confirms_pairs_by_their_own_columns():
+    """Many Gaussian columns make many pairs promising; only the one that is half way between two sources is confirmed."""
+    rng = np.random.default_rng(0)
+    S = rng.standard_normal((10_000, 40)).astype(np.float32)
+    S[:, [7, 31]] = rng.laplace(size=(10_000, 2)) / np.sqrt(2)
+    assert audit(S, np.eye(40), LOGCOSH) == []
+    assert audit(S, turned(np.eye(40), [(7, 31)]), LOGCOSH) == [(7, 31)]
+
+
 def test_gaussians_are_not_misplaced():
     rng = np.random.default_rng(9)
     sample = rng.standard_normal((10_000, 40))

@@ -28,6 +28,8 @@ from identifiable.moments import Array, Moments, MomentSums
 from identifiable.representation import Representation
 from identifiable.results import Alert, Input, Provenance
 
+BUFFER_ROWS = 1024  # at most, that are multiplied at once: 3 MB in float64 at 384 columns
+
 
 def as_representation(source: Any, position: int = 0) -> Representation:
     """Arrays, nested lists, torch tensors, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
@@ -144,8 +146,8 @@ def gather_moments(
             shift,
             fold=part,
             n_folds=n_parts,
-            # Small enough to stay in the cache between being filled and multiplied; memory does not follow n.
-            buffer_rows=rows // 4,
+            # Small enough to be filled by short tables too (memory does not follow n), and to stay in the cache until then.
+            buffer_rows=min(rows // 2, BUFFER_ROWS),
             spare=[],
             maps=maps,
         ),

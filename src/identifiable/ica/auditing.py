@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,12 +10,12 @@ from numpy.typing import NDArray
 from identifiable.blocks import silent
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
 from identifiable.ica.curvature import pair_curvature
+from identifiable.ica.passes import pieces
 from identifiable.moments import Array
 
 LEAST_SPREAD = 1e-6  # variance of G''(y) of a component; that of two values is 0, but for rounding
 SADDLE = 4.0  # standard errors by which the curvature of a pair must be negative
 AUDIT_ROWS = 10_000
-PIECE = 1024  # of them at once
 AUDIT_CLIP = 4.0  # standard deviations; an outlier must not decide a kurtosis
 AUDIT_PAIRS = 4  # pairs confirmed at most, per component
 KURTOSIS_GAIN = 0.05  # about what the contrast's AUDIT_GAIN is in kurtosis, halved to be safe
@@ -67,7 +66,7 @@ def misplaced(sample: Values, rotation: Array, contrast: Contrast) -> Misplaced:
     y /= np.where(spread > 0, spread, 1)  # on this sample, or the noise of that variance would be most of all
     cross, second, bent = (np.zeros((d, d)) for _ in range(3))
     sums = np.zeros((4, d))
-    for piece in _pieces(y):
+    for piece in pieces(y):
         slope = np.empty_like(piece)
         with silent():
             contrast.slope(piece, slope)
@@ -92,11 +91,6 @@ def misplaced(sample: Values, rotation: Array, contrast: Contrast) -> Misplaced:
     far = np.abs(gradient) > np.maximum(FAR_PAIR * (alone[:, None] + alone), FAR_ERRORS * error)
     weak = alone < SADDLE * _typical_error(contrast, n)
     return Misplaced(saddles, np.flatnonzero(far.any(axis=1)), np.flatnonzero(weak))
-
-
-def _pieces(rows: Values) -> Iterator[Values]:
-    """Some rows after others: what is computed of all at once is memory touched for the first time, which costs more than the sums."""
-    return (rows[a : a + PIECE] for a in range(0, len(rows), PIECE))
 
 
 def _saddles(scores: Array) -> list[tuple[int, int]]:
@@ -125,17 +119,16 @@ def audit(sample: Values, rotation: Array, contrast: Contrast) -> list[tuple[int
     gains = np.triu(_kurtosis_gains(sample, unmixing), 1)
     first, second = np.nonzero(gains > KURTOSIS_GAIN)
     promising = np.argsort(-gains[first, second], kind="stable")[: AUDIT_PAIRS * d]
+    first, second = first[promising], second[promising]
+    named = np.union1d(first, second)  # columns to confirm by; where components are Gaussian, many pairs share them
+    y = dict(zip(named.tolist(), np.asarray(unmixing[:, named].T @ sample.T, np.float64), strict=True))
     level = gaussian_values(contrast.name).mean
     taken: set[int] = set()
     pairs = []
-    for i, j in zip(first[promising], second[promising], strict=True):
-        if (
-            i not in taken
-            and j not in taken
-            and _gains((sample @ unmixing[:, [i, j]]).astype(np.float64), contrast, level)
-        ):
+    for i, j in zip(first.tolist(), second.tolist(), strict=True):
+        if i not in taken and j not in taken and _gains(np.column_stack([y[i], y[j]]), contrast, level):
             taken |= {i, j}
-            pairs.append((int(i), int(j)))
+            pairs.append((i, j))
     return pairs
 
 
@@ -143,7 +136,7 @@ def _kurtosis_gains(sample: Values, unmixing: Values) -> Array:
     """For every pair what the sum of |kurtosis| gains at 45 degrees."""
     n, d = len(sample), unmixing.shape[1]
     second, both, three_one = (np.zeros((d, d)) for _ in range(3))
-    for piece in _pieces(sample):
+    for piece in pieces(sample):
         y = np.clip(piece @ unmixing, -AUDIT_CLIP, AUDIT_CLIP)
         square = y * y
         second += y.T @ y

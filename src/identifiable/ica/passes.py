@@ -7,7 +7,7 @@ contrast; each product is in the whitener's precision, sums across pieces are fl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -330,6 +330,12 @@ class Passes:
 def piece_rows(width: int) -> int:
     """Rows of a piece, by the width alone: a power of two that divides the chunks of `blocks`."""
     return min(max(1 << (PIECE_VALUES // width).bit_length() - 1, 256), 4096)
+
+
+def pieces(sample: Values) -> Iterator[Values]:
+    """A sample of rows, piece by piece: arrays of all of it would be memory touched for the first time, and the largest of a fit."""
+    step = piece_rows(sample.shape[1])
+    return (sample[a : a + step] for a in range(0, len(sample), step))
 
 
 class _Buffers:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from identifiable.blocks import silent
 from identifiable.groups import haar_rotation
 from identifiable.ica.contrasts import Contrast, Values
-from identifiable.ica.passes import Passes
+from identifiable.ica.passes import Passes, pieces
 from identifiable.moments import Array
 from identifiable.results import Step
 
@@ -41,7 +41,6 @@ WAITING = 0.7  # 1 - cosine of a turn, beyond which a direction waits for the ne
 FEW = 0.08  # of the directions settling in a round, below which the next one takes more rows
 MORE = 4  # times the rows when few settle
 HELD = 0.5  # of its shape that a direction must show on other rows than those it was found on
-HOLDING = 1024  # of those rows at once
 HANDFUL = 0.02  # of the directions going on, with which no round does
 MAX_ROUNDS = 60
 MAX_IDLE = 6  # rounds on the most rows in which nothing settles after which polishing takes over
@@ -141,10 +140,8 @@ def _round(part: Passes, directions: Array, contrast: Contrast, steps: list[Step
 def _holds(sample: Values, directions: Array, contrast: Contrast, shapes: Array) -> NDArray[np.bool_]:
     """Whether each direction has, on other rows, at least half of the shape by which it was found."""
     unmixing, sums = directions.T.astype(sample.dtype), np.zeros((3, len(directions)))
-    for a in range(
-        0, len(sample), HOLDING
-    ):  # in pieces, since memory touched for the first time costs more than the sums
-        y = sample[a : a + HOLDING] @ unmixing
+    for piece in pieces(sample):
+        y = piece @ unmixing
         slope = np.empty_like(y)
         with silent():
             bends = contrast.slope_and_bends(y, slope)

@@ -23,7 +23,7 @@ from identifiable.groups import haar_rotation
 from identifiable.ica.auditing import AUDIT_ROWS, audit, misplaced, turned
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
 from identifiable.ica.curvature import pair_curvature
-from identifiable.ica.passes import Passes, Survey, piece_rows
+from identifiable.ica.passes import Passes, Survey, pieces
 from identifiable.ica.search import far_rows, orthogonal, search_apart, search_in_rounds, search_together
 from identifiable.moments import Array
 from identifiable.results import Step
@@ -386,9 +386,8 @@ def sample_contrast(sample: Values, rotation: Array, contrast: Contrast) -> floa
     """Sum over components of |E G(u) - E G(Gaussian)|, on a sample of whitened rows."""
     unmixing = rotation.T.astype(sample.dtype)
     total = np.zeros(len(rotation))
-    piece = piece_rows(len(unmixing))
-    for a in range(0, len(sample), piece):  # in pieces: all at once would be the largest arrays of a whole fit
-        total += contrast.value(sample[a : a + piece] @ unmixing).sum(axis=0, dtype=np.float64)
+    for piece in pieces(sample):
+        total += contrast.value(piece @ unmixing).sum(axis=0, dtype=np.float64)
     return float(np.abs(total / max(len(sample), 1) - gaussian_values(contrast.name).mean).sum())
 
 

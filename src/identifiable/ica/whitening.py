@@ -102,7 +102,7 @@ class Whitener:
 
     @property
     def stored_white(self) -> bool:
-        """Whether rows are stored in the coordinates this one whitens to: there is nothing to multiply them by."""
+        """Whether rows come packed, in the very coordinates this one whitens to: there is nothing to multiply them by."""
         return self.packed and np.array_equal(self.matrix, np.eye(self.width))
 
     def in_double_precision(self) -> Whitener:
