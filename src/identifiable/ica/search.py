@@ -146,10 +146,8 @@ def _holds(sample: Values, directions: Array, contrast: Contrast, shapes: Array)
         with silent():
             bends = contrast.slope_and_bends(y, slope)
         sums += np.einsum("ij,ij->j", y, y), np.einsum("ij,ij->j", y, slope), bends
-    squares, own, bends = sums
-    held: NDArray[np.bool_] = (own - bends * squares / len(sample)) * np.sign(shapes) > HELD * np.abs(shapes) * len(
-        sample
-    )
+    squares, own, bends = sums / len(sample)
+    held: NDArray[np.bool_] = (own - bends * squares) * np.sign(shapes) > HELD * np.abs(shapes)
     return held
 
 
