@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import subprocess
@@ -15,7 +16,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -23,7 +26,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from identifiable import ICA, Blocks, DataError, Representation, Resolution, UsageError, ica, load_basis, resolve
+from identifiable import (
+    ICA,
+    Blocks,
+    DataError,
+    DataWarning,
+    Representation,
+    Resolution,
+    UsageError,
+    ica,
+    load_basis,
+    resolve,
+)
 from identifiable.api import estimator as estimator_room
 
 SEED = 7
@@ -51,6 +65,7 @@ def outcomes(model: Any) -> dict[str, list[str]]:
     """Names of scikit-learn's checks by outcome."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DataWarning)  # the checks fit few rows, and columns that are constant
         results = check_estimator(model, on_skip=None, on_fail=None)
     found: dict[str, list[str]] = {"passed": [], "failed": [], "skipped": [], "xfail": []}
     for result in results:
@@ -145,23 +160,111 @@ def test_fewer_components_than_features(X):
 
 def test_without_a_number_the_effective_rank_is_kept(X):
     doubled = np.c_[X, X, np.ones(N)]
-    model = ICA().fit(doubled)
+    with pytest.warns(DataWarning, match="rank_deficient"):
+        model = ICA().fit(doubled)
     assert model.components_.shape == (D, 2 * D + 1)
     np.testing.assert_allclose(model.inverse_transform(model.transform(doubled)), doubled, atol=1e-6)
 
 
-@pytest.mark.parametrize("k", [4, 7, 100])
-def test_more_components_than_the_rank_are_refused(X, k):
-    with pytest.raises(UsageError, match=f"n_components {k}: more than .*from 1 to 3.*pass None") as error:
-        ICA(k).fit(np.c_[X, X, np.ones(N)])
-    assert "\n" not in str(error.value)
-
-
+@pytest.mark.filterwarnings("ignore::identifiable.DataWarning")
 def test_fewer_rows_than_features():
     rows = np.random.default_rng(SEED).laplace(size=(5, 9))
     model = ICA(stability=2).fit(rows)
     assert model.components_.shape == (4, 9)
     assert not model.identifiable_.any()
+
+
+# Warnings
+
+
+def warned(model: ICA, X: Any) -> list[str]:
+    """The alert codes that a fit gives as Python warnings."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.fit(X)
+    assert all(issubclass(w.category, DataWarning) and issubclass(w.category, UserWarning) for w in found)
+    assert all(w.filename == __file__ for w in found), "the warning points to the line that called fit"
+    codes = [str(w.message).rpartition("alert ")[2].rstrip(")") for w in found]
+    assert set(codes) <= {alert.code for alert in model.result_.alerts}
+    return codes
+
+
+def test_what_must_not_be_missed_is_a_warning_as_well_as_an_alert(X):
+    doubled = np.c_[X, X]
+    assert warned(ICA(), X) == []
+    assert warned(ICA(), doubled) == ["rank_deficient"]
+    assert warned(ICA(), X[: 10 * D]) == []
+    assert warned(ICA(), X[: 10 * D - 1]) == ["few_rows"]
+    assert warned(ICA(), doubled[:20]) == ["rank_deficient", "few_rows"]
+
+
+def test_directions_dropped_as_asked_are_no_warning(X):
+    model = ICA(2)
+    assert warned(model, X) == []
+    assert "rank_deficient" in [alert.code for alert in model.result_.alerts]
+
+
+@pytest.mark.parametrize("k", [4, 7, 100])
+def test_more_components_than_the_rank_warn_and_all_are_kept(X, k):
+    wide = np.c_[X, X, np.ones(N)]
+    model, plain = ICA(k), ICA()
+    assert warned(model, wide) == ["n_components_above_rank", "rank_deficient"]
+    assert warned(plain, wide) == ["rank_deficient"]
+    assert model.components_.tobytes() == plain.components_.tobytes()
+    assert model.n_components == k, "parameters stay as they were given"
+    message = model.result_.alerts[0].message
+    assert str(k) in message
+    assert str(D) in message
+
+
+def test_more_components_than_columns_warn_although_no_rank_is_lost(X):
+    assert warned(ICA(D + 1), X) == ["n_components_above_rank"]
+    assert warned(ICA(D), X) == []
+
+
+def test_only_the_estimator_warns(X):
+    result = resolve(np.c_[X, X][:20], stability=0).result  # warnings are errors here
+    assert {"rank_deficient", "few_rows"} <= {alert.code for alert in result.alerts}
+
+
+# Arguments of FastICA
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("fun", "logcosh", "contrast"),
+        ("fun", np.tanh, "contrast"),
+        ("fun_args", {"alpha": 1.5}, "alpha"),
+        ("max_iter", 1000, "tol"),
+        ("whiten", "unit-variance", "unit variance"),
+        ("whiten", False, "unit variance"),
+        ("whiten_solver", "eigh", "covariance"),
+        ("w_init", np.eye(3), "restarts"),
+        ("algorithm", "deflation", "solver"),
+    ],
+)
+def test_an_argument_of_fastica_says_what_to_use_instead(name, value, instead):
+    with pytest.raises(TypeError, match=rf"\b{name} .*{instead}.*coming-from-fastica") as error:
+        ICA(2, **{name: value})
+    assert "\n" not in str(error.value)
+
+
+def test_every_argument_of_fastica_is_taken_or_answered():
+    theirs = set(FastICA().get_params())
+    assert theirs - set(estimator_room.FASTICA) == theirs & set(ICA().get_params())
+    assert not set(estimator_room.FASTICA) & set(ICA().get_params())
+
+
+def test_another_unknown_argument_is_python_s_error():
+    with pytest.raises(TypeError, match="colour"):
+        ICA(colour="red")
+
+
+def test_the_signature_stays_explicit():
+    names = list(inspect.signature(ICA).parameters)
+    assert names == list(inspect.signature(ICA.__init__).parameters)[1:]
+    assert set(names) == set(ICA().get_params())
 
 
 BAD = {
@@ -203,10 +306,24 @@ def test_before_fit_there_is_nothing():
 def test_another_width_is_refused(X, fitted):
     with pytest.raises(ValueError, match="X has 2 features, but ICA is expecting 3"):
         fitted.transform(X[:, :2])
-    with pytest.raises(DataError, match="expected 3 columns, the components"):
-        fitted.inverse_transform(X[:, :2])
-    with pytest.raises(DataError, match="expected 3 columns"):
-        fitted.transform(Blocks(X[:, :2]))
+    lazy = [Blocks(X[:, :2]), Representation(X[:, :2]), pytest.importorskip("dask.array").from_array(X[:, :2])]
+    for rows in lazy:
+        with pytest.raises(DataError, match=r"^X has 2 .* ICA .* 3 features"):
+            fitted.transform(rows)
+    for rows in (X[:, :2], *lazy):
+        with pytest.raises(DataError, match=r"^X has 2 .* ICA .* 3 components"):
+            fitted.inverse_transform(rows)
+    with pytest.raises(DataError, match=r"^run1 has 2 "):
+        fitted.transform(Representation(X[:, :2], name="run1"))
+
+
+def test_messages_call_the_rows_x_unless_they_have_a_name(X):
+    dask = pytest.importorskip("dask.array").from_array(X)
+    for rows in (X, Blocks(X), Representation(X), Representation(Blocks(X)), dask):
+        assert ICA().fit(rows).result_.inputs[0].name == "X"
+    with pytest.raises(DataError, match=r"^X: .*constant"):
+        ICA().fit(Representation(Blocks(np.ones((20, 2)))))
+    assert ICA().fit(Blocks(X, name="run1")).result_.inputs[0].name == "run1"
 
 
 # Randomness
@@ -222,8 +339,21 @@ def test_the_seed_is_recorded_and_used(X):
     model = ICA(random_state=np.random.RandomState(3))
     drawn = np.random.RandomState(3).randint(2**31 - 1, size=2).tolist()
     assert [model.fit(X).result_.provenance.seed for _ in range(2)] == drawn
+    model = ICA(random_state=np.random.default_rng(3))
+    drawn = np.random.default_rng(3).integers(2**31 - 1, size=2).tolist()
+    assert [model.fit(X).result_.provenance.seed for _ in range(2)] == drawn
     one, other = (ICA(random_state=s, tol=0.5, restarts=1).fit(X).components_ for s in (1, 2))
     assert one.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState])
+def test_a_clone_draws_what_the_original_would_have_drawn(X, kind):
+    model = ICA(random_state=kind(3))
+    copy = clone(model)
+    assert copy.random_state is not model.random_state
+    assert model.get_params()["random_state"] is model.random_state
+    seeds = [m.fit(X).result_.provenance.seed for m in (model, copy, model)]
+    assert seeds[0] == seeds[1] != seeds[2]
 
 
 # Convergence
@@ -294,12 +424,94 @@ def test_rows_of_a_file_that_are_not_finite_are_named(X, tmp_path):
         ICA().fit(X).transform(tmp_path / "x.npy")
 
 
-def test_single_precision_is_kept(X):
+LINEAR_ATTRIBUTES = ("components_", "mixing_", "whitening_", "mean_")
+
+
+def test_single_precision_is_kept(X, tmp_path):
     single = X.astype(np.float32)
-    model = ICA().fit(single)
-    assert model.transform(single).dtype == np.float32
+    np.save(tmp_path / "single.npy", single)
+    np.save(tmp_path / "swapped.npy", single.astype(">f4"))
+    for rows in (single, Blocks(single), tmp_path / "single.npy", tmp_path / "swapped.npy"):
+        model = ICA().fit(rows)
+        assert {getattr(model, name).dtype for name in LINEAR_ATTRIBUTES} == {np.dtype(np.float32)}
+        assert model.transform(rows).dtype == np.float32
     assert model.inverse_transform(model.transform(single)).dtype == np.float32
-    assert model.fit(X).transform(X).dtype == np.float64
+    again = ICA.load(model.save(tmp_path / "b.safetensors"))
+    assert again.components_.dtype == np.float32
+    assert model.transform(X).dtype == np.float64, "the rows decide"
+    for rows in (X, X.astype(np.int64)):
+        model = ICA().fit(rows)
+        assert {getattr(model, name).dtype for name in LINEAR_ATTRIBUTES} == {np.dtype(np.float64)}
+        assert model.transform(rows).dtype == np.float64
+
+
+def test_single_precision_attributes_are_the_double_ones_rounded(X):
+    single, double = ICA().fit(X.astype(np.float32)), ICA().fit(X.astype(np.float32).astype(np.float64))
+    for name in LINEAR_ATTRIBUTES:
+        np.testing.assert_allclose(getattr(single, name), getattr(double, name), rtol=1e-4, atol=1e-4)
+
+
+def test_whitening_gives_principal_components_of_unit_variance(X, fitted):
+    white = (X - fitted.mean_) @ fitted.whitening_.T
+    np.testing.assert_allclose(white.T @ white / N, np.eye(D), atol=1e-9)
+    assert np.abs(np.corrcoef(X, rowvar=False) - np.eye(D)).max() > 0.1
+    rotation = fitted.components_ @ np.linalg.inv(fitted.whitening_)
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(D), atol=1e-9)
+    theirs = FastICA(whiten_solver="eigh", random_state=0).fit(X).whitening_
+    np.testing.assert_allclose(fitted.whitening_, theirs * np.sqrt(N), atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.DataWarning")
+def test_whitening_of_fewer_directions(X):
+    leading = ICA(2).fit(X)
+    np.testing.assert_allclose(leading.whitening_, ICA().fit(X).whitening_[:2], atol=1e-9)
+    doubled = np.c_[X, X]
+    model = ICA().fit(doubled)
+    white = (doubled - model.mean_) @ model.whitening_.T
+    np.testing.assert_allclose(white.T @ white / N, np.eye(D), atol=1e-6)
+
+
+# AnnData
+
+
+@pytest.fixture
+def cells(X: NDArray[np.float64]) -> Any:
+    anndata = pytest.importorskip("anndata")
+    names = {"obs": pd.DataFrame(index=[f"cell {i}" for i in range(N)]), "var": pd.DataFrame(index=["u", "v", "w"])}
+    return anndata.AnnData(X.astype(np.float32), **names)
+
+
+def test_anndata_is_its_x_with_names(X, cells):
+    model = ICA()
+    Z = model.fit_transform(cells)
+    assert isinstance(Z, np.ndarray)
+    assert Z.tobytes() == ICA().fit_transform(X.astype(np.float32)).tobytes()
+    assert model.feature_names_in_.tolist() == ["u", "v", "w"]
+    assert model.n_features_in_ == D
+    np.testing.assert_allclose(model.inverse_transform(Z), X, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(cells[:, ["v", "u", "w"]])
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(cells[:, :2])
+
+
+def test_frames_from_anndata_are_indexed_by_its_obs_names(cells):
+    out = ICA(2).set_output(transform="pandas").fit_transform(cells)
+    assert out.index.equals(cells.obs_names)
+    cells.obsm["X_ica"] = out
+    assert list(cells.obsm["X_ica"].columns) == ["ica0", "ica1"]
+
+
+def test_anndata_without_a_dense_x_says_what_to_pass(X, cells):
+    sparse = cells.copy()
+    sparse.X = csr_matrix(sparse.X)
+    empty = cells.copy()
+    empty.X = None
+    for unread, kind in ((sparse, "csr_matrix"), (empty, "NoneType")):
+        unread.obsm["X_pca"] = X[:, :2]
+        with pytest.raises(DataError, match=f"{kind}.*X_pca.*h5ad"):
+            ICA().fit(unread)
+    assert ICA().fit(empty.obsm["X_pca"]).n_features_in_ == 2
 
 
 # With the rest of scikit-learn

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from identifiable import deconfound as deconfound
     from identifiable import metrics as metrics
     from identifiable._checks import DataError as DataError
+    from identifiable._checks import DataWarning as DataWarning
     from identifiable._checks import IdentifiableError as IdentifiableError
     from identifiable._checks import PairingError as PairingError
     from identifiable._checks import UsageError as UsageError
@@ -47,6 +48,7 @@ _ROOM_OF = {
     "Blocks": "blocks",
     "Comparison": "results",
     "DataError": "_checks",
+    "DataWarning": "_checks",
     "Disentanglement": "results",
     "Distortion": "results",
     "GROUPS": "groups",
@@ -82,6 +84,7 @@ __all__ = [
     "Blocks",
     "Comparison",
     "DataError",
+    "DataWarning",
     "Disentanglement",
     "Distortion",
     "IdentifiableError",

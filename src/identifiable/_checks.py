@@ -38,6 +38,10 @@ class MissingExtra(IdentifiableError, ImportError):
     exit_code = 2
 
 
+class DataWarning(UserWarning):
+    """The data can be used, but hold less than the call takes for granted: too few rows, directions without variance."""
+
+
 def check_matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     """Return `(n, d)` if `shape` is that of a table with at least one row and one column."""
     if len(shape) != 2:

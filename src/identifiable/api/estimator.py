@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from identifiable import ica
-from identifiable._checks import UsageError
+from identifiable._checks import DataError, DataWarning, UsageError
 from identifiable.api.opening import is_path, open_sources
 from identifiable.api.transforming import transform
 from identifiable.blocks import Blocks
@@ -26,10 +29,39 @@ from identifiable.intake import as_representation, default_provenance
 from identifiable.io import load_basis, save_basis
 from identifiable.moments import Array
 from identifiable.representation import Representation
-from identifiable.results import Resolution
+from identifiable.results import Alert, Resolution
 
 ACCEPTED = (np.float64, np.float32)  # what is kept as it is; anything else becomes the first
+SINGLE = ("float32", ">f4", "float16", ">f2", "bfloat16")  # inputs after which attributes and components are in float32
 LEAST_ROWS = 2  # one row has no variance
+ABOVE_RANK = "n_components_above_rank"
+WARNED = ("rank_deficient", "few_rows", ABOVE_RANK)  # alerts that are Python warnings, too
+
+FASTICA = {
+    "algorithm": "leave it out: there is one solver",
+    "fun": "use contrast='logcosh', 'exp' or 'cube'",
+    "fun_args": "leave it out: a contrast has no parameters, alpha is 1",
+    "max_iter": "use tol: the solver stops there, or sets converged_ to False",
+    "w_init": "use random_state and restarts",
+    "whiten": "leave it out: components always have unit variance",
+    "whiten_solver": "leave it out: whitening always uses the covariance",
+}
+"""Arguments of scikit-learn's FastICA that ICA does not have, and what to do instead."""
+
+P = ParamSpec("P")
+
+
+def _answers_fastica(init: Callable[P, None]) -> Callable[P, None]:
+    """A constructor that answers arguments of `FastICA` with what to use instead; its signature stays as it is."""
+
+    @wraps(init)
+    def checked(*arguments: P.args, **options: P.kwargs) -> None:
+        instead = [f"{name} ({FASTICA[name]})" for name in options if name in FASTICA]
+        if instead:
+            raise TypeError(f"ICA() takes no {' and no '.join(instead)}; see docs/coming-from-fastica.md.")
+        init(*arguments, **options)
+
+    return checked
 
 
 class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc] # untyped bases
@@ -43,8 +75,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     Parameters
     ----------
     n_components
-        Principal directions to keep before unmixing; None keeps all that carry variance. More than those is an
-        error at `fit`.
+        Principal directions to keep before unmixing; None keeps all that carry variance. A larger number than
+        those warns at `fit`, and keeps them all.
     contrast
         "logcosh", "exp" or "cube".
     order
@@ -60,7 +92,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Of the products in each pass over the rows: "single" or "double".
     random_state
         An integer is the seed; None is the seed 0, so that a fit is reproducible unless asked otherwise; a
-        `numpy.random.RandomState` draws one at every fit.
+        `numpy.random.Generator` or `RandomState` draws one at every fit.
     workers
         Threads; None for one per core. Changes no figure.
 
@@ -70,6 +102,9 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The unmixing: ``transform(X) = (X - mean_) @ components_.T``.
     mixing_ : (n_features, n_components)
         The way back: ``inverse_transform(Z) = Z @ mixing_.T + mean_``.
+    whitening_ : (n_components, n_features)
+        Principal components of unit variance: ``(X - mean_) @ whitening_.T``. `components_` is a rotation of it. This is
+        `FastICA.whitening_` times the square root of the number of rows.
     mean_ : (n_features,)
     identifiable_ : (n_components,)
         Whether another sample would give this component again.
@@ -84,7 +119,14 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
-    `fit` and `transform` also take paths, `Blocks`, `Representation`s and Dask arrays, which are read in blocks.
+    `components_`, `mixing_`, `whitening_` and `mean_` are in float32 after a fit to float32 rows.
+
+    `fit` and `transform` also take paths, `Blocks`, `Representation`s and Dask arrays, which are read in blocks, and
+    AnnData objects, of which `X`, `obs_names` and `var_names` are used.
+
+    The alerts `rank_deficient`, `few_rows` and `n_components_above_rank` of `result_` are also given as a
+    `identifiable.DataWarning`. Arguments of `sklearn.decomposition.FastICA` that are not taken give an error that says
+    what to use.
 
     >>> X = np.random.default_rng(0).laplace(size=(2000, 2)) @ [[2, 1], [1, 1]]
     >>> model = ICA().fit(X)
@@ -92,6 +134,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     True
     """
 
+    @_answers_fastica
     def __init__(
         self,
         n_components: int | None = None,
@@ -118,39 +161,39 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Resolve the rows of `X`; `y` is ignored."""
         options = self._options()
-        source = self._opened_for_fit(X)
-        provenance = default_provenance(options["seed"], "identifiable.ICA(...).fit(...)")
+        source = self._opened_for_fit(_frame_of(X) if _is_anndata(X) else X)
+        options |= {
+            "workers": self.workers,
+            "provenance": default_provenance(options["seed"], "identifiable.ICA(...).fit(...)"),
+        }
         try:
-            self.basis_: Resolved = ica.resolve(source, workers=self.workers, provenance=provenance, **options)
-        except UsageError as error:
+            self.basis_: Resolved = ica.resolve(source, **options)
+        except UsageError:
             if self.n_components is None:
                 raise
-            why = str(error).rstrip(".")  # the options themselves were checked: only the rank depends on the data
-            raise UsageError(
-                f"n_components {self.n_components}: more than the data have directions with variance ({why}); "
-                "lower it, or pass None to keep them all."
-            ) from None
-        if not self.converged_:
-            warnings.warn(
-                "ICA did not converge (converged_ is False); pass a larger tol, or more rows per component.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            # The options themselves were checked: only the rank depends on the data.
+            self.basis_ = self._with_clipped_rank(ica.resolve(source, **options | {"rank": "auto"}))
+        for message, category in self._warnings():
+            warnings.warn(message, category, stacklevel=2)
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Components of the rows of `X`, in float32 if that is what `X` is in."""
         check_is_fitted(self)
+        if _is_anndata(X):
+            result: NDArray[Any] = self.transform(_frame_of(X))  # set_output then names the rows by obs_names
+            return result
         if not _is_lazy(X):
-            X = validate_data(self, X, dtype=ACCEPTED, reset=False)
-        return transform(self.basis_, X)
+            X = Representation(validate_data(self, X, dtype=ACCEPTED, reset=False), name="X")
+        return transform(self.basis_, self._of_width(X, self.n_features_in_, "features"))
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Rows from components. Directions that were dropped come back as their mean."""
         check_is_fitted(self)
         if not _is_lazy(X):
-            X = check_array(X, dtype=ACCEPTED, estimator=self, input_name="X")
-        return transform(self.basis_, X, inverse=True)
+            X = check_array(_frame_of(X) if _is_anndata(X) else X, dtype=ACCEPTED, estimator=self, input_name="X")
+            X = Representation(X, name="X")
+        return transform(self.basis_, self._of_width(X, self._n_features_out, "components"), inverse=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted basis to a `.safetensors` file; names of features are not kept."""
@@ -175,16 +218,23 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return model
 
     @property
-    def components_(self) -> Array:
-        return self.basis_.to_components.matrix.T
+    def components_(self) -> NDArray[Any]:
+        return self._in_dtype_of_fit(self.basis_.to_components.matrix.T)
 
     @property
-    def mixing_(self) -> Array:
-        return self.basis_.from_components.matrix.T
+    def mixing_(self) -> NDArray[Any]:
+        return self._in_dtype_of_fit(self.basis_.from_components.matrix.T)
 
     @property
-    def mean_(self) -> Array:
-        return self.basis_.from_components.offset
+    def whitening_(self) -> NDArray[Any]:
+        # The mixing is (principal directions, scaled) @ (a rotation): undo the rotation. Signs as in FastICA.
+        rotation = np.linalg.svd(self.basis_.from_components.matrix.T, full_matrices=False)[2]
+        whitening = rotation @ self.basis_.to_components.matrix.T
+        return self._in_dtype_of_fit(whitening * np.where(whitening[:, :1] < 0, -1.0, 1.0))
+
+    @property
+    def mean_(self) -> NDArray[Any]:
+        return self._in_dtype_of_fit(self.basis_.from_components.offset)
 
     @property
     def result_(self) -> Resolution:
@@ -231,11 +281,48 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if not _is_lazy(X):
             # The name is what messages call it.
             return Representation(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS), name="X")
-        source = as_representation(open_sources([X], None, None)[0])
+        source = as_representation(open_sources([_named(X)], None, None)[0])
         self.n_features_in_ = source.d
         if hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
             del self.feature_names_in_
         return source
+
+    def _with_clipped_rank(self, basis: Resolved) -> Resolved:
+        """`basis` with the alert that fewer components were kept than asked for."""
+        found = basis.result
+        alert = Alert(
+            ABOVE_RANK,
+            f"{found.inputs[0].name}: n_components is {self.n_components}, but the rank is {found.rank}; "
+            f"{found.rank} components are kept.",
+        )
+        return replace(basis, result=replace(found, alerts=(alert, *found.alerts)))
+
+    def _warnings(self) -> list[tuple[str, type[Warning]]]:
+        """What a user must hear about the fit without asking for it."""
+        as_asked = {"rank_deficient"} if self.result_.whitening.rule == "given" else set()
+        found: list[tuple[str, type[Warning]]] = [
+            (f"{alert.message} (alert {alert.code})", DataWarning)
+            for alert in self.result_.alerts
+            if alert.code in WARNED and alert.code not in as_asked
+        ]
+        if not self.converged_:
+            message = "ICA did not converge (converged_ is False); pass a larger tol, or more rows per component."
+            found.append((message, ConvergenceWarning))
+        return found
+
+    def _in_dtype_of_fit(self, values: Array) -> NDArray[Any]:
+        return values.astype(np.float32 if self.result_.inputs[0].dtype in SINGLE else np.float64, copy=False)
+
+    def _of_width(self, X: Any, width: int, of: str) -> Any:
+        """`X` if it has that many columns. Those of a file may have names: `transform` looks for them, and names the file."""
+        if is_path(X):
+            return X
+        X = _named(X)
+        if X.d != width:
+            raise DataError(
+                f"{X.name} has {X.d} features, but {type(self).__name__} is expecting {width} {of} as input."
+            )
+        return X
 
 
 def _is_lazy(X: Any) -> bool:
@@ -243,15 +330,42 @@ def _is_lazy(X: Any) -> bool:
     return is_path(X) or isinstance(X, (Blocks, Representation)) or hasattr(X, "__dask_graph__")
 
 
+def _named(X: Any, name: str = "X") -> Any:
+    """What is read in blocks, under a name for messages unless it has one."""
+    if isinstance(X, Representation):
+        name = name if X.name == Representation.name else X.name
+        return replace(X, name=name, values=_named(X.values, name) if isinstance(X.values, Blocks) else X.values)
+    if isinstance(X, Blocks):
+        return Blocks(X.source, rows=X.rows, name=name) if X.name == Representation.name else X
+    return X if is_path(X) else Blocks(X, name=name)
+
+
+def _is_anndata(X: Any) -> bool:
+    return hasattr(X, "obs_names") and hasattr(X, "to_df")
+
+
+def _frame_of(adata: Any) -> Any:
+    """`X` of an AnnData, with the names of its rows and columns."""
+    if not isinstance(adata.X, np.ndarray):
+        embeddings = ", ".join(adata.obsm) or "it has none"
+        raise DataError(
+            f"X: expected an AnnData whose X is a dense array in memory, got {type(adata.X).__name__}; "
+            f"pass one of its obsm ({embeddings}), or the path of the .h5ad file, which is read in blocks."
+        )
+    return adata.to_df()
+
+
 def _seed(random_state: Any) -> int:
     if random_state is None:
         return 0
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
     if _is_whole(random_state) and random_state >= 0:
         return int(random_state)
     raise UsageError(
-        f"random_state {random_state!r}: expected None, a whole number of at least 0 or a numpy.random.RandomState."
+        f"random_state {random_state!r}: expected None, a whole number of at least 0, a numpy.random.Generator or a RandomState."
     )
 
 
