@@ -185,7 +185,9 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             return result
         if not _is_lazy(X):
             X = Representation(validate_data(self, X, dtype=ACCEPTED, reset=False), name="X")
-        return transform(self.basis_, self._of_width(X, self.n_features_in_, "features"))
+        elif not hasattr(self, "feature_names_in_"):  # with names, the columns are looked for among any number
+            X = self._of_width(X, self.n_features_in_, "features")
+        return transform(self.basis_, _called_x(X))
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Rows from components. Directions that were dropped come back as their mean."""
@@ -281,7 +283,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if not _is_lazy(X):
             # The name is what messages call it.
             return Representation(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS), name="X")
-        source = as_representation(open_sources([_named(X)], None, None)[0])
+        source = as_representation(open_sources([_called_x(X)], None, None)[0])
         self.n_features_in_ = source.d
         if hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
             del self.feature_names_in_
@@ -314,11 +316,9 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return values.astype(np.float32 if self.result_.inputs[0].dtype in SINGLE else np.float64, copy=False)
 
     def _of_width(self, X: Any, width: int, of: str) -> Any:
-        """`X` if it has that many columns. Those of a file may have names: `transform` looks for them, and names the file."""
-        if is_path(X):
-            return X
-        X = _named(X)
-        if X.d != width:
+        """`X`, refused if it has another number of columns; a file is for `transform` to refuse, by its name."""
+        X = _called_x(X)
+        if not is_path(X) and X.d != width:
             raise DataError(
                 f"{X.name} has {X.d} features, but {type(self).__name__} is expecting {width} {of} as input."
             )
@@ -330,11 +330,11 @@ def _is_lazy(X: Any) -> bool:
     return is_path(X) or isinstance(X, (Blocks, Representation)) or hasattr(X, "__dask_graph__")
 
 
-def _named(X: Any, name: str = "X") -> Any:
-    """What is read in blocks, under a name for messages unless it has one."""
+def _called_x(X: Any, name: str = "X") -> Any:
+    """What is read in blocks, called X by messages unless it has a name."""
     if isinstance(X, Representation):
         name = name if X.name == Representation.name else X.name
-        return replace(X, name=name, values=_named(X.values, name) if isinstance(X.values, Blocks) else X.values)
+        return replace(X, name=name, values=_called_x(X.values, name) if isinstance(X.values, Blocks) else X.values)
     if isinstance(X, Blocks):
         return Blocks(X.source, rows=X.rows, name=name) if X.name == Representation.name else X
     return X if is_path(X) else Blocks(X, name=name)
