@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from math import log, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from identifiable import disentangle
 from identifiable.cli import main
+from identifiable.disentanglement import METRICS
 from identifiable.disentanglement.correlated import chance_level
 from identifiable.disentanglement.dependence import dependent_pairs, maximal_correlation, redundancy
 from identifiable.metrics import dci, infomec, mcc, mig, r2
@@ -295,3 +298,14 @@ def test_the_command_line_shows_the_alerts_and_its_json_has_them(tmp_path, capsy
     assert expected <= kept
     shown = capsys.readouterr().out + page.read_text()
     assert "70 latents and 60 rows" in shown
+
+
+GUIDE = Path(__file__).parents[1] / "docs" / "metrics.md"
+
+
+def test_the_guide_to_the_metrics_runs_and_names_every_metric_and_alert() -> None:
+    found = doctest.testfile(str(GUIDE), module_relative=False, encoding="utf-8")
+    assert found.attempted > 5
+    assert not found.failed
+    words = GUIDE.read_text(encoding="utf-8")
+    assert not [name for name in (*METRICS, *NEW) if f"`{name}`" not in words]

@@ -46,8 +46,9 @@ def maximal_correlation(a: Labels, b: Labels) -> float:
 def dependent_pairs(columns: Sequence[Array], discrete: Sequence[bool], above: float) -> list[Pair]:
     """Pairs of columns whose maximal correlation exceeds `above` and the level of chance together, strongest first.
 
-    Ours. Continuous columns, and those of more than 100 classes, enter in up to 10 bins of equal frequency. The level of chance is the largest singular value of noise,
-    (sqrt(classes of a - 1) + sqrt(classes of b - 1)) / sqrt(n). With more than 50 columns: |correlation| of the values.
+    Ours. Continuous columns, and those of more than 100 classes, enter in up to 10 bins of equal frequency. The level of chance is
+    the largest singular value of noise, (sqrt(classes of a - 1) + sqrt(classes of b - 1)) / sqrt(n). With more than 50 columns:
+    |correlation| of the values.
     """
     n = len(columns[0])
     if len(columns) > MOST_COLUMNS:
