@@ -239,7 +239,7 @@ def in_sample_infoe(Z: np.ndarray, y: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("n", "d", "classes"), [(60, 20, 4), (200, 50, 4), (400, 10, 2), (600, 10, 10)])
 def test_the_alert_gives_a_level_that_noise_does_reach(n: int, d: int, classes: int) -> None:
-    """Noise, and the same by scikit-learn: InfoE is 1.0 at 60 x 20."""
+    """Noise, and the same by scikit-learn: InfoE comes up to 1.0 at 60 x 20."""
     rng = np.random.default_rng([n, d, 95])
     Z, y = rng.standard_normal((n, d)), rng.integers(0, classes, n)
     reached = in_sample_infoe(Z, y)
