@@ -75,6 +75,28 @@ def test_one_latent_for_two_factors_fools_the_gap_over_latents_only(name, expect
     assert score(name, (GRID @ [4.0, 1.0])[:, None], GRID) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ([0, 1, 2, 3], {"modularity": 1.0, "mig": 1.0, "irs": 1.0}),
+        ([0, 1, 2, 3, 0, 1, 2, 3], {"modularity": 1.0, "mig": 0.0, "irs": 1.0}),
+        ([0, 1], {"modularity": 1.0, "mig": 0.5, "irs": 1.0}),
+    ],
+    ids=["perfect", "redundant", "missed factors"],
+)
+def test_codes_of_four_bits_score_as_in_closed_form(columns, expected):
+    """Facts that disentanglement_lib's own tests hold: redundancy costs MIG alone, and a missed factor does not cost modularity."""
+    bits = np.tile(np.indices((2, 2, 2, 2)).reshape(4, -1).T, (4, 1))
+    for name, value in expected.items():
+        assert score(name, bits[:, columns] * 0.7, bits) == pytest.approx(value, abs=1e-9)
+
+
+def test_modularity_of_a_latent_with_two_of_four_factors_is_two_thirds():
+    """1 - (1 + 0 + 0) / (4 - 1): one other factor is told as well as the best."""
+    bits = np.tile(np.indices((2, 2, 2, 2)).reshape(4, -1).T, (4, 1))
+    assert score("modularity", (bits @ [2.0, 1.0, 0.0, 0.0])[:, None], bits) == pytest.approx(2 / 3, abs=1e-9)
+
+
 @pytest.mark.parametrize("name", ["mig", "mig_sup", "dcimig", "irs"])
 def test_pure_noise_scores_near_zero(name):
     rng = np.random.default_rng(2)

@@ -24,7 +24,7 @@ from identifiable.disentanglement.predicted import (
 )
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "disentanglement_lib_metrics.json").read_text())
-PREDICTORS = ("forest", "gbt", "boosting", "lasso")
+PREDICTORS = ("extra_trees", "forest", "gbt", "boosting", "lasso")
 every = pytest.mark.parametrize("predictor", PREDICTORS)
 
 
@@ -139,12 +139,16 @@ def test_a_single_factor_or_latent_leaves_one_score_undefined_and_says_so():
     one_latent = dci(latents[:, :1], factors, predictor="lasso")
     assert np.isnan(one_latent.completeness)
     assert one_latent.disentanglement > 0.7
-    assert [a.code for a in one_latent.alerts] == ["single_latent"]
+    assert [a.code for a in one_latent.alerts] == [
+        "single_latent",
+        "uninformative",
+    ]  # of the second factor it knows nothing
     assert dci(latents, factors, predictor="lasso").alerts == ()
 
 
 @pytest.mark.parametrize(
-    ("predictor", "tolerance"), [("lasso", 1e-9), ("forest", 0.05), ("gbt", 0.05), ("boosting", 0.05)]
+    ("predictor", "tolerance"),
+    [("lasso", 1e-9), ("extra_trees", 0.01), ("forest", 0.05), ("gbt", 0.05), ("boosting", 0.05)],
 )
 def test_order_sign_and_scale_of_latents_do_not_matter_to_dci(predictor, tolerance):
     """Only the lasso treats all columns alike to the last digit: trees break ties between columns by chance."""
@@ -156,9 +160,10 @@ def test_order_sign_and_scale_of_latents_do_not_matter_to_dci(predictor, toleran
 
 def test_more_threads_change_no_number_and_another_seed_does():
     latents, factors = binary_code(0, 200, blur=0.6)
-    one = dci(latents, factors)
-    assert dci(latents, factors, n_jobs=2) == one
-    assert dci(latents, factors, seed=1).scores != one.scores
+    for predictor in ("extra_trees", "forest"):
+        one = dci(latents, factors, predictor=predictor)
+        assert dci(latents, factors, predictor=predictor, n_jobs=2) == one
+        assert dci(latents, factors, predictor=predictor, seed=1).scores != one.scores
 
 
 def test_a_perfect_code_scores_one_with_boosted_trees_and_less_with_a_forest():
@@ -203,7 +208,7 @@ def test_the_penalty_of_the_lasso_is_a_setting():
 
 
 def test_an_unknown_predictor_is_refused_with_the_known_ones():
-    with pytest.raises(UsageError, match="predictor: expected forest, gbt, boosting, lasso, got 'svm'"):
+    with pytest.raises(UsageError, match="extra_trees, forest, gbt, boosting, lasso, got 'svm'"):
         dci(*binary_code(0), predictor="svm")
 
 
@@ -213,7 +218,7 @@ def test_the_forest_regresses_continuous_factors():
     fitted = RandomForestRegressor(n_estimators=100, max_depth=10, random_state=0).fit(
         latents[order[15:]], factors[order[15:], 0]
     )
-    found = dci(latents, factors)
+    found = dci(latents, factors, predictor="forest")
     expected = fitted.score(latents[order[:15]], factors[order[:15], 0])
     assert found.details["test_score_of_factor"][0] == pytest.approx(expected)
 

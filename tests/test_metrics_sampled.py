@@ -23,7 +23,7 @@ def grid(*sizes: int) -> np.ndarray:
     return np.stack(np.meshgrid(*map(range, sizes), indexing="ij"), -1).reshape(-1, len(sizes))
 
 
-OF_THE_INPUT = ("few_rows_per_class", "few_values")  # grids are small here, and codes are exact
+OF_THE_INPUT = ("few_rows_per_class", "few_values", "few_rows")  # grids are small here, and codes are exact
 
 
 def own_alerts(metric):

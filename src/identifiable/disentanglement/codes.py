@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError, UsageError, check_matrix_shape, check_numeric
+from identifiable.disentanglement.dependence import dependent_pairs
 from identifiable.results import Alert, Factor
 from identifiable.results.disentanglement import Kind
 
@@ -20,6 +22,9 @@ FEW_VALUES = 256  # a column of floats with at most this many values, each of th
 ROWS_PER_VALUE = 10  # ... this often on average, is taken for a discrete factor
 MOSTLY_DIFFERENT = 2  # rows per value below which whole numbers are no classes, and words are ids
 QUANTISED = 32  # a table of floats with at most so many values in each column looks like codes
+FEW_ROWS = 50  # below, |correlation| of noise exceeds 2 / sqrt(50) = 0.28 in one of 20 pairs
+DEPENDENT = 0.3  # maximal correlation of two factors, beyond chance, from which on they are called dependent
+LOOKED_AT = 10_000  # rows, at most, from which dependence is estimated
 LARGEST, SMALLEST = 1e100, 1e-100  # of a number in a table; squares of others overflow, or vanish
 
 
@@ -190,6 +195,7 @@ def _doubts(codes: Codes, kinds: Sequence[str], columns: Sequence[NDArray[Any]],
                 f"{', '.join(turned)}: whole numbers, most of which occur once, are taken as continuous; an id should be left out.",
             )
         )
+    alerts += [*_too_few_rows(codes), *_dependent_factors(codes)]
     if not codes.discrete and not asked:
         values = max((len(np.unique(z)) for z in codes.latents.T), default=0)
         if 1 < values <= min(QUANTISED, codes.n // ROWS_PER_VALUE):
@@ -201,6 +207,46 @@ def _doubts(codes: Codes, kinds: Sequence[str], columns: Sequence[NDArray[Any]],
                 )
             )
     return alerts
+
+
+def _too_few_rows(codes: Codes) -> list[Alert]:
+    found = []
+    if codes.n < FEW_ROWS:
+        found.append(
+            Alert(
+                "few_rows",
+                f"{codes.n} rows: noise alone gives |correlations| up to {min(1.0, 2 / math.sqrt(codes.n)):.2f}, and every score is "
+                f"that uncertain; pass at least {FEW_ROWS} rows.",
+            )
+        )
+    if codes.d >= codes.n:
+        found.append(
+            Alert(
+                "more_latents_than_rows",
+                f"{codes.d} latents and {codes.n} rows: a linear model of that many latents fits any factor exactly, so in-sample "
+                "scores (InfoE) are meaningless; pass more rows, or fewer latents.",
+            )
+        )
+    return found
+
+
+def _dependent_factors(codes: Codes) -> list[Alert]:
+    rows = np.random.default_rng(0).permutation(codes.n)[
+        :LOOKED_AT
+    ]  # at random: a grid in order has every step of a factor alike
+    pairs = dependent_pairs([f.values[rows] for f in codes.factors], [f.discrete for f in codes.factors], DEPENDENT)
+    if not pairs:
+        return []
+    strongest, of = pairs[0], len(codes.factors) * (len(codes.factors) - 1) // 2
+    return [
+        Alert(
+            "dependent_factors",
+            f"{codes.names[strongest.first]} and {codes.names[strongest.second]}: maximal correlation {strongest.correlation:.2f} "
+            f"({len(pairs)} of {of} pairs of factors are dependent). Metrics of pairs of factor and latent (MCC, InfoM, MIG, DCI) assume "
+            f"independent factors: an even mixture of these two would correlate up to {math.sqrt((1 + strongest.correlation) / 2):.2f} "
+            "with each. Score rows on which the factors vary independently, or leave one of them out.",
+        )
+    ]
 
 
 def codes_of(latents: Array, columns: Sequence[Column], *, discrete: bool, latent_names: Sequence[str]) -> Codes:

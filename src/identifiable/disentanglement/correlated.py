@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import rankdata
+from scipy.stats import beta, rankdata
 
 from identifiable._checks import DataError, UsageError
 from identifiable.disentanglement.binned import factor_latent
@@ -21,6 +21,8 @@ Rows = NDArray[np.intp]
 Correlation = Literal["pearson", "spearman"]
 After = Literal["none", "linear"]
 FEWEST_ROWS = 10  # to fit on some and hold some out
+HIGH_CHANCE = 0.2  # MCC of noise from which on it is said
+MANY_LATENTS = 10  # latents for each factor, from which on a random mixture is likely to be close to a factor
 HALF = 0.5  # of the rows are held out from the canonical correlation analysis
 
 
@@ -44,6 +46,10 @@ def mcc(
 
     The factors may be the latents of another run on the same rows: pass them with ``kinds="continuous"``, and the score
     says how far the two runs agree up to order, sign and scale. With more latents than one side has, it is not symmetric.
+
+    MCC is trustworthy where factors are independent, rows are many, and latents are not many more than factors. `details` has
+    what noise would score (`chance_of_noise`) and what random mixtures of independent factors would (`chance_of_mixtures`): see
+    `chance_level`. Alerts say where the first is above 0.2, or latents are more than 10 times as many as factors.
 
     Parameters
     ----------
@@ -76,6 +82,7 @@ def mcc(
         )
     signed = correlations(S, Z, kind)
     pairing = best_pairing(np.abs(signed))
+    chance, said = _chance(codes)
     return Metric(
         scores={"mcc": float(np.mean([0.0 if j is None else abs(signed[i, j]) for i, j in enumerate(pairing)]))},
         settings=settings,
@@ -83,9 +90,45 @@ def mcc(
         details={
             "latent": pairing,
             "correlation": [0.0 if j is None else float(signed[i, j]) for i, j in enumerate(pairing)],
+            **chance,
         },
-        alerts=alerts,
+        alerts=(*alerts, *said),
     )
+
+
+def chance_level(latents: int, factors: int, directions: int) -> float:
+    """MCC of latents and factors that are random directions: about the mean of the largest |cosine| over `latents` of them.
+
+    Ours. The squared cosine of two random directions of a k-dimensional space is Beta(1/2, (k - 1)/2). Noise on n rows has
+    n - 1 dimensions; mixtures of m independent factors have m. Latents count as independent. Since every factor takes the best
+    latent for itself, the level is a little too high where latents are few: by 0.02 for 3 latents and 100 rows.
+
+    >>> round(chance_level(400, 3, 3), 2), round(chance_level(3, 3, 9_999), 2)
+    (1.0, 0.01)
+    """
+    if directions < 2:
+        return min(latents, factors) / factors
+    cosine = np.linspace(0.0, 1.0, 2001)
+    below = beta.cdf(cosine**2, 0.5, (directions - 1) / 2) ** latents
+    return float(np.trapezoid(1 - below, cosine)) * min(latents, factors) / factors
+
+
+def _chance(codes: Codes) -> tuple[dict[str, float], tuple[Alert, ...]]:
+    """What noise and what mixtures would score, and an alert where that is much."""
+    d, m = codes.d, len(codes.factors)
+    noise, mixtures = chance_level(d, m, codes.n - 1), chance_level(d, m, m)
+    known = {"chance_of_noise": noise, "chance_of_mixtures": mixtures}
+    many = m > 1 and d > MANY_LATENTS * m
+    if noise <= HIGH_CHANCE and not many:
+        return known, ()
+    said = f"{d} latents, {m} factors, {codes.n} rows: noise would score about {noise:.2f}"
+    said += f", random mixtures of the factors about {mixtures:.2f}" if many else ""
+    remedy = (
+        "Compare with R², and with fewer latents"
+        if many
+        else "Pass more rows, or use --null for the level of these latents"
+    )
+    return known, (Alert("chance_level", f"{said}. An MCC near that level is no evidence of recovery. {remedy}."),)
 
 
 def words_alert(codes: Codes) -> tuple[Alert, ...]:

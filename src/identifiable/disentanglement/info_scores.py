@@ -32,6 +32,7 @@ Spread = Literal["range", "iqr"]
 PARTS: tuple[Part, ...] = ("infom", "infoe", "infoc")
 
 LARGEST_ONE_HOT = 2**27  # indicators: a gigabyte, and as much again while they are used
+HIGH_FLOOR = 0.05  # in-sample InfoE of noise from which on it is said
 CONVERGED_STEPS = 2000  # of `converged_infoe`, whose regressions are to end at their optimum
 CONVERGED_TOLERANCE = 1e-12
 
@@ -102,8 +103,13 @@ def infomec(
 
     Continuous latents: N by the nearest neighbours of Ross (2014), exactly; discrete ones: by counting. The regression has no
     penalty, balances classes and stops after the profile's number of L-BFGS steps, converged or not (`details` and an alert say
-    so); its null is log(classes), which the original fits. Equal to the original code to 1e-9, InfoE of regressions that stop early
-    to 1e-6: the original itself moves by 1e-8 when its rows change their order.
+    so); its null is log(classes), which the original fits. Equal to the original code to 1e-9 where that runs with scikit-learn up
+    to 1.3 (the lbfgs of 1.4 and later stops by another rule), InfoE of regressions that stop early to 1e-6: the
+    original itself moves by 1e-8 when its rows change their order.
+
+    InfoE is fitted and scored on the same rows, as in the original, so noise raises it: to about d (classes - 1) / (2 n log classes)
+    for d latents where that is small, and to 1 where the latents separate the classes. The alert ``infoe_in_sample`` says where that
+    level is above 0.05; pass `holdout`, or compare with shuffled factors (``--null``).
 
     Ours: a ratio 0 / 0 counts as no preference (a score of 0) where the originals give NaN, but is left out under
     ``hsu-training``, as there; InfoM of one factor and InfoC of one active latent, where the originals divide by zero, are 0 with
@@ -168,6 +174,7 @@ def infomec(
             "converged_of_factor": [fit.converged for fit in fits],
         }
         alerts += _stopped_early(codes, fits, chosen)
+        alerts += _overfitted(codes, chosen) if not holdout else _uninformed(codes, fits)
     settings = {"profile": profile, **asdict(chosen), "latents": "discrete" if codes.discrete else "continuous"}
     settings |= {"seed": seed, "holdout": holdout, "bins of continuous factors": BINS}
     return Metric(scores, settings, matrix, details, tuple(alerts))
@@ -317,10 +324,13 @@ class _Part:
         return Regressors.of(self.rows)
 
 
+def _one_hot(codes: Codes, profile: Profile) -> bool:
+    return codes.discrete and (profile.one_hot_floats or bool((codes.latents == np.rint(codes.latents)).all()))
+
+
 def _features(codes: Codes, profile: Profile) -> Array:
     """Latents one-hot if they are discrete, standardised otherwise."""
-    whole = bool((codes.latents == np.rint(codes.latents)).all())
-    if codes.discrete and (whole or profile.one_hot_floats):
+    if _one_hot(codes, profile):
         width = sum(len(np.unique(z)) for z in codes.latents.T)
         if width * codes.n > LARGEST_ONE_HOT:
             raise DataError(
@@ -363,6 +373,51 @@ def _r2(values: Array, train: _Part, scored: _Part) -> float:
     own = values[scored.chosen]
     residual = own - scored.rows @ weights
     return float(1 - (residual**2).mean() / own.var())
+
+
+def _overfitted(codes: Codes, profile: Profile) -> list[Alert]:
+    """Where in-sample InfoE of noise is far from 0: latents × (classes - 1) is not small against the rows."""
+    floors = [_noise_floor(f, _free_columns(codes, profile), codes.n) for f in codes.factors]
+    worst = int(np.argmax(floors))
+    if floors[worst] < HIGH_FLOOR:
+        return []
+    about = codes.factors[worst].about
+    classes = f" with {about.classes} classes" if about.classes else ""
+    return [
+        Alert(
+            "infoe_in_sample",
+            f"InfoE is fitted and scored on the same {codes.n} rows, and noise in place of the {codes.d} latents would score at least "
+            f"about {floors[worst]:.2f} for {about.name}{classes}. Pass holdout=0.2 to infomec, or compare with shuffled factors "
+            "(--null 100).",
+        )
+    ]
+
+
+def _free_columns(codes: Codes, profile: Profile) -> int:
+    """Columns of the regression that are free: latents that vary, or values of discrete ones beyond the first."""
+    values = [len(np.unique(z)) - 1 for z in codes.latents.T]
+    return sum(values) if _one_hot(codes, profile) else sum(v > 0 for v in values)
+
+
+def _noise_floor(factor: FactorColumn, columns: int, n: int) -> float:
+    """In-sample InfoE of `columns` of noise, to first order: half the degrees of freedom over n log(classes) by Wilks; of R² exactly."""
+    if factor.codes is None:
+        return min(1.0, columns / (n - 1))
+    classes = factor.about.classes
+    return min(1.0, columns * (classes - 1) / (2 * n * math.log(classes)))
+
+
+def _uninformed(codes: Codes, fits: Sequence[_Explained]) -> list[Alert]:
+    low = {name: fit.score for name, fit in zip(codes.names, fits, strict=True) if fit.score <= 0}
+    if not low:
+        return []
+    return [
+        Alert(
+            "uninformative",
+            f"{', '.join(low)}: held-out InfoE is not above 0 (lowest {min(low.values()):.3g}), so a linear model of the latents "
+            "predicts no better than a guess.",
+        )
+    ]
 
 
 def _stopped_early(codes: Codes, fits: Sequence[_Explained], profile: Profile) -> list[Alert]:

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy.stats import chi2, rankdata
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
@@ -35,7 +37,8 @@ from identifiable.disentanglement.binned import (
     factor_latent,
     top_two_gap,
 )
-from identifiable.disentanglement.codes import Array, Codes, FactorColumn, Labels, as_codes
+from identifiable.disentanglement.codes import LOOKED_AT, Array, Codes, FactorColumn, Labels, as_codes
+from identifiable.disentanglement.dependence import redundancy
 from identifiable.results import Alert, Metric
 
 LIB_ROWS = (10_000, 5_000)  # disentanglement_lib: rows to fit on, rows to score
@@ -43,6 +46,13 @@ FOREST_TEST_SHARE = 0.1  # tripod
 TREES = 100  # disentanglement_lib (scikit-learn's default) and tripod
 BOOSTED_DEPTH = 3  # disentanglement_lib (scikit-learn's default)
 FOREST_DEPTH = 10  # tripod
+EXTRA_TREES = 50  # ours: closed forms hold to 0.01 with 30
+SMALLEST_SPLIT = 5  # rows; Geurts et al. 2006, for regression
+SMALLEST_TESTED = 20  # ours: rows of a node from which on its split is tested, by a statistic for many rows
+CHANCE_SPLIT = 1e-3  # ours: level of that test for all splits of a factor together
+REDUNDANT = 0.8  # R² of a latent by the others from which on it is called collinear (variance inflation 5)
+HIDES_COPIES = ("boosting", "lasso")  # predictors that use one of two equal latents, and never the other
+UNLIKELY = 2.0  # standard errors by which a held-out accuracy must exceed that of a guess
 LASSO_ALPHA = 0.01  # ours: Eastwood and Williams chose one for each model and factor on held-out rows
 SHUFFLES = 5  # ours: of each latent, for permutation importance
 ENTROPY_GUARD = 1e-11  # disentanglement_lib
@@ -77,7 +87,7 @@ def dci(
     latents: Any,
     factors: Any = None,
     *,
-    predictor: str = "forest",
+    predictor: str = "extra_trees",
     alpha: float = LASSO_ALPHA,
     seed: int = 0,
     n_jobs: int | None = None,
@@ -90,33 +100,41 @@ def dci(
     factor i, m factors, d latents, and entropies H in base m and d of the normalised columns and rows of R + 1e-11,
         disentanglement = sum_j rho_j (1 - H(R_.j)),  completeness = sum_i rho_i (1 - H(R_i.)),
     rho the share of a latent, or of a factor, in the sum of R (equal shares where R is 0, so that both are 0).
-    `informativeness_train` and `_test` are the mean accuracy, or R² for continuous factors and the lasso. Disentanglement is NaN with a
-    single factor, completeness with a single latent: an alert says so.
+    `informativeness_train` and `_test` are the mean accuracy, or R² for continuous factors and the lasso (R² of ranks with
+    extra_trees). Disentanglement is NaN with a single factor, completeness with a single latent: an alert says so.
 
-    The predictor is part of the metric: scores of different ones do not compare.
+    The predictor is part of the metric: scores of different predictors are not comparable. Importances of a predictor that predicts
+    no better than a guess mean nothing: the alert ``uninformative`` names such factors. ``collinear_latents`` says where the predictor
+    uses one of several equal latents and hides the others, so that completeness is too high.
 
     Parameters
     ----------
     predictor
-        "forest": 100 trees of depth 10, split by entropy, on 90 % of the rows, scored on 10 % (as tripod). The default.
-        Of discrete factors a split sees only sqrt(d) of the latents, so some must use a wrong one: a code that
-        predicts every factor perfectly scores below 1 in disentanglement and completeness, about 0.8 for two factors of
-        two values in latents with a little noise.
+        "extra_trees": the default, and ours. 50 extremely randomised trees (Geurts et al. 2006) of the ranks of latents and of
+        continuous factors; each split sees every latent. The importance of a latent is the impurity that its splits remove. Only
+        splits of at least 20 rows count, and only where a likelihood-ratio test (level 0.001 for all splits of a factor
+        together) does not ascribe them to chance: noise has no importance, and equal latents share theirs. Split as gbt. Chosen
+        by closed forms (`tests/test_dci_closed_forms.py`): it satisfies all of them.
+        "forest": 100 trees of depth 10, split by entropy, on 90 % of the rows, scored on 10 % (as tripod). For
+        discrete factors a split sees only sqrt(d) of the latents, so some must use a wrong one: a perfect code of 10 factors
+        with 10 values scores 0.54 in disentanglement and completeness.
         "gbt": 100 boosted trees of depth 3 (disentanglement_lib), 10,000 rows to fit and 5,000 to score, or two thirds and
         one third of fewer. One tree per class and round: about 16 minutes on 10,000 rows of MPI3D, whose two 40-class
         factors take nine tenths of it.
         "boosting": ours, histogram boosting with the same depth, rounds and split, several times faster; its importance is
-        the loss of held-out score when a latent is shuffled (5 times, negative ones 0), normalised over latents.
-        "lasso": |coefficients| of standardised latents for the standardised factor; split as gbt. For continuous factors,
-        and discrete ones with two values; others are refused, unless ``kinds="continuous"`` says that their order counts.
+        the loss of held-out score when a latent is shuffled (5 times, negative ones 0), normalised over latents. It hides duplicates.
+        "lasso": |coefficients| of standardised latents for the standardised factor; split as gbt. It hides duplicates. For
+        continuous factors, and discrete ones with two values; others are refused, unless ``kinds="continuous"`` says that their
+        order counts.
     alpha
         Penalty of the lasso.
     n_jobs
-        Threads for "forest"; changes no number.
+        Threads for "extra_trees" and "forest"; does not affect results.
 
     >>> grid = np.repeat(np.indices((4, 4)).reshape(2, -1).T, 20, axis=0)
-    >>> round(dci(grid * 0.5, grid).informativeness_test, 6)
-    1.0
+    >>> found = dci(grid * 0.5, grid)
+    >>> round(found.disentanglement, 6), round(found.completeness, 6), found.informativeness_test
+    (1.0, 1.0, 1.0)
     """
     codes = _of_ordinary_size(as_codes(latents, factors, discrete=discrete, kinds=kinds))
     if predictor not in _SETTINGS:
@@ -149,6 +167,8 @@ def dci(
         "converged_of_factor": [fit.converged for fit in fits],
     }
     alerts = codes.alerts + _lonely_alerts(codes) + _converged_alert(codes, [fit.converged for fit in fits])
+    alerts += _uninformative_alert(codes, predictor, split, [fit.test for fit in fits])
+    alerts += _collinear_alert(codes, predictor)
     return Metric(
         scores, settings, factor_latent(f"importance of the latent ({predictor})", importance), details, alerts
     )
@@ -312,6 +332,42 @@ def _lonely_alerts(codes: Codes) -> tuple[Alert, ...]:
     return tuple(found)
 
 
+def _uninformative_alert(codes: Codes, predictor: str, split: Split, scores: Sequence[float]) -> tuple[Alert, ...]:
+    """Names factors predicted no better than by a guess: the commonest class of the rows fitted, or their mean."""
+    low = {}
+    for factor, score in zip(codes.factors, scores, strict=True):
+        least = 0.0
+        if factor.codes is not None and predictor != "lasso":
+            guess = np.bincount(factor.codes[split.train]).argmax()
+            right = _accuracy(np.asarray(guess), factor.codes[split.test])
+            least = right + UNLIKELY * float(np.sqrt(right * (1 - right) / len(split.test)))
+        if score <= min(least, 1.0 - 1e-9):
+            low[factor.about.name] = score
+    if not low:
+        return ()
+    text = (
+        f"{', '.join(low)}: the held-out score (lowest {min(low.values()):.3g}, {len(split.test)} rows) does not exceed that of a guess, "
+        "so the importance of latents for these factors means nothing, nor do disentanglement and completeness from it."
+    )
+    return (Alert("uninformative", text),)
+
+
+def _collinear_alert(codes: Codes, predictor: str) -> tuple[Alert, ...]:
+    """Names latents that others nearly determine, where the predictor uses one of them and hides the rest."""
+    if predictor not in HIDES_COPIES or codes.d < 2:
+        return ()
+    rows = np.random.default_rng(0).permutation(codes.n)[:LOOKED_AT]
+    explained = redundancy(codes.latents[rows])
+    names = [name for name, share in zip(codes.latent_names, explained, strict=True) if share > REDUNDANT]
+    if not names:
+        return ()
+    text = (
+        f"{', '.join(names)}: other latents nearly determine them (R² up to {explained.max():.3f}). The predictor {predictor} uses one "
+        "of several equal latents, so completeness is too high; use predictor='extra_trees'."
+    )
+    return (Alert("collinear_latents", text),)
+
+
 def _converged_alert(codes: Codes, converged: Sequence[bool]) -> tuple[Alert, ...]:
     names = [name for name, done in zip(codes.names, converged, strict=True) if not done]
     text = f"{', '.join(names)}: the predictor stopped before it converged, as it may in the original."
@@ -328,6 +384,10 @@ def _predict(
 ) -> tuple[Array, Fit]:
     """The importance of every latent for one factor, and how well it was predicted."""
     target = factor.values if factor.codes is None else factor.codes
+    if predictor == "extra_trees":
+        # Their thresholds are uniform over a range, which one outlier would stretch; and a test of means would see outliers only.
+        latents = rankdata(latents, axis=0)
+        target = rankdata(target) if factor.codes is None else target
     y_train, y_test = target[split.train], target[split.test]
     if (y_train == y_train[0]).all():  # nothing to learn, and scikit-learn would refuse
         guess = y_train[0]
@@ -337,15 +397,56 @@ def _predict(
         return _lasso(latents, factor.values, split, alpha)
     model = _ENSEMBLES[predictor](factor.discrete, seed, n_jobs)
     model.fit(latents[split.train], y_train)
-    if predictor == "forest":
+    if n_jobs is not None and "n_jobs" in model.get_params():
         model.set_params(n_jobs=1)  # its trees vote in the order in which threads finish, which rounds differently
     score = _accuracy if factor.discrete else _r2
     train, test = (score(model.predict(latents[rows]), target[rows]) for rows in (split.train, split.test))
+    if predictor == "extra_trees":
+        return _tested_importance(model, latents.shape[1], discrete=factor.discrete), Fit(train, test)
     if predictor != "boosting":
         return np.abs(model.feature_importances_), Fit(train, test)
     lost = permutation_importance(model, latents[split.test], y_test, n_repeats=SHUFFLES, random_state=seed)
     kept = np.clip(lost.importances_mean, 0, None)
     return kept / kept.sum() if kept.any() else kept, Fit(train, test)
+
+
+def _tested_importance(model: Any, d: int, *, discrete: bool) -> Array:
+    """The impurity that splits on each latent remove, over the sum, of the splits that chance hardly makes.
+
+    The threshold of a split was drawn without looking at the factor. If the factor is independent of the latent in the rows of the
+    node, twice the gain in log-likelihood therefore is chi-squared, with one degree of freedom less than there are classes (one
+    for numbers). Every split is the best of d latents, and the level is shared among all of them.
+    """
+    found = [_splits(member.tree_, discrete=discrete) for member in model.estimators_]
+    latent, removed, gain, freedom = (np.concatenate(part) for part in zip(*found, strict=True))
+    level = CHANCE_SPLIT / max(d * len(latent), 1)
+    kept = gain > chi2.isf(level, np.arange(1, freedom.max(initial=1) + 1))[freedom - 1]
+    importance = np.bincount(latent[kept], removed[kept], minlength=d).astype(np.float64)
+    return np.asarray(importance / importance.sum() if importance.any() else importance)
+
+
+def _splits(tree: Any, *, discrete: bool) -> tuple[NDArray[Any], ...]:
+    """Of every split of enough rows: its latent, the impurity it removes, twice the gain in log-likelihood, and its degrees of freedom."""
+    sizes = tree.weighted_n_node_samples
+    inner = np.flatnonzero((tree.children_left >= 0) & (sizes >= SMALLEST_TESTED))
+    impurity = sizes * tree.impurity
+    before, after = impurity[inner], impurity[tree.children_left[inner]] + impurity[tree.children_right[inner]]
+    if discrete:
+        gain = 2 * np.log(2) * (before - after)  # scikit-learn counts entropy in bits
+        return tree.feature[inner], before - after, gain, (tree.value[inner, 0] > 0).sum(axis=1) - 1
+    gain = sizes[inner] * np.log(before / np.maximum(after, before * 1e-300))
+    return tree.feature[inner], before - after, gain, np.ones(len(inner), dtype=np.intp)
+
+
+def _extra_trees(discrete: bool, seed: int, n_jobs: int | None) -> Any:
+    common = {
+        "n_estimators": EXTRA_TREES,
+        "max_features": None,
+        "min_samples_split": SMALLEST_SPLIT,
+        "random_state": seed,
+        "n_jobs": n_jobs,
+    }
+    return ExtraTreesClassifier(criterion="entropy", **common) if discrete else ExtraTreesRegressor(**common)
 
 
 def _forest(discrete: bool, seed: int, n_jobs: int | None) -> Any:
@@ -364,11 +465,19 @@ def _histogram_boosting(discrete: bool, seed: int, n_jobs: int | None) -> Any:
 
 
 _ENSEMBLES: dict[str, Callable[[bool, int, int | None], Any]] = {
+    "extra_trees": _extra_trees,
     "forest": _forest,
     "gbt": _gbt,
     "boosting": _histogram_boosting,
 }
 _SETTINGS: dict[str, dict[str, Any]] = {
+    "extra_trees": {
+        "trees": EXTRA_TREES,
+        "ranks of": "latents and continuous factors",
+        "criterion": "entropy (discrete), squared error (continuous)",
+        "importance": "impurity of splits that pass a likelihood-ratio test",
+        "level": CHANCE_SPLIT,
+    },
     "forest": {"trees": TREES, "depth": FOREST_DEPTH, "criterion": "entropy (discrete), squared error (continuous)"},
     "gbt": {"trees": TREES, "depth": BOOSTED_DEPTH},
     "boosting": {"trees": TREES, "depth": BOOSTED_DEPTH, "importance": "held-out permutation", "shuffles": SHUFFLES},
@@ -383,7 +492,7 @@ def _check_lasso(codes: Codes, alpha: float) -> None:
     if many:
         raise DataError(
             f"factors: the lasso expects continuous factors or two values, got more values of {', '.join(many)}; pass "
-            "kinds='continuous' if their order counts, or predictor='forest'."
+            "kinds='continuous' if their order counts, or predictor='extra_trees'."
         )
 
 

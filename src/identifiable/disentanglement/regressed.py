@@ -18,6 +18,7 @@ from identifiable.results import Alert, Metric
 Predictor = Literal["linear", "kernel"]
 Classes = Literal["numbers", "indicators"]
 HELD_OUT = 0.2  # of the rows
+FAR_BELOW_ZERO = -0.5  # R² of noise where latents are a third of the rows to fit
 RIDGE = 1.0  # Brady et al. 2023, objects-identifiability
 MAX_KERNEL_ROWS = 2000  # kernel ridge costs the cube of this: 0.1 s
 
@@ -36,7 +37,8 @@ def r2(
     """R² of predicting each factor from all latents, on a fifth of the rows held out; by factor and their mean.
 
     1 of the linear predictor says that the factors are an affine function of the latents. R² is below 0 where the
-    predictor does worse than the mean. Ours in its settings: a random 80/20 split, latents standardised on the 80 %.
+    predictor does worse than the mean; an alert names the factors for which it is below -0.5. Ours in its settings: a random
+    80/20 split, latents standardised on the 80 %.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def r2(
         scores={"r2": _mean_of_defined(by_factor)},
         settings=settings,
         details={"r2": by_factor.tolist()},
-        alerts=codes.alerts + _undefined_alert(codes, by_factor),
+        alerts=codes.alerts + _undefined_alert(codes, by_factor) + _far_below_alert(codes, by_factor, fitted, held_out),
     )
 
 
@@ -194,6 +196,26 @@ def _undefined_alert(codes: Codes, by_factor: Array) -> tuple[Alert, ...]:
         return ()
     message = f"{', '.join(names)}: the same in every row held out, so R² is not defined and left out of the mean."
     return (Alert("constant_when_held_out", message),)
+
+
+def _far_below_alert(codes: Codes, by_factor: Array, fitted: Rows, held_out: Rows) -> tuple[Alert, ...]:
+    """That the predictor is far worse than the mean of the factor, and the two usual reasons in numbers."""
+    low = {name: value for name, value in zip(codes.names, by_factor, strict=True) if value < FAR_BELOW_ZERO}
+    if not low:
+        return ()
+    known = codes.latents[fitted]
+    spread = known.std(axis=0)
+    away = np.abs(codes.latents[held_out] - known.mean(axis=0))[:, np.ptp(known, axis=0) > 0]
+    reach = float((away / spread[np.ptp(known, axis=0) > 0]).max(initial=0.0))
+    worst = min(low, key=lambda name: low[name])
+    return (
+        Alert(
+            "r2_far_below_zero",
+            f"{', '.join(low)}: R² down to {low[worst]:.3g} ({worst}), so the prediction is far worse than the mean. {codes.d} latents "
+            f"were fitted to {len(fitted)} rows, and held-out latents reach {reach:.3g} standard deviations of these. Pass more rows, "
+            "or remove outlying rows and near-constant latents; the size of this number means nothing.",
+        ),
+    )
 
 
 def _slots(groups: Sequence[Sequence[int]] | None, width: int, name: str) -> list[list[int]]:
