@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import re
 import shlex
@@ -271,20 +270,3 @@ def test_torch_modules_of_any_shape_and_programs_are_decoders(folder, capsys):
     assert load("r.json").constant == pytest.approx(found.constant)
     code, out, err = run(*words[:3], "net.pt2", "--json", "net.pt2", capsys=capsys)
     assert (code, out, one_line(err), "it is one of the inputs" in err) == (3, "", True, True)
-
-
-def test_what_the_readme_shows_of_it_runs(folder, capsys):
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## How far a decoder is from keeping lengths")[2].partition("\n## ")[0]
-    commands, session = (re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1] for language in ("sh", "pycon"))
-    for line in commands.splitlines():
-        words = shlex.split(line)[1:]
-        if "decoder.pt2" in words:
-            torch = pytest.importorskip("torch")
-            rows = {0: torch.export.Dim("batch")}
-            program = torch.export.export(torch.nn.Linear(3, 4), (torch.zeros(4, 3),), dynamic_shapes=(rows,))
-            torch.export.save(program, "decoder.pt2")
-        assert run(*words, capsys=capsys)[0] == 0, line
-    example = doctest.DocTestParser().get_doctest(session, {}, "README.md", None, None)
-    assert len(example.examples) == 5
-    assert doctest.DocTestRunner().run(example).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import io
 import json
 import os
@@ -783,25 +782,6 @@ def test_help_shows_an_example_that_runs(basis, command, capsys):
     for name in ("run1.npy", "new.npy"):
         np.save(name, np.load("a.npy"))
     assert run(*shlex.split(example), capsys=capsys)[0] == 0
-
-
-# -- the README
-
-
-def test_the_section_of_the_readme_runs(folder, capsys):
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    section = readme.partition("## Features that mean the same thing every time")[2].partition("\n## ")[0]
-    commands, session = (re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1] for language in ("sh", "pycon"))
-    X, Y = mixed(0)
-    for name, table in (("run1", X), ("run2", Y), ("new", X[:50])):
-        np.save(f"{name}.npy", table)
-    for line in commands.splitlines():
-        assert run(*shlex.split(line.removeprefix("identifiable ")), capsys=capsys)[0] == 0, line
-    assert np.load("back.npy") == pytest.approx(X[:50], abs=1e-9)
-    assert Path("components.html").stat().st_size > 10_000
-    example = doctest.DocTestParser().get_doctest(session, {}, "README.md", None, None)
-    assert len(example.examples) > 3
-    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 # -- the progress bar
