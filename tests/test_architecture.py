@@ -36,7 +36,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("groups", "intake"),
     ("blocks", "moments", "representation", "results"),
     ("_compiling", "_extras"),
-    ("_checks",),
+    ("_checks", "_stopping"),
 )
 HEIGHT = {room: -depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 UPWARD_BY_NAME = {("results", "report")}  # a result shows itself: named at call time, never imported
