@@ -28,7 +28,7 @@ _received = count()
 
 
 def end_on_signals() -> None:
-    """From now on Ctrl-C ends this process with exit code 130, SIGTERM with 143; a second signal does so at once.
+    """From now on Ctrl-C ends this process with exit code 130, SIGTERM with 143; a second signal waits for nothing.
 
     For a process of our own: a call from Python leaves the signals of its caller alone. A signal that is ignored, as Ctrl-C
     is by what a shell puts in the background, stays ignored.
@@ -43,7 +43,7 @@ def end_on_signals() -> None:
             signal.signal(number, _go_on)
     for _ in range(2):  # while one ends the process, the other waits for a second signal
         start_new_thread(_watch, (reading,))
-    os.register_at_fork(after_in_child=_leave_to_parent)
+    os.register_at_fork(before=_hold, after_in_parent=_heed, after_in_child=_leave_to_parent)
 
 
 def last_words(word: str) -> str:
@@ -63,12 +63,11 @@ def _watch(reading: int) -> None:
         if next(_received) == 0:
             steady.acquire(timeout=PATIENCE)  # and never released: no file appears any more
             _say(last_words(SIGNALS[signal.Signals(number)]))
-            for _ in range(2):  # twice: a writer that was about to open its file has made it anew
-                for path in reversed(tuple(unfinished)):
-                    try:
-                        os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-                    except OSError:  # gone already, or a folder that holds something
-                        continue
+        for path in 2 * [*reversed(unfinished)]:  # twice: a writer that was about to open its file has made it anew
+            try:
+                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+            except OSError:  # gone already, or a folder that holds something
+                continue
     finally:
         os._exit(128 + number)
 
@@ -84,9 +83,18 @@ def _say(line: str) -> None:
         pass
 
 
+def _hold() -> None:
+    """A fork shares the pipe, and would end its parent by it: no signal comes before it has left that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _heed() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 def _leave_to_parent() -> None:
-    """A fork shares the pipe, and would end its parent by it."""
     signal.set_wakeup_fd(-1)
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) == _go_on:
             signal.signal(number, usual)
+    _heed()
