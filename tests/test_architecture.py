@@ -6,9 +6,7 @@ import ast
 import fnmatch
 import importlib
 import json
-import os
 import re
-import subprocess
 import sys
 import tomllib
 import types
@@ -18,6 +16,8 @@ from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
+
+import children
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "identifiable"
@@ -36,7 +36,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("groups", "intake"),
     ("blocks", "moments", "representation", "results"),
     ("_compiling", "_extras"),
-    ("_checks",),
+    ("_checks", "_stopping"),
 )
 HEIGHT = {room: -depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 UPWARD_BY_NAME = {("results", "report")}  # a result shows itself: named at call time, never imported
@@ -276,10 +276,7 @@ HEAVY = ("torch", "matplotlib", "sklearn", "pandas", "pyarrow", "dask", "jinja2"
 def loaded_after(statement: str) -> set[str]:
     """Which heavy modules a fresh interpreter holds after `statement`."""
     program = f"{statement}\nimport json, sys\nprint(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
-    path = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
-    )
+    done = children.run([sys.executable, "-c", program])
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout))
 
@@ -338,7 +335,7 @@ def test_a_file_that_would_not_ship_is_noticed(tmp_path: Path) -> None:
 
 def test_ci_runs_the_command_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = subprocess.run([str(ROOT / ".ci" / "run"), "--show"], capture_output=True, text=True, check=True).stdout
+    shown = children.run([str(ROOT / ".ci" / "run"), "--show"]).stdout
     assert shown.strip()
     assert shown.strip() in readme
     assert all(tool in shown for tool in ("constraints.txt", "ruff check", "mypy", "pytest"))
@@ -347,6 +344,6 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 def test_ci_fails_when_the_readme_has_lost_its_command(tmp_path: Path) -> None:
     write_module(tmp_path, "README.md", "# nothing here\n```\npytest\n```\n")
     script = write_module(tmp_path, ".ci/run", (ROOT / ".ci" / "run").read_text(encoding="utf-8")) / ".ci" / "run"
-    done = subprocess.run(["bash", str(script), "--show"], capture_output=True, text=True)
+    done = children.run(["bash", str(script), "--show"])
     assert done.returncode != 0
     assert "README.md" in done.stderr

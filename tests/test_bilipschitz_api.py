@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import children
 import identifiable
 from identifiable import bilipschitz, jacobians
 from identifiable import bounds as theorems
@@ -353,7 +353,7 @@ def test_without_a_torch_decoder_torch_is_not_loaded() -> None:
         "identifiable.bilipschitz(lambda z, v: v, np.eye(3)).table()\n"
         "print('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = children.run([sys.executable, "-c", program])
     assert done.stdout == "False\n"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,10 +11,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import children
+from children import interrupted, needs_proc, reads
 from identifiable.api import compare, load
 from identifiable.cli import main
 from identifiable.results import without_time
-from interrupting import interrupted, needs_proc, reads
 from laws import rows
 
 QUICK = ["--bootstrap", "20", "--null-draws", "3"]
@@ -433,7 +433,7 @@ def test_quiet_prints_nothing(folder, capsys):
 def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder, threshold, code):
     gate = f"--fail-if 'rigid.held_out.q95 > {threshold}'"
     line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none {gate} | true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    done = children.run(["bash", "-c", line])
     assert done.returncode == code
     assert "Traceback" not in done.stderr
 
@@ -442,7 +442,7 @@ def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder, thresh
 def test_a_plain_or_closed_stdout_is_not_an_error(folder, stdout):
     words = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none --json r.json"
     line = f"PYTHONIOENCODING=ascii {words}" if stdout == "ascii" else f"{words} >&-"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    done = children.run(["bash", "-c", line])
     assert (done.returncode, done.stderr) == (0, "")
     assert load("r.json").inputs[0].name == "a"
 
@@ -462,9 +462,8 @@ def test_interrupt_leaves_the_old_output_whole(folder):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, a disk that is always full")
 def test_a_full_disk_is_one_line(folder):
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "identifiable", "compare", "a.npy", "b.npy", *QUICK, "--json", "-"],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+        done = children.run(
+            [sys.executable, "-m", "identifiable", "compare", "a.npy", "b.npy", *QUICK, "--json", "-"], stdout=full
+        )
     assert done.returncode == 3
     assert one_line(done.stderr)

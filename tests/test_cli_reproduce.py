@@ -9,12 +9,12 @@ import io
 import json
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import children
 from identifiable import experiments
 from identifiable._checks import UsageError
 from identifiable.api import load
@@ -282,7 +282,7 @@ WITHOUT_TORCH = (
 def test_without_torch_the_list_is_shown_and_the_rest_says_what_to_install(tmp_path):
     def alone(*words):
         line = [sys.executable, "-c", WITHOUT_TORCH, "reproduce", *words]
-        return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+        return children.run(line, cwd=tmp_path)
 
     listed = alone("--list")
     assert (listed.returncode, listed.stderr) == (0, "")

@@ -8,18 +8,18 @@ import os
 import re
 import shlex
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import children
+from children import interrupted, needs_proc, reads
 from identifiable.api import load, load_basis, resolve
 from identifiable.cli import main, progress
 from identifiable.cli.output import check_outputs
 from identifiable.results import JointResolution, Resolution, without_time
-from interrupting import interrupted, needs_proc, reads
 
 QUICK = ["--restarts", "1", "--stability", "0"]
 REFITTED = ["--restarts", "1", "--stability", "2"]  # without refits nothing is reproducible, and so nothing shared
@@ -654,10 +654,10 @@ def test_transform_to_a_full_disk_is_one_line(folder, capsys):
 def test_a_full_stdout_leaves_no_file(folder, words):
     before = files()
     with open(FULL, "w") as full:
-        done = subprocess.run(
+        done = children.run(
             [sys.executable, "-m", "identifiable", "resolve", "a.npy", *QUICK, *words, "-o", "x.safetensors"],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+            stdout=full,
+        )
     assert (done.returncode, one_line(done.stderr)) == (3, True)
     assert files() == before
 

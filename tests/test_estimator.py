@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import os
 import pickle
-import subprocess
 import sys
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+import children
 from identifiable import (
     ICA,
     Blocks,
@@ -606,15 +604,8 @@ def test_a_subclass_loads_as_itself(fitted, tmp_path):
 def loaded_with(name: str) -> bool:
     """Whether scikit-learn is loaded once `identifiable.<name>` was touched, in a fresh interpreter."""
     program = f"import sys, identifiable; identifiable.{name}; print('sklearn' in sys.modules)"
-    source = str(Path(__file__).resolve().parents[1] / "src")
-    path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = children.run([sys.executable, "-c", program])
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip() == "True"
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import struct
-import subprocess
 import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+import children
 from identifiable._checks import DataError, OutputError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.io import open_representation, read_label_table, read_labels, save_array, stored_rows, tables
@@ -239,14 +239,8 @@ def test_streaming_a_large_file_keeps_little_of_it_in_memory(tmp_path, name, for
     table = np.ones((200_000, 80), np.float32, order="F" if form == "F" else "C")  # 64 MB
     small = Path(write(tmp_path / name, table[:20], form)).rename(tmp_path / f"small{Path(name).suffix}")
     large = write(tmp_path / name, table, form)
-    source = str(Path(stored_rows.__file__).parents[2])
-    run = subprocess.run(
-        [sys.executable, "-c", RESIDENT, large, str(small)],
-        env={**os.environ, "PYTHONPATH": source},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = children.run([sys.executable, "-c", RESIDENT, large, str(small)])
+    assert run.returncode == 0, run.stderr
     kilobytes, total = run.stdout.split()
     assert float(total) == table.size
     assert int(kilobytes) < 16_000

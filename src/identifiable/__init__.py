@@ -5,12 +5,12 @@ Names are loaded when they are used, so importing the package costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # not from typing: until a command has its handlers of signals, every millisecond counts
 if TYPE_CHECKING:
+    from typing import Any
+
     from identifiable import deconfound as deconfound
     from identifiable import metrics as metrics
     from identifiable._checks import DataError as DataError
@@ -113,6 +113,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _MODULES:
         return import_module(f"identifiable.{name}")
     if name not in _ROOM_OF:

@@ -21,6 +21,11 @@ def compiled(function: F, fastmath: frozenset[str] = frozenset({"contract"})) ->
     return kept
 
 
+# Numba imports a hundred modules when it first compiles or finds a function kept on disk. No thread of a pass may import
+# (`blocks`), so it does that here, on next to nothing.
+njit("void(float32[:])", nogil=True)(lambda values: None)
+
+
 def in_registers(function: Callable[..., Any]) -> Any:
     """An instruction of its own: through memory, as numpy's `view`, bits would cost as much as all the rest."""
     return intrinsic(function)

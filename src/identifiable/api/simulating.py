@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from identifiable import __version__
 from identifiable._checks import OutputError, UsageError
 from identifiable.blocks import Blocks, Progress
 from identifiable.io.saving import save_array
-from identifiable.results.writing import together, whole_file, write_text
+from identifiable.results.writing import new_folder, together, whole_file, write_text
 from identifiable.worlds import CellWorld, Kind, cells, sources
 
 TRUTH = "truth"
@@ -164,21 +164,9 @@ class _Place:
     def beside(self, name: str, suffix: str) -> Path:
         return self.path.with_suffix(f".{name}{suffix}") if self.suffix else self.path / f"{name}{suffix}"
 
-    @contextmanager
-    def ready(self) -> Iterator[None]:
-        """The folder is there; if the work fails and it was not there before, it goes again."""
-        new = not self.suffix and not self.path.exists()
-        try:
-            if new:
-                self.path.mkdir()
-            yield
-        except OSError as error:
-            if new and not isinstance(error, OutputError):
-                raise OutputError(f"{self.path}: cannot write there ({error.strerror}); choose another path.") from None
-            raise
-        finally:
-            if new and self.path.is_dir() and not any(self.path.iterdir()):
-                self.path.rmdir()
+    def ready(self) -> AbstractContextManager[None]:
+        """The folder is there."""
+        return nullcontext() if self.suffix else new_folder(self.path)
 
 
 def _save_cells(place: _Place, world: CellWorld, X: Blocks, S: Blocks, truth: Mapping[str, Any]) -> Path:

@@ -19,6 +19,7 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 
 from identifiable._compiling import compiled, in_registers
@@ -59,8 +60,6 @@ def times_power_of_two(typing_context: Any, value: Any, power: Any) -> Any:
     """`value` times two to the whole number that stands in the last bits of `power`."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        from llvmlite import ir
-
         whole = ir.IntType(64)
         bits, exponent = (builder.bitcast(argument, whole) for argument in arguments)
         moved = builder.shl(exponent, ir.Constant(whole, BITS_BELOW_EXPONENT))
@@ -74,8 +73,6 @@ def exponent_of(typing_context: Any, value: Any) -> Any:
     """The exponent of a positive number: its bits as the last ones of 2^52, which is then taken off."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        from llvmlite import ir
-
         whole, real = ir.IntType(64), ir.DoubleType()
         moved = builder.lshr(builder.bitcast(arguments[0], whole), ir.Constant(whole, BITS_BELOW_EXPONENT))
         large = ir.Constant(whole, (BIAS + BITS_BELOW_EXPONENT) << BITS_BELOW_EXPONENT)
@@ -90,8 +87,6 @@ def mantissa_of(typing_context: Any, value: Any) -> Any:
     """A positive number times the power of two that brings it between 1 and 2."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        from llvmlite import ir
-
         whole = ir.IntType(64)
         bits = builder.and_(builder.bitcast(arguments[0], whole), ir.Constant(whole, MANTISSA))
         return builder.bitcast(builder.or_(bits, ir.Constant(whole, BIAS << BITS_BELOW_EXPONENT)), ir.DoubleType())

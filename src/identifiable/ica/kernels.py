@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
@@ -32,8 +33,6 @@ def times_power_of_two(typing_context: Any, value: Any, power: Any) -> Any:
     """`value` times two to the whole number that stands in the last bits of `power`."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        from llvmlite import ir
-
         whole = ir.IntType(32)
         bits, exponent = (builder.bitcast(argument, whole) for argument in arguments)
         moved = builder.shl(exponent, ir.Constant(whole, BITS_BELOW_EXPONENT))

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -317,6 +318,7 @@ class Passes:
         return self._run(partial(statistic, whitener, unmixing, choice, spare=[]))
 
     def _run(self, start: Callable[[], Any]) -> Any:
+        import_module("identifiable.ica.kernels")  # here, not in the threads
         return fold(
             [self.blocks],
             start,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ def compare(
     if len(representations) < 2:
         raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
     run = Run(settings, workers, progress, cluster)
+    import_module("scipy.optimize")  # columns are matched in threads, which do not import
     with one_blas_thread():
         return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], group_by, provenance)
 

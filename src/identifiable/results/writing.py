@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from identifiable._checks import OutputError
+from identifiable._stopping import complete, steady, unfinished
 
 # Files that are complete and wait, in a block of `together`, for their names: (temporary, path).
 _waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_waiting", default=None)
@@ -44,15 +45,11 @@ def together() -> Iterator[None]:
     token = _waiting.set(waiting)
     try:
         yield
-        for temporary, path in sorted(waiting, key=lambda pair: not _is_stream(pair[1])):
-            try:
-                _deliver(temporary, path)
-            except OSError as error:
-                raise _unwritable(path, error) from None
+        _deliver(waiting)
     finally:
         _waiting.reset(token)
         for temporary, _ in waiting:
-            temporary.unlink(missing_ok=True)
+            _discard(temporary)
 
 
 @contextmanager
@@ -62,44 +59,88 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     A pipe or a device (/dev/stdout) cannot be replaced: the content is copied into it.
     """
     path = Path(path)
-    folder = None if _is_stream(path) else path.parent
     try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.name[:60]}.", suffix=".part")
+        with steady:
+            handle, name = tempfile.mkstemp(
+                dir=None if _is_stream(path) else path.parent, prefix=f".{path.name[:60]}.", suffix=".part"
+            )
+            temporary = Path(os.path.abspath(name))
+            unfinished[str(temporary)] = None
         os.close(handle)
     except OSError as error:
         raise _unwritable(path, error) from None
-    temporary = Path(name)
     try:
         yield temporary
         waiting = _waiting.get()
         if waiting is None:
-            _deliver(temporary, path)
+            _deliver([(temporary, path)])
         else:
             waiting.append((temporary, path))
-    except OutputError:  # of another file written together with this one
-        temporary.unlink(missing_ok=True)
+    except OutputError:  # of this file, or of another one written together with it
+        _discard(temporary)
         raise
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
         raise _unwritable(path, error) from None
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
         raise
 
 
-def _deliver(temporary: Path, path: Path) -> None:
-    """Give a complete file its name."""
-    if _is_stream(path):
-        with temporary.open("rb") as content, path.open("wb") as stream:
-            shutil.copyfileobj(content, stream)
-        temporary.unlink()
+@contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """The folder `path` is there. If it was not there before and nothing is in it in the end, it goes again."""
+    if path.exists():
+        yield
         return
-    if path.is_dir():
-        raise IsADirectoryError(21, "it is a directory")
+    kept = os.path.abspath(path)
+    try:
+        with steady:
+            path.mkdir()
+            unfinished[kept] = None
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        yield
+    finally:
+        del unfinished[kept]
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def _discard(temporary: Path) -> None:
+    """A temporary file goes, if it has not taken its name."""
+    temporary.unlink(missing_ok=True)
+    unfinished.pop(str(temporary), None)
+
+
+def _deliver(files: list[tuple[Path, Path]]) -> None:
+    """Give complete files (temporary, path) their names: streams first, then all others, which no signal comes between."""
+    streams = [(temporary, path) for temporary, path in files if _is_stream(path)]
+    for temporary, path in streams:
+        with _said(path), temporary.open("rb") as content, path.open("wb") as stream:
+            shutil.copyfileobj(content, stream)
+        _discard(temporary)
     umask = os.umask(0)
     os.umask(umask)
-    temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is an ordinary file
-    os.replace(temporary, path)
+    with steady:
+        for temporary, path in (file for file in files if file not in streams):
+            with _said(path):
+                if path.is_dir():
+                    raise IsADirectoryError(21, "it is a directory")
+                temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is an ordinary file
+                os.replace(temporary, path)
+            complete.append(str(path))
+            unfinished.pop(str(temporary))
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """An error of the system, as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error) from None
 
 
 def _is_stream(path: Path) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma, polygamma
+from scipy.stats import t
 
 from identifiable.deconfounding.components.axis_values import Slabs
 from identifiable.deconfounding.components.replicate_variance import Replicates
@@ -69,8 +71,6 @@ def moderated_p(mean: Array, variance: Array, plates: Array) -> Array:
     Implements limma's `eBayes` (Smyth 2004): on each axis true variances are taken as scaled inverse chi-square, and each
     sample variance is drawn towards their centre in proportion to what it lacks in degrees of freedom.
     """
-    from scipy.stats import t
-
     freedom = (plates - 1)[:, None]
     prior, centre = _prior(variance, freedom)
     with np.errstate(invalid="ignore"):
@@ -82,8 +82,6 @@ def moderated_p(mean: Array, variance: Array, plates: Array) -> Array:
 
 def _prior(variance: Array, freedom: Array) -> tuple[Array, Array]:
     """Degrees of freedom and centre of the variances of an axis, from the spread of their logarithms (limma's `fitFDist`)."""
-    from scipy.special import digamma, polygamma
-
     axes = variance.shape[1]
     if len(variance) < FEWEST_TO_BORROW:
         return np.zeros(axes), np.ones(axes)
@@ -98,8 +96,6 @@ def _prior(variance: Array, freedom: Array) -> tuple[Array, Array]:
 
 def _inverse_trigamma(value: Array) -> Array:
     """The number whose trigamma is `value`, by Newton's method on its reciprocal (Smyth 2004, appendix)."""
-    from scipy.special import polygamma
-
     found = 0.5 + 1 / value
     for _ in range(NEWTON_STEPS):
         trigamma = polygamma(1, found)

@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t
 
 from identifiable.deconfounding.components.axis_values import Slabs
 from identifiable.deconfounding.components.plate_variance import (
@@ -112,8 +113,6 @@ def jackknife_interval(value: Array, without: Array) -> tuple[Array, Array]:
     >>> bool(low[0] < 1 < high[0])
     True
     """
-    from scipy.stats import t
-
     parts = len(without)
     error = np.sqrt((parts - 1) / parts * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
     half = float(t.ppf(0.975, max(parts - 1, 1))) * error

@@ -10,6 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Lasso, LogisticRegression
 
 from identifiable._checks import UsageError
 from identifiable._extras import require
@@ -200,9 +203,6 @@ class Logistic:
     most_steps: int = 1000
 
     def fit(self, X: NDArray[Any], positive: Mask, seed: int) -> FittedClassifier:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-
         rows = np.asarray(X, dtype=np.float64)
         rows = rows - rows.mean(axis=0)
         scale = float(np.sqrt((rows**2).mean())) or 1.0
@@ -223,9 +223,6 @@ class Sparse:
     name: str = "l1"
 
     def fit(self, X: NDArray[Any], positive: Mask, seed: int) -> FittedClassifier:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import Lasso
-
         rows = np.asarray(X, dtype=np.float64)
         spread = rows.std(axis=0)
         spread[spread == 0] = 1.0
@@ -296,8 +293,6 @@ class Wrapped:
         return repr(self.estimator)
 
     def fit(self, X: NDArray[Any], positive: Mask, seed: int) -> FittedClassifier:
-        from sklearn.base import clone
-
         model = clone(self.estimator)
         if "random_state" in model.get_params():
             model.set_params(random_state=seed)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm, t
 
 from identifiable.deconfounding.design import Codes, Labels, Mask
 from identifiable.deconfounding.evaluation.keeping import fingerprint
@@ -184,15 +185,11 @@ def least_of_many(draws: Array, spreads: Array, groups: int, *, crossed: bool = 
     own = np.sqrt((off**2).sum(axis=1) / counts)
     scale = np.maximum(own, spreads)
     largest = (np.abs(off) / np.where(own > 0, own, 1.0)[:, None]).max(axis=0)
-    from scipy.stats import norm
-
     reach = max(float(np.quantile(largest, 0.95)), float(norm.ppf(0.975)))
     result: Array = values - _widening(groups, crossed) * reach * scale
     return result
 
 
 def _widening(groups: int, crossed: bool) -> float:
-    from scipy.stats import norm, t
-
     of_few = float(np.sqrt(groups / (groups - 1)) * t.ppf(0.975, groups - 1) / norm.ppf(0.975))
     return of_few * (TWICE_USED if crossed else 1.0)

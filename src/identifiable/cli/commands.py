@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from identifiable import __version__
 from identifiable._checks import IdentifiableError
+from identifiable._stopping import complete, last_words
 from identifiable.cli import (
     bilipschitz,
     compare,
@@ -29,7 +30,7 @@ from identifiable.cli.output import EXIT_USAGE
 COMMANDS = (compare, resolve, transform, bilipschitz, disentangle, deconfound, simulate, reproduce, report, demo)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None) -> int:
     """Run the command line and return its exit code."""
     if sys.stdout is None:  # started with a closed stdout
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (it lives as long as the process)
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an arrow on an ASCII terminal is a question mark, not a failure
+    complete.clear()
     parser = _parser()
     try:
         options = parser.parse_args(arguments)
@@ -48,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except IdentifiableError as error:
         print(f"identifiable: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("identifiable: interrupted; no result was written.", file=sys.stderr)
+    except KeyboardInterrupt:  # of a caller in Python; a process of ours does not raise it
+        print(last_words("interrupted"), file=sys.stderr)
         return 130
     except MemoryError:
         print("identifiable: out of memory; pass fewer dimensions, or --workers 1.", file=sys.stderr)
@@ -69,7 +71,3 @@ def _parser() -> argparse.ArgumentParser:
     for command in COMMANDS:
         command.add_to(commands)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,100 @@
+"""How a command ends on Ctrl-C and on SIGTERM: within a second, in one line, and without its temporary files.
+
+Ours. A KeyboardInterrupt comes between two bytecodes of the main thread: never during a long call into compiled code, and
+perhaps inside importlib, which then keeps its lock for ever. So none is raised. The interpreter's handler in C writes the
+signal's number into a pipe at once, wherever the main thread is; a thread that reads the pipe removes what is unfinished
+and ends the process. That thread imports nothing and needs only the GIL, which compiled code gives up.
+
+This module is in force before anything else is imported: it imports what the interpreter has loaded or nearly so.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from _thread import allocate_lock, start_new_thread
+from itertools import count
+
+SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+PATIENCE = 0.3  # seconds for files that are just taking their names, and for a reader of stderr
+
+steady = allocate_lock()  # held while a temporary file appears or takes its name: a command does not end in between
+unfinished: dict[str, None] = {}  # absolute paths of temporary files and of new folders, a folder before what is in it
+complete: list[str] = []  # files that have taken their names
+
+_received = count()
+
+
+def end_on_signals() -> None:
+    """From now on Ctrl-C ends this process with exit code 130, SIGTERM with 143; a second signal waits for nothing.
+
+    For a process of our own: a call from Python leaves the signals of its caller alone. A signal that is ignored, as Ctrl-C
+    is by what a shell puts in the background, stays ignored.
+    """
+    if os.name != "posix":
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _go_on)
+    for _ in range(2):  # while one ends the process, the other waits for a second signal
+        start_new_thread(_watch, (reading,))
+    os.register_at_fork(before=_hold, after_in_parent=_heed, after_in_child=_leave_to_parent)
+
+
+def last_words(word: str) -> str:
+    """What is said when a command is stopped."""
+    kept = f"files completed: {len(complete)} (last: {complete[-1]})" if complete else "no result was written"
+    return f"identifiable: {word}; {kept}."
+
+
+def _go_on(number: int, frame: object) -> None:
+    """The main thread does nothing about a signal: `_watch` does."""
+
+
+def _watch(reading: int) -> None:
+    while (number := os.read(reading, 1)[0]) not in SIGNALS:  # code of the user may handle other signals
+        pass
+    try:
+        if next(_received) == 0:
+            steady.acquire(timeout=PATIENCE)  # and never released: no file appears any more
+            _say(last_words(SIGNALS[signal.Signals(number)]))
+        for path in 2 * [*reversed(unfinished)]:  # twice: a writer that was about to open its file has made it anew
+            try:
+                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+            except OSError:  # gone already, or a folder that holds something
+                continue
+    finally:
+        os._exit(128 + number)
+
+
+def _say(line: str) -> None:
+    """To stderr itself: its buffer may be locked, its reader may have stopped reading."""
+    try:
+        stream = sys.stderr.fileno()
+        if select.select([], [stream], [], PATIENCE)[1]:
+            clear = "\r\x1b[2K" if os.isatty(stream) else ""  # the bar
+            os.write(stream, f"{clear}{line}\n".encode(errors="replace"))
+    except (AttributeError, OSError, ValueError):  # closed, or not a file
+        pass
+
+
+def _hold() -> None:
+    """A fork shares the pipe, and would end its parent by it: no signal comes before it has left that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _heed() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def _leave_to_parent() -> None:
+    signal.set_wakeup_fd(-1)
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) == _go_on:
+            signal.signal(number, usual)
+    _heed()
