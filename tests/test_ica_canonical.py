@@ -47,6 +47,7 @@ def shape_of(d: int, **given: Any) -> Shape:
         "departure_se": np.full(d, 0.001),
         "largest": np.full(d, 5.0),
         "n": 1000,
+        "contrast": "logcosh",
     }
     return Shape(**{**fields, **{k: np.asarray(v, float) for k, v in given.items()}})
 

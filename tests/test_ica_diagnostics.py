@@ -14,7 +14,7 @@ from identifiable.ica import Fit, Settings, fit, resolve
 from identifiable.ica.canonical import Shape
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.curvature import curvature_errors, pair_curvature
-from identifiable.ica.diagnostics import gaussian_p
+from identifiable.ica.diagnostics import gaussian_p, looks_gaussian
 from identifiable.ica.passes import Passes
 from identifiable.ica.stability import Refit, stability
 from identifiable.ica.whitening import Whitener
@@ -98,6 +98,40 @@ def test_the_gaussian_test_has_its_level_and_power(name):
     assert 0.4 < np.mean(p < 0.5) < 0.6
     assert gaussian_p(shape_of(source("laplace", 1500, rng), name))[0] < 1e-4
     assert gaussian_p(shape_of(source("uniform", 1500, rng), name))[0] < 1e-4
+
+
+def test_the_level_holds_for_the_direction_of_a_plane_that_departs_most():
+    """Directions all over the plane are tried: the p-value is that of the largest departure, and at most its share."""
+    rng = np.random.default_rng(12)
+    angles = np.radians(np.arange(0, 180, 3))
+    turns = np.array([np.cos(angles), np.sin(angles)])
+    found = []
+    for _ in range(200):
+        X = rng.standard_normal((1000, 2))
+        whitener = Whitener.of(Moments.of(X), precision="double")
+        shapes = Passes(Blocks(X), whitener, workers=1).survey(turns.T, contrast("logcosh")).shapes
+        every = Shape.of(shapes, "logcosh")
+        top = np.argsort(-np.abs(every.departure))[:2]  # as the first of two components
+        found.append(gaussian_p(every.reordered(top, np.ones(2))).min())
+    p = np.array(found)
+    for level in (0.05, 0.2, 0.5):
+        assert 0.4 * level < np.mean(p < level) < 1.4 * level, (level, np.mean(p < level))
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 10), (600, 20), (1000, 30)])
+def test_noise_is_called_gaussian_at_whichever_optimum_the_solver_ends(n, d):
+    """Which directions of noise depart most is decided by last bits; that all of them are noise is not."""
+    X = np.random.default_rng([n, d, 31]).standard_normal((n, d))
+    for seed in range(3):
+        assert looks_gaussian(fitted(X, seed=seed).shape).all()
+
+
+def test_sources_are_not_called_gaussian_and_the_noise_beside_them_is_counted():
+    rng = np.random.default_rng(13)
+    S = independent("l" * 10 + "g" * 10, 3000, rng)
+    assert looks_gaussian(fitted(S @ rng.standard_normal((20, 20))).shape).sum() == 10
+    S = independent("l" * 20, 1000, rng)
+    assert not looks_gaussian(fitted(S @ rng.standard_normal((20, 20))).shape).any()
 
 
 @pytest.mark.parametrize("share", [0.5, 0.3, 0.05])

@@ -280,7 +280,7 @@ def test_a_page_is_good_news_only_if_half_of_the_components_hold(good: int, tone
 def test_the_rule_is_said_with_its_limits_and_left_out_where_they_are_not_recorded() -> None:
     said = (
         "Reproducible means: refits on halves find it at mean |r| ≥ 0.93, worst ≥ 0.85; angle error ≤ 0.3 rad; not Gaussian "
-        "(p × components < 0.0001) or the only one that is; ≤ 20 % of its variance in one row; still to turn ≤ 0.05 rad; "
+        "(p < 0.0001) or the only one that is; ≤ 20 % of its variance in one row; still to turn ≤ 0.05 rad; "
         "sign certain."
     )
     legend = "of the direction in radians, at most 0.3 to be reproducible."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -35,6 +35,7 @@ class Shape:
     departure_se: Array
     largest: Array
     n: int
+    contrast: str
 
     @classmethod
     def of(cls, means: ShapeMeans, contrast: str) -> Shape:
@@ -61,12 +62,13 @@ class Shape:
             departure_se=departure_se,
             largest=means.largest,
             n=n,
+            contrast=contrast,
         )
 
     def reordered(self, order: NDArray[np.intp], signs: Array) -> Shape:
         """The same for the components in another order and with other signs."""
-        columns = {name: getattr(self, name)[order] for name in self.__dataclass_fields__ if name != "n"}
-        return Shape(**{**columns, "skew": columns["skew"] * signs, "n": self.n})
+        columns = {name: each[order] for name, each in vars(self).items() if isinstance(each, np.ndarray)}
+        return replace(self, **{**columns, "skew": columns["skew"] * signs})
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,11 +158,14 @@ class GaussianValues:
     """Of G at a standard Gaussian: its mean, and the variance left after regressing on the square.
 
     `coupling`: the variance of G'', and that of G' left after regressing on y; what couples two pairs of components by chance.
+    `roughness`: how fast the mean of G over a sample varies with the direction: the variance of its slope, per radian, over
+    its own (4 for u^4, the mean degree of G in Hermite polynomials).
     """
 
     mean: float
     residual_variance: float
     coupling: float
+    roughness: float
 
 
 @cache
@@ -178,5 +181,7 @@ def gaussian_values(name: str) -> GaussianValues:
     contrast(name).slope(y, slope)
     bend = np.asarray(contrast(name).bend(y, slope), dtype=np.float64)
     bent = float(weight @ bend)
-    coupling = float(weight @ (bend - bent) ** 2 + weight @ (slope - bent * y) ** 2)
-    return GaussianValues(mean, variance - with_square**2 / 2, coupling)
+    slope_variance = float(weight @ (slope - bent * y) ** 2)
+    coupling = float(weight @ (bend - bent) ** 2) + slope_variance
+    residual = variance - with_square**2 / 2
+    return GaussianValues(mean, residual, coupling, slope_variance / residual)

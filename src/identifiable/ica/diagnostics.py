@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.ica.canonical import Canonical, Shape
+from identifiable.ica.contrasts import gaussian_values
 from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import PairMeans
 from identifiable.ica.stability import Stability
 from identifiable.moments import Array
 from identifiable.results import Tie, UnresolvedPair
 
-# Of the test against a Gaussian, over all components together. Strict, because the test ignores that a direction was chosen
-# for departing, and because two Gaussians can look stable: random turns in a plane match at |r| 0.9 on average.
-GAUSSIAN_LEVEL = 1e-4
+# Of the test against a Gaussian, over all components together. Strict, because two Gaussians can look stable: random turns in
+# a plane match at |r| 0.9 on average.
+GAUSSIAN_LEVEL = 1e-3
+NO_ERROR = 1e-12  # of a departure, from which down it is certain: two values, or one row
 MOST_ANGLE = 0.3  # radians of standard error a reproducible direction may have: |r| about 0.91 between two samples
 PAIR_ANGLE = 0.25  # radians of standard error between two components from which on they are listed as unresolved
 LEAST_STABILITY = 0.93  # mean |r| between refits on halves
@@ -122,19 +124,53 @@ class Directions:
 
 
 def gaussian_p(shape: Shape) -> Array:
-    """Two-sided p-value of E G(u) against a Gaussian's; it ignores that the direction was chosen."""
-    from scipy.special import ndtr
+    """Two-sided p-value of E G(u) against a Gaussian's, given that the direction was chosen for departing from it.
 
-    size = np.abs(shape.departure)
-    # No error and yet away from a Gaussian: two values, or one row. Certain, unless it is rounding.
-    certain = np.where(size > 1e-9, np.inf, 0.0)
-    z = np.divide(size, shape.departure_se, out=certain, where=shape.departure_se > 1e-12)
-    return np.asarray(2 * ndtr(-z), dtype=np.float64)
+    Ours. In k dimensions of Gaussian noise some direction departs by about 1.75 sqrt(k) standard errors, and which ones ICA
+    ends at depends on the last bits of the data. So the largest departure counts as the largest over all directions of the
+    space, the next one as the largest over those orthogonal to the first, and so on; a p-value is at least the one before.
+    """
+    level = gaussian_values(shape.contrast)
+    # Between the error of a Gaussian and the one measured: the tails of a mean are as skew as G, and where a direction with a
+    # large departure is chosen, the first alone is too small on one side and the second too small on the other.
+    errors = np.sqrt(np.sqrt(level.residual_variance / shape.n) * shape.departure_se.clip(NO_ERROR))
+    z = np.abs(shape.departure) / errors
+    order = np.argsort(-z, kind="stable")
+    p = np.empty_like(z)
+    p[order] = np.maximum.accumulate(_largest_p(z[order], np.arange(len(z), 0, -1), level.roughness))
+    return p
+
+
+def _largest_p(z: Array, dimensions: NDArray[np.intp], roughness: float) -> Array:
+    """Probability, at most, that the largest |z| over all directions of a Gaussian space reaches each of these.
+
+    The mean Euler characteristic of the directions above z (Adler and Taylor 2007) of a field on the sphere in d dimensions,
+    with the roughness v, k = d - 1, t^2 = v / (v - 1) and the sphere's surface s_d:
+        s_d ((v - 1) / 2 pi)^(k / 2) int_z^inf He_k(t x) phi(x) dx.
+    He_k is log-concave beyond its largest zero, so its tangent at z bounds the integral; below that zero there are many
+    such directions. Exact for one dimension, where no direction is chosen.
+    """
+    from scipy.special import gammaln, log_ndtr
+
+    t = np.sqrt(roughness / (roughness - 1))
+    log_size, ratio = np.zeros_like(z), np.ones_like(z)  # log He_k(t z), and He_k over He_(k - 1)
+    growth = np.zeros_like(z)  # of log He_k(t x) at z
+    for k in range(1, int(dimensions.max())):
+        some = dimensions > k
+        ratio[some] = (t * z - (k - 1) / ratio)[some]
+        ratio[ratio <= 0] = np.nan
+        log_size[some] += np.log(ratio[some])
+        growth[some] = (t * k / ratio)[some]
+    surface = np.log(2) + dimensions / 2 * np.log(np.pi) - gammaln(dimensions / 2)
+    decay = z - growth
+    tail = log_ndtr(-decay) + (decay**2 - z**2) / 2
+    log_p = surface + (dimensions - 1) / 2 * np.log((roughness - 1) / (2 * np.pi)) + log_size + tail
+    return np.exp(np.where(np.isnan(log_p), 0.0, log_p).clip(max=0.0))
 
 
 def looks_gaussian(shape: Shape) -> NDArray[np.bool_]:
-    """Components that the contrast cannot tell from a Gaussian, allowing for their number."""
-    return np.asarray(gaussian_p(shape) * len(shape.departure) >= GAUSSIAN_LEVEL)
+    """Components that the contrast cannot tell from a Gaussian, or from a direction chosen in Gaussian noise."""
+    return np.asarray(gaussian_p(shape) >= GAUSSIAN_LEVEL)
 
 
 @dataclass(frozen=True)

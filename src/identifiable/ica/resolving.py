@@ -199,9 +199,10 @@ def _alerts(
                 f"{name}: {record.dropped} of {len(moments.mean)} dimensions{asked} ({why}rank {d}).",
             )
         )
-    gaussian = int(diagnostics.looks_gaussian(shape).sum())
-    pairs = fitted.directions.unresolved(diagnostics.looks_gaussian(shape))[1]
-    heavy = int((shape.largest**2 > OUTLIER_SHARE * n).sum())
+    looks_gaussian = diagnostics.looks_gaussian(shape)
+    gaussian, pairs = int(looks_gaussian.sum()), fitted.directions.unresolved(looks_gaussian)[1]
+    # Not of noise: which of its directions point at a row depends on where the solver ended, and none of them means anything.
+    heavy = int((~looks_gaussian & (shape.largest**2 > OUTLIER_SHARE * n)).sum())
     reached = [s.contrast for s in fitted.starts]
     found += [
         (

@@ -48,7 +48,7 @@ CURVED = (
     0.05  # least cosine between a step and its change of the gradient, to learn from: a flat one would lead far away
 )
 MIN_CURVATURE = 0.01  # a pair flatter than this is turned no faster
-MAX_TURN = 0.5  # radians, in one step of one pair
+MAX_TURN = 0.5  # radians, in one step of one component
 OVERSHOT = (
     2.0  # slope after a step, over the slope before, beyond which the step is taken back; below, the next one mends it
 )
@@ -299,7 +299,7 @@ class _Secants:
         self.pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
 
     def step(self, here: _Point) -> Array:
-        """The quasi-Newton step from here, no pair turning far at once: by the two-loop recursion."""
+        """The quasi-Newton step from here, no component turning far at once: by the two-loop recursion."""
         direction = here.gradient.copy()
         weights = []
         for step, change in reversed(self.pairs):
@@ -310,7 +310,7 @@ class _Secants:
         direction /= here.curvature
         for (step, change), (weight, rho) in zip(self.pairs, reversed(weights), strict=True):
             direction += (weight - rho * float((change * direction).sum())) * step
-        return -direction.clip(-MAX_TURN, MAX_TURN)
+        return -_within_reach(direction)
 
     def learn(self, step: Array, here: _Point, there: _Point, tangled: NDArray[np.intp]) -> None:
         if there.gain > OVERSHOT * here.gain:  # whatever led there does not hold here
@@ -360,7 +360,7 @@ class _Momentum:
 
     def step(self, here: _Point) -> Array:
         step: Array = here.newton + self.share(here).clip(max=MOST_MOMENTUM) * self.before
-        return step.clip(-MAX_TURN, MAX_TURN)
+        return _within_reach(step)
 
     def learn(self, step: Array, here: _Point, there: _Point, tangled: NDArray[np.intp]) -> None:
         self.before = step.copy()
@@ -368,6 +368,17 @@ class _Momentum:
 
     def forget(self, components: NDArray[np.intp]) -> None:
         self.before[components] = self.before[:, components] = 0
+
+
+def _within_reach(step: Array) -> Array:
+    """The step with pairs shortened whose component would turn farther than its slopes and curvatures can hold.
+
+    Of noise, every pair is flat: 36 components that turned by 0.5 into each of the others, as they once could, wandered about
+    for ever, and last bits decided where they were when the passes ran out.
+    """
+    far = np.sqrt((step**2).sum(axis=1)).clip(MAX_TURN) / MAX_TURN
+    shortened: Array = step / np.maximum.outer(far, far)
+    return shortened
 
 
 def _flipped(here: _Point, there: _Point) -> NDArray[np.intp]:

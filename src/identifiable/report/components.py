@@ -238,7 +238,7 @@ def details(components: Sequence[Component]) -> list[Block]:
     shown = components[:COMPONENTS_LISTED]
     shapes = Table(
         "± one standard error, where rows differ enough to give one. Negentropy is an index: near its value close to a "
-        "Gaussian, too large far from one. Gaussian p: of a test that ignores that the direction was chosen",
+        "Gaussian, too large far from one. Gaussian p: the test allows for the choice of the direction",
         (Column("component", "text"), *map(Column, ("negentropy (index)", "skew", "kurtosis", "Gaussian p"))),
         tuple(
             (

@@ -36,7 +36,7 @@ def reproducible_rule(settings: Settings) -> str:
     if angle is not None:
         parts.append(f"angle error ≤ {short(angle)} rad")
     if level is not None:
-        parts.append(f"not Gaussian (p × components < {short(level)}) or the only one that is")
+        parts.append(f"not Gaussian (p < {short(level)}) or the only one that is")
     if row is not None:
         parts.append(f"≤ {percent(row)} of its variance in one row")
     if residual is not None:

@@ -19,7 +19,7 @@ class Component:
     negentropy    an index: its expansion near a Gaussian (Hyvärinen 1998), (E G(u) - E G(Gaussian))^2 / 2 v, with v what is left
                   of Var G(Gaussian) after regressing on the square; nats near a Gaussian, too large far from one
     skew, kurtosis  third moment, and fourth moment minus 3; every `_se` is a standard error (delta method)
-    gaussian_p    of a z-test of E G(u) against a Gaussian's; it ignores that the direction was chosen
+    gaussian_p    of a z-test of E G(u) against a Gaussian's, given that the direction was chosen for departing from it
     curvature     the Theorem 2 margin: the smallest curvature of the contrast over the pairs with another component,
                   `hardest` (its place); 0 means the pair can be turned freely
     angle_se      standard error of the direction in radians, from the sandwich formula over all pairs
