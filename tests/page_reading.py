@@ -4,13 +4,62 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from html.parser import HTMLParser
 from typing import Any
 
 from identifiable import report
 from identifiable.report.page import Block, Card, Fold, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.results.serial import from_json, to_json
-from test_report import Outline, foreign_loads
+
+HOSTILE = '<script>alert("1")</script>'
+RENDERERS = (report.html, report.fragment, report.markdown, report.text_table)
+VOID = {"meta", "br", "circle", "path", "line", "polyline"}
+
+
+class Outline(HTMLParser):
+    """Tags of a page; fails on one that is left open or closed twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"left open: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        last = self.open.pop()
+        assert last == tag, f"</{tag}> closes <{last}>"
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+    def tags(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.seen if tag == name]
+
+
+def foreign_loads(text: str) -> list[str]:
+    """Everything in a page that a browser would fetch, or run, from elsewhere or from within."""
+    outline = Outline(text)
+    loads = [tag for tag, _ in outline.seen if tag in ("script", "link", "img", "iframe", "object", "embed", "base")]
+    for tag, attributes in outline.seen:
+        loads += [f"{tag} {k}" for k in attributes if k in ("src", "srcset", "data", "poster") or k.startswith("on")]
+        target = attributes.get("href") or "#"
+        loads += [] if target.startswith("#") else [f"{tag} href {target}"]
+    styles = "".join(re.findall(r"<style>(.*?)</style>", text, flags=re.DOTALL))
+    return loads + re.findall(r"@import|url\(|@font-face", styles)
 
 
 def blocks_of(result: Any, *keys: str) -> Iterator[Block]:

@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 
 from identifiable import report
-from identifiable.report import wording
+from identifiable.report import words as wording
 from identifiable.report.attribution import CARDS, LEAST_REACH
 from identifiable.report.cleaning_reading import by_technical, card_summary, effect, fixed, mostly
 from identifiable.report.components import PICTURED
-from identifiable.report.figures import draw_curves
-from identifiable.report.grids import draw_grid
 from identifiable.report.page import Badge, Card, Cloud, Curves, Fold, Gauge, Grid, Heading, Spark, Table
 from identifiable.report.pages import page_of
+from identifiable.report.render.figures import draw_curves
+from identifiable.report.render.grids import draw_grid
 from identifiable.report.screen_methods import MAP_WORDS, SCORES_WORDS
 from identifiable.results import Alert, Attribution, Share
 from page_reading import (
+    HOSTILE,
+    RENDERERS,
     blocks_of,
     check_drawn_alike_after_json,
     check_pages_stand_alone,
@@ -30,7 +32,6 @@ from page_reading import (
     text_of,
 )
 from screen_result_cases import make_attribution, make_card, make_design, make_map, with_figures, with_words
-from test_report import HOSTILE, RENDERERS
 
 SMALL = (8, 12)
 FULL = make_attribution(grid=SMALL)

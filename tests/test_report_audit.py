@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from identifiable import report
-from identifiable.report import wording
-from identifiable.report.figures import draw_dots, ticks_between
+from identifiable.report import words as wording
 from identifiable.report.page import Badge, Card, DotRow, Dots, Fold, Mark, Terms
 from identifiable.report.pages import page_of
+from identifiable.report.render.figures import draw_dots, ticks_between
 from identifiable.report.screen_methods import BLIND_WORDS, CONCLUDE, NEXT
 from identifiable.report.screen_reading import LISTED, MOST_LISTED
 from identifiable.results import Alert, Audit, BlindScore, Finding
 from page_reading import (
+    HOSTILE,
+    RENDERERS,
     blocks_of,
     check_drawn_alike_after_json,
     check_pages_stand_alone,
@@ -28,7 +30,6 @@ from page_reading import (
     text_of,
 )
 from screen_result_cases import NO_INTERVAL, make_audit, make_design, with_figures, with_words
-from test_report import HOSTILE, RENDERERS
 
 FULL = make_audit()
 BARE = make_audit(

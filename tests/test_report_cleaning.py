@@ -12,15 +12,17 @@ import pytest
 
 from identifiable import report
 from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS
-from identifiable.report import wording
+from identifiable.report import words as wording
 from identifiable.report.cleaning_reading import UNSAVED, apply_command
-from identifiable.report.html import _environment
 from identifiable.report.page import Card, Cloud, Code, Curve, Curves, Dots, Fold, Page, Section
 from identifiable.report.pages import page_of
+from identifiable.report.render.html import _environment
 from identifiable.report.screen_methods import INVARIANT, METRICS, NEW_PLATES, SAME_AXES
 from identifiable.results import Alert, Cleaning, SpaceMetric, from_json, to_json
 from identifiable.results.cleaning import CleanDifference
 from page_reading import (
+    HOSTILE,
+    RENDERERS,
     blocks_of,
     check_drawn_alike_after_json,
     check_every_cell_is_told,
@@ -39,7 +41,6 @@ from screen_result_cases import (
     with_figures,
     with_words,
 )
-from test_report import HOSTILE, RENDERERS
 
 SMALL = (8, 12)
 ATTRIBUTION = make_attribution(grid=(2, 3))

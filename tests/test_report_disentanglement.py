@@ -22,7 +22,7 @@ from disentanglement_cases import (
 )
 from identifiable import report
 from identifiable.disentanglement import METRICS as KNOWN
-from identifiable.report import wording
+from identifiable.report import words as wording
 from identifiable.report.disentanglement import LATENTS_SHOWN
 from identifiable.report.disentanglement_methods import KINDS, METRICS, SCALE_FREE
 from identifiable.report.disentanglement_reading import (
@@ -46,8 +46,7 @@ from identifiable.results import (
     from_json,
     to_json,
 )
-from page_reading import blocks_of, table_called, text_of, without_style
-from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
+from page_reading import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, table_called, text_of, without_style
 
 UNDEFINED = make_infomec({"infom": math.nan, "infoe": 0.5, "infoc": math.nan}, draws=True)
 RESULTS = {

@@ -14,14 +14,13 @@ import pytest
 
 from cases import make_distortion
 from identifiable import report
-from identifiable.report import wording
+from identifiable.report import words as wording
 from identifiable.report.distortion import CURVE_POINTS, FEW_POINTS, INFINITE, NO_BOUNDS
 from identifiable.report.distortion_methods import LOOSE
 from identifiable.report.page import Card, Curves, Notice, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.results import Alert, Distortion, SupremumEstimate, from_json, to_json
-from page_reading import blocks_of, text_of, without_style
-from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
+from page_reading import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, text_of, without_style
 
 RESULTS = {
     "plain": make_distortion(),

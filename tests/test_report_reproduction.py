@@ -14,16 +14,15 @@ import pytest
 from scipy.stats import spearmanr
 
 from identifiable import report
-from identifiable.report import wording
-from identifiable.report.figures import draw_curves
+from identifiable.report import words as wording
 from identifiable.report.page import Card, Cloud, Curve, Curves, Dots, Notice, Table, Text
 from identifiable.report.pages import page_of
+from identifiable.report.render.figures import draw_curves
 from identifiable.report.reproduction import LOST, SAMPLES_DRAWN, correlated, leak_words
 from identifiable.report.reproduction_methods import NO_FIGURES
 from identifiable.results import Alert, Choice, Constants, Leak, Reproduction, from_json, to_json
-from page_reading import blocks_of, text_of, without_style
+from page_reading import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, text_of, without_style
 from reproduction_cases import LEAKS, make_reproduction
-from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
 
 PLAIN = make_reproduction()
 DIGITS = make_reproduction("figA6", pairs=3, samples=4)

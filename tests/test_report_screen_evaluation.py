@@ -12,7 +12,7 @@ import pytest
 
 from identifiable import report
 from identifiable.deconfounding.corrections.registry import CORRECTIONS
-from identifiable.report import wording
+from identifiable.report import words as wording
 from identifiable.report.page import Card, Dots, Fold, Mark, Text
 from identifiable.report.pages import page_of
 from identifiable.report.screen_evaluation import DIFFERENCES_DRAWN
@@ -21,6 +21,8 @@ from identifiable.report.screen_methods import FEW_SPLITS, LOST_FORMULA, ONE_SPA
 from identifiable.report.screen_reading import LISTED
 from identifiable.results import Alert, IcaAdvice, ScreenEvaluation, StageTime
 from page_reading import (
+    HOSTILE,
+    RENDERERS,
     blocks_of,
     check_drawn_alike_after_json,
     check_every_cell_is_told,
@@ -41,7 +43,6 @@ from screen_result_cases import (
     with_figures,
     with_words,
 )
-from test_report import HOSTILE, RENDERERS
 
 FULL = make_evaluation()
 SMALLER = make_evaluation(conditions=tuple(make_conditions()))

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 
 from identifiable import report
-from identifiable.report import wording
+from identifiable.report import words as wording
 from identifiable.report.page import LEFT_OUT, Card, Curves, Dots, Fold, Gallery, Image, Notice, Table, Text
 from identifiable.report.pages import page_of
 from identifiable.report.table2_methods import NOT_COMPARABLE, SUPERVISED, UNKNOWN
 from identifiable.report.table2_reading import infoe_words, otherness, ranking_words, signed
 from identifiable.results import Alert, Cell, Choice, Evaluation, Table2, from_json, to_json
-from page_reading import blocks_of, text_of, without_style
+from page_reading import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, text_of, without_style
 from table2_cases import KNOBS, PUBLISHED, ROWS, STEPS, make_png, make_table2
-from test_report import HOSTILE, RENDERERS, Outline, foreign_loads
 
 PLAIN = make_table2()
 CONTINUOUS = tuple(row for row in ROWS if row not in ("QLAE", "VQ-VAE"))

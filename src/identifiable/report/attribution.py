@@ -23,6 +23,7 @@ from identifiable.report.cleaning_reading import (
     top_lines,
 )
 from identifiable.report.components import PICTURED, spark, stability_cell
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.page import (
     Badge,
     Block,
@@ -41,7 +42,6 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.screen_methods import (
     MAP_WORDS,
     SCORES_WORDS,
@@ -50,7 +50,7 @@ from identifiable.report.screen_methods import (
     attribution_reading,
 )
 from identifiable.report.screen_reading import MOST_LISTED, columns_of, design_section, screen_name, sentence_of
-from identifiable.report.wording import count, counted, known, number, one_line, yes_no
+from identifiable.report.words import count, counted, known, number, one_line, yes_no
 from identifiable.results import Attribution, ComponentCard, ComponentRole
 
 GUIDE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from identifiable.report.figures import drawn_marks
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.page import (
     Badge,
     Block,
@@ -21,7 +21,7 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
+from identifiable.report.render.figures import drawn_marks
 from identifiable.report.screen_methods import (
     BLIND_WORDS,
     CONCLUDE,
@@ -56,7 +56,7 @@ from identifiable.report.screen_reading import (
     skipped_section,
     told,
 )
-from identifiable.report.wording import MISSING, count, number, one_line
+from identifiable.report.words import MISSING, count, number, one_line
 from identifiable.results import Audit, BlindScore
 
 GUIDE = (

@@ -28,7 +28,7 @@ from identifiable.report.cleaning_reading import (
     role_words,
     share_words,
 )
-from identifiable.report.figures import drawn_marks
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.page import (
     Block,
     Card,
@@ -47,7 +47,7 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
+from identifiable.report.render.figures import drawn_marks
 from identifiable.report.screen_methods import (
     GOOD,
     INVARIANT,
@@ -68,7 +68,7 @@ from identifiable.report.screen_reading import (
     sentence_of,
 )
 from identifiable.report.table2_reading import signed
-from identifiable.report.wording import MISSING, count, counted, known, number, one_line, percent
+from identifiable.report.words import MISSING, count, counted, known, number, one_line, percent
 from identifiable.results import Cleaning, CleanPoint, Interval
 
 GUIDE = (

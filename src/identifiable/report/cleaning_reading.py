@@ -9,7 +9,7 @@ from identifiable.report.components import stability_cell
 from identifiable.report.screen_evaluation_reading import change
 from identifiable.report.screen_methods import NEW_PLATES, factor_name, metric_name, space_name
 from identifiable.report.screen_reading import estimate, some
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     clip,
     count,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from identifiable.report.page import Badge, Block, Column, Fold, Gauge, Hint, Picture, Spark, Table, Text, Tone
 from identifiable.report.rules import Settings, limit
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     beside,
     clip,

@@ -52,7 +52,7 @@ from identifiable.report.disentanglement_reading import (
     shared_words,
     table_name,
 )
-from identifiable.report.matrices import shade
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form, shade
 from identifiable.report.page import (
     Block,
     Card,
@@ -70,8 +70,7 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
-from identifiable.report.wording import MISSING, clip, count, counted, known, listed, one_line
+from identifiable.report.words import MISSING, clip, count, counted, known, listed, one_line
 from identifiable.results import AfterICA, Disentanglement, FactorLatentMatrix, Interval, Metric
 
 GUIDE = (

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from identifiable.report.frame import entries
 from identifiable.report.page import Section, Terms, Text
-from identifiable.report.papers import entries
-from identifiable.report.wording import MISSING, count, counted, listed, one_line, setting, short
+from identifiable.report.words import MISSING, count, counted, listed, one_line, setting, short
 from identifiable.results import Disentanglement, Metric
 
 
@@ -85,15 +85,15 @@ METRICS = {
     "mcc": Words(
         "MCC, Pearson",
         "Mean |correlation| of factors and latents under the best one-to-one matching. Linear, so a leak of 1 % costs 1 %.",
-        ("morioka",),
+        ("hyvarinen2016",),
     ),
     "mcc_spearman": Words(
-        "MCC, Spearman", "The same with ranks: what a monotone map of a latent cannot change.", ("morioka",)
+        "MCC, Spearman", "The same with ranks: what a monotone map of a latent cannot change.", ("hyvarinen2016",)
     ),
     "mcc_linear": Words(
         "MCC after a linear map",
         "The same after the best linear map of the latents, held out: what they hold up to a linear map, mixed or not.",
-        ("morioka",),
+        ("hyvarinen2016",),
     ),
     "r2": Words("R², linear", "Share of each factor that a linear regression of all latents explains, held out."),
     "r2_kernel": Words("R², kernel", "The same with a kernel regression: what is there, however it is bent."),
@@ -271,5 +271,5 @@ def bibtex(result: Disentanglement) -> str:
     """Entries of the papers whose metrics were computed."""
     papers = [p for key in result.metrics if key in METRICS for p in METRICS[key].papers]
     return entries(
-        dict.fromkeys([*papers, *(["nelson", "hyvarinen"] if result.after else []), *([] if papers else ["hsu"])])
+        dict.fromkeys([*papers, *(["nelson", "hyvarinen1999"] if result.after else []), *([] if papers else ["hsu"])])
     )

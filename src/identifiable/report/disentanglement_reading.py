@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from identifiable.report.disentanglement_methods import MODES, metric_name, score_name
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     count,
     counted,

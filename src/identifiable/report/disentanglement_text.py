@@ -22,9 +22,9 @@ from identifiable.report.disentanglement_reading import (
     size_words,
     table_name,
 )
-from identifiable.report.record import saved_form
-from identifiable.report.terminal import alert_lines, aligned, wrapped
-from identifiable.report.wording import clip, count
+from identifiable.report.frame import alert_lines, saved_form
+from identifiable.report.render.terminal import aligned, wrapped
+from identifiable.report.words import clip, count
 from identifiable.results import Disentanglement
 
 FACTORS_SHOWN = 20  # more would scroll the headline off the screen

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 
 from identifiable.report.distortion_methods import LOOSE, bibtex, how_to_read, paragraphs
-from identifiable.report.figures import thinned
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form, thinned
 from identifiable.report.page import Block, Card, Column, Curve, Curves, Page, Section, Table, Terms, Text, Tone
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     count,
     counted,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from identifiable.report.frame import entries
 from identifiable.report.page import Section, Terms, Text
-from identifiable.report.papers import entries
-from identifiable.report.wording import count, counted, display_name, setting
+from identifiable.report.words import count, counted, display_name, setting
 from identifiable.results import Distortion
 
 LOOSE = (

@@ -11,9 +11,9 @@ from identifiable.report.distortion import (
     supremum_words,
 )
 from identifiable.report.distortion_methods import LOOSE
-from identifiable.report.record import saved_form
-from identifiable.report.terminal import alert_lines, aligned, wrapped
-from identifiable.report.wording import clip, count, number, one_line
+from identifiable.report.frame import alert_lines, saved_form
+from identifiable.report.render.terminal import aligned, wrapped
+from identifiable.report.words import clip, count, number, one_line
 from identifiable.results import Distortion
 
 STATEMENT = 50  # columns of a bound's name

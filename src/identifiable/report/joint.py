@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from identifiable.report.components import component_blocks, reason_table, tone
-from identifiable.report.matrices import matrix, shade
+from identifiable.report.frame import alerts_section, matrix, notices, page_with, reproduction, saved_form, shade
 from identifiable.report.page import (
     Badge,
     Block,
@@ -21,11 +21,10 @@ from identifiable.report.page import (
     Table,
     Text,
 )
-from identifiable.report.record import alerts_section, notices, page_with, reproduction, saved_form
 from identifiable.report.resolution import converged, headline, mostly, resolution_card, rule_note
 from identifiable.report.resolution_methods import bibtex, how_to_read_joint, joint_paragraphs
 from identifiable.report.rules import Settings, p_cell, shared_limit, shared_rule
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     clip,
     count,

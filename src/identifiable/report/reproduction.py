@@ -10,7 +10,7 @@ import numpy as np
 
 from identifiable.identifiability.trend import FEWEST, spearman, theorem_1_shape
 from identifiable.report.distortion import WIDE, figure
-from identifiable.report.figures import drawn_marks
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.page import (
     Block,
     Card,
@@ -29,9 +29,9 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
+from identifiable.report.render.figures import drawn_marks
 from identifiable.report.reproduction_methods import NO_FIGURES, bibtex, bound_name, how_to_read, paragraphs
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     count,
     counted,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from identifiable.report.frame import entries
 from identifiable.report.page import Section, Terms, Text
-from identifiable.report.papers import entries
-from identifiable.report.wording import count, counted, known, number, one_line
+from identifiable.report.words import count, counted, known, number, one_line
 from identifiable.results import Reproduction
 
 NO_FIGURES = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from identifiable.report.record import saved_form
+from identifiable.report.frame import alert_lines, saved_form
+from identifiable.report.render.terminal import aligned, wrapped
 from identifiable.report.reproduction import (
     DIGIT_HEADS,
     MEASURE,
@@ -16,8 +17,7 @@ from identifiable.report.reproduction import (
     scale_words,
     sentence,
 )
-from identifiable.report.terminal import alert_lines, aligned, wrapped
-from identifiable.report.wording import count, interval, number
+from identifiable.report.words import count, interval, number
 from identifiable.results import Leak, Reproduction
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from identifiable.report.components import component_blocks, details, has_stability, reason_table, tone
-from identifiable.report.figures import thinned
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form, thinned
 from identifiable.report.page import (
     Block,
     Card,
@@ -21,11 +21,10 @@ from identifiable.report.page import (
     Table,
     Text,
 )
-from identifiable.report.papers import EFFECTIVE_RANK
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.resolution_methods import bibtex, how_to_read, paragraphs
 from identifiable.report.rules import limit, reproducible_rule
-from identifiable.report.wording import (
+from identifiable.report.words import (
+    EFFECTIVE_RANK,
     count,
     counted,
     display_name,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from identifiable.report.components import has_stability
+from identifiable.report.frame import entries
 from identifiable.report.page import Section, Terms, Text
-from identifiable.report.papers import entries
-from identifiable.report.wording import count, counted, display_name, known, listed, number, setting
+from identifiable.report.words import count, counted, display_name, known, listed, number, setting
 from identifiable.results import JointResolution, Resolution
 
 Term = tuple[str, str]
@@ -192,5 +192,5 @@ def _sources() -> str:
 
 def bibtex(result: Resolution | JointResolution) -> str:
     """Entries of the papers that the methods name."""
-    shown = ["nelson", "hyvarinen", "ablin", "negentropy", "himberg"]
+    shown = ["nelson", "hyvarinen1999", "ablin", "hyvarinen1998", "himberg"]
     return entries([*shown, "roy"] if isinstance(result, Resolution) else shown)

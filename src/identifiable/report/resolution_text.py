@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from identifiable.report.components import has_stability, margins, named, reasons, stability_cell
+from identifiable.report.frame import alert_lines, saved_form
 from identifiable.report.joint import OPPOSITE, joint_headline, joint_rule, match_line, model_line
-from identifiable.report.record import saved_form
+from identifiable.report.render.terminal import aligned, wrapped
 from identifiable.report.resolution import NO_REFITS, converged, headline
 from identifiable.report.rules import reproducible_rule
-from identifiable.report.terminal import alert_lines, aligned, wrapped
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     clip,
     count,

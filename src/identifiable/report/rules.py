@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from identifiable.ica.joint import DRAWS, SHARED_P
-from identifiable.report.wording import known, percent, probability, short
+from identifiable.report.words import known, percent, probability, short
 
 Settings = Mapping[str, Any]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from identifiable.report.figures import drawn_marks
-from identifiable.report.matrices import shade
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form, shade
 from identifiable.report.page import (
     Block,
     Card,
@@ -21,7 +20,7 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
+from identifiable.report.render.figures import drawn_marks
 from identifiable.report.screen_evaluation_reading import (
     CONCENTRATION_HEADS,
     DIFFERENCE_HEADS,
@@ -83,7 +82,7 @@ from identifiable.report.screen_reading import (
     skipped_section,
 )
 from identifiable.report.table2_reading import signed
-from identifiable.report.wording import MISSING, clip, count, counted, known, number, one_line
+from identifiable.report.words import MISSING, clip, count, counted, known, number, one_line
 from identifiable.results import ConditionScore, Difference, ScreenEvaluation
 
 GUIDE = (

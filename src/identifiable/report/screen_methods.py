@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from identifiable.report.frame import entries
 from identifiable.report.page import Section, Terms, Text
-from identifiable.report.papers import entries
-from identifiable.report.wording import count, counted, listed, one_line
+from identifiable.report.words import count, counted, listed, one_line
 from identifiable.results import Attribution, Audit, Cleaning, ScreenDesign, ScreenEvaluation
 
 LIGHTGBM = "lightgbm"
@@ -27,7 +27,7 @@ class Words:
 REPRESENTATIONS = {
     "base": Words("Base", "The embedding as it came."),
     "pca": Words("PCA", "Principal components, each scaled to variance 1 (whitened)."),
-    "ica": Words("PCA + ICA", "The same, turned so that components are as independent as can be.", ("hyvarinen",)),
+    "ica": Words("PCA + ICA", "The same, turned so that components are as independent as can be.", ("hyvarinen1999",)),
     "rand": Words("PCA + Rand", "The same, turned at random: what any rotation would give."),
     "position": Words("position only", "Row, column and edge of the well, no picture at all."),
     "plate": Words("plate only", "Which plate the well is on, no picture at all."),
@@ -405,9 +405,9 @@ def evaluation_bibtex(result: ScreenEvaluation) -> str:
 
 
 def attribution_bibtex() -> str:
-    return entries(["nelson", "hyvarinen", "benjamini"])
+    return entries(["nelson", "hyvarinen1999", "benjamini"])
 
 
 def cleaning_bibtex(result: Cleaning) -> str:
     of = [paper for m in result.metrics if m.metric in METRICS for paper in METRICS[m.metric].papers]
-    return entries(dict.fromkeys(["nelson", "hyvarinen", "benjamini", "kalinin", *of]))
+    return entries(dict.fromkeys(["nelson", "hyvarinen1999", "benjamini", "kalinin", *of]))

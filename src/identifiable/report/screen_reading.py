@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from identifiable.report.frame import Screened
 from identifiable.report.page import Block, Column, Fold, Mark, MarkKind, Section, Table, Text
-from identifiable.report.record import Screened
 from identifiable.report.screen_methods import batches_words, representation_name
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     clip,
     count,

@@ -23,7 +23,8 @@ from identifiable.report.cleaning_reading import (
     reproducible_words,
     role_words,
 )
-from identifiable.report.record import Screened, saved_form
+from identifiable.report.frame import Screened, alert_lines, saved_form
+from identifiable.report.render.terminal import WIDTH, aligned, wrapped
 from identifiable.report.screen_evaluation_reading import (
     DIFFERENCE_HEADS,
     LEAKAGE_HEADS,
@@ -77,8 +78,7 @@ from identifiable.report.screen_reading import (
     skipped_words,
 )
 from identifiable.report.table2_reading import signed
-from identifiable.report.terminal import WIDTH, alert_lines, aligned, wrapped
-from identifiable.report.wording import MISSING, clip, columns_wide, count, number, one_line
+from identifiable.report.words import MISSING, clip, columns_wide, count, number, one_line
 from identifiable.results import Attribution, Audit, Cleaning, ScreenDesign, ScreenEvaluation
 
 LINES = 12  # of a table; more would scroll the verdict off the screen

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import fmean
 
 from identifiable.report.disentanglement_methods import MODES
-from identifiable.report.figures import drawn_marks
+from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.page import (
     Block,
     Card,
@@ -28,7 +28,7 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
+from identifiable.report.render.figures import drawn_marks
 from identifiable.report.reproduction import choices_section
 from identifiable.report.table2_methods import (
     NOT_COMPARABLE,
@@ -66,7 +66,7 @@ from identifiable.report.table2_reading import (
     signed,
     triple,
 )
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     count,
     counted,

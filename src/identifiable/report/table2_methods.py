@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from identifiable.report.disentanglement_methods import KINDS, METRICS, MODES, SCALE_FREE
+from identifiable.report.frame import entries
 from identifiable.report.page import Section, Terms, Text
-from identifiable.report.papers import entries
-from identifiable.report.wording import counted, display_name, listed, one_line
+from identifiable.report.words import counted, display_name, listed, one_line
 from identifiable.results import Table2
 
 NOT_COMPARABLE = (
@@ -120,5 +120,5 @@ def _sources(result: Table2) -> str:
 def bibtex(result: Table2) -> str:
     """Entries of the protocol, the scores and the models that were trained."""
     models = [PAPERS[cell.row] for cell in result.cells if cell.row in PAPERS]
-    ica = ["hyvarinen"] if any(cell.ica in MODES for cell in result.cells) else []
+    ica = ["hyvarinen1999"] if any(cell.ica in MODES for cell in result.cells) else []
     return entries(dict.fromkeys(["nelson", "hsu", "ross", *ica, *models]))

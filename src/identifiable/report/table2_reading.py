@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from identifiable.report.table2_methods import LAW, row_name
-from identifiable.report.wording import (
+from identifiable.report.words import (
     MISSING,
     clip,
     count,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from identifiable.report.record import saved_form
+from identifiable.report.frame import alert_lines, saved_form
+from identifiable.report.render.terminal import WIDTH, aligned, wrapped
 from identifiable.report.table2_methods import row_name
 from identifiable.report.table2_reading import (
     LIFT_HEADS,
@@ -24,8 +25,7 @@ from identifiable.report.table2_reading import (
     shown_data,
     triple,
 )
-from identifiable.report.terminal import WIDTH, alert_lines, aligned, wrapped
-from identifiable.report.wording import clip, columns_wide
+from identifiable.report.words import clip, columns_wide
 from identifiable.results import Table2
 
 NAME = 30  # columns for a name

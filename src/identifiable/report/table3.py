@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from identifiable.report.frame import alert_lines, alerts_section, page_with, reproduction, saved_form
 from identifiable.report.page import Block, Card, Column, Fold, Page, Section, Table, Text, Tone
-from identifiable.report.record import alerts_section, page_with, reproduction, saved_form
+from identifiable.report.render.terminal import aligned, wrapped
 from identifiable.report.reproduction import choices_section
 from identifiable.report.screen_evaluation import GUIDE, evaluation_sections
 from identifiable.report.screen_methods import (
@@ -32,8 +33,7 @@ from identifiable.report.table3_reading import (
     sentence,
     stricter_words,
 )
-from identifiable.report.terminal import alert_lines, aligned, wrapped
-from identifiable.report.wording import count
+from identifiable.report.words import count
 from identifiable.results import Table3
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from identifiable.report.screen_methods import representation_name
 from identifiable.report.screen_reading import estimate, sentence_of
 from identifiable.report.table2_reading import signed
-from identifiable.report.wording import MISSING, count, interval, known, number, one_line
+from identifiable.report.words import MISSING, count, interval, known, number, one_line
 from identifiable.results import GeneScore, Table3
 
 REPRESENTATIONS = ("base", "pca", "ica", "rand")

@@ -9,7 +9,7 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from identifiable.report.page import Grid
-from identifiable.report.wording import clip, number, one_line
+from identifiable.report.words import clip, number, one_line
 
 STEPS = 4  # shades on either side of 0
 LEFT = 7  # per cent kept free for the letters of rows

@@ -13,7 +13,7 @@ from itertools import pairwise
 from markupsafe import Markup, escape
 
 from identifiable.report.page import Curve, Curves, DotRow, Dots, LegendKind, MarkKind
-from identifiable.report.wording import clip, columns_wide, short
+from identifiable.report.words import clip, columns_wide, short
 from identifiable.results import Interval
 
 ROW = 44  # pixels of height for one line of a dot plot
@@ -81,11 +81,21 @@ def _side(width: int, height: int, words: Sequence[str]) -> Markup:
 
 
 def drawn_marks(rows: Sequence[DotRow], limit: float | None = None) -> set[LegendKind]:
-    """The kinds of marks that a dot plot of `rows` shows, so that a legend can name each."""
-    _, upper, _ = _dot_axis(Dots("", "", "", tuple(rows), (), None if limit is None else ("", limit)))
-    drawn: set[LegendKind] = {m.kind for row in rows for m in row.marks if m.value <= upper}
-    drawn |= {"whisker" for row in rows if _bounds(row)}
-    return drawn | {"beyond" for row in rows for m in row.marks if m.value > upper}
+    """The kinds of marks that a dot plot of `rows` shows."""
+    return _drawn(Dots("", "", "", tuple(rows), (), None if limit is None else ("", limit)))
+
+
+def drawn_legend(figure: Dots) -> list[tuple[LegendKind, str]]:
+    """The legend of a dot plot without the marks that it does not show."""
+    drawn = _drawn(figure)
+    return [(kind, words) for kind, words in figure.legend if kind in drawn]
+
+
+def _drawn(figure: Dots) -> set[LegendKind]:
+    _, upper, _ = _dot_axis(figure)
+    drawn: set[LegendKind] = set() if figure.threshold is None else {"limit"}
+    drawn |= {"whisker" for row in figure.rows if _bounds(row)}
+    return drawn | {m.kind if m.value <= upper else "beyond" for row in figure.rows for m in row.marks}
 
 
 def _stretched(
@@ -240,14 +250,6 @@ def curve_swatch(style: int | None, dotted: bool = True) -> Markup:
     if style is not None and dotted:
         body += f'<path class="dots {name}" d="M21 8{DOT}"/>'
     return Markup(f'<svg class="swatch" width="42" height="16" aria-hidden="true">{body}</svg>')
-
-
-def thinned(size: int, wanted: int) -> list[int]:
-    """About `wanted` of the places 0 to `size` - 1 with both ends: a quarter of them the first ones, then evenly."""
-    last = size - 1
-    head = min(last, wanted // 4)
-    tail = wanted - head
-    return sorted({*range(head + 1), *(round(head + (last - head) * k / tail) for k in range(tail + 1))})
 
 
 def nice_ticks(upper: float, wanted: int = 5) -> list[float]:

@@ -49,6 +49,12 @@ ALLOWED = {
 }
 
 
+EFFECTIVE_RANK = (
+    "Effective rank is the exponential of the entropy of the variance shares (Roy and Vetterli 2007): "
+    "d if all directions carry the same variance, near 1 if one carries all."
+)
+
+
 def group_name(group: str) -> str:
     """The group in words."""
     return GROUPS.get(group, group.replace("_", " "))

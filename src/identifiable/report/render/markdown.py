@@ -23,17 +23,10 @@ from identifiable.report.page import (
     Terms,
     Text,
 )
-from identifiable.report.pages import page_of
-from identifiable.report.record import Drawn
 
 
-def markdown(result: Drawn) -> str:
-    """The page as Markdown: every word and number of the HTML, with figures described and their tables kept."""
-    return markdown_page(page_of(result))
-
-
-def markdown_page(page: Page) -> str:
-    """Any page as Markdown."""
+def markdown(page: Page) -> str:
+    """Every word and number of the HTML, with figures described and their tables kept."""
     parts = [f"# {_safe(page.title)}", _safe(page.subtitle), _safe(page.guide), _safe(page.byline)]
     for section in page.sections:
         parts.append(f"## {_safe(section.title)}")
