@@ -28,11 +28,9 @@ from identifiable.report.page import (
 )
 from identifiable.report.render.terminal import printed
 from identifiable.report.words import MISSING, clip, count, known, one_line, setting
-from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenEvaluation, to_json
+from identifiable.results import Alert, Input, Provenance, to_json
 
 T = TypeVar("T")
-
-Screened = Audit | ScreenEvaluation | Attribution | Cleaning
 
 
 class Drawn(Protocol):

@@ -136,6 +136,7 @@ class Table(Block):
     shades: tuple[tuple[int | None, ...], ...] = ()
     pictures: Mapping[int, tuple[Picture | None, ...]] = field(default_factory=dict)
     brief_rows: int = 20  # the command line prints so many of them; more would scroll the verdict off the screen
+    more: int = 0  # rows of this table that stand elsewhere: folded below, or in the JSON only
 
 
 @dataclass(frozen=True)

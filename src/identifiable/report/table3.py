@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from identifiable.report.frame import alert_lines, alerts_section, page_with, reproduction, saved_form
-from identifiable.report.page import Block, Card, Column, Fold, Page, Section, Table, Text, Tone
+from identifiable.report.frame import (
+    alert_lines,
+    alerts_section,
+    entries,
+    glossary,
+    page_with,
+    reproduction,
+    saved_form,
+)
+from identifiable.report.page import Block, Card, Column, Fold, Page, Section, Table, Text, columns
+from identifiable.report.pages.evaluation import GUIDE, methods, papers, reading, verdict_badge
+from identifiable.report.pages.evaluation import sections as evaluation_sections
+from identifiable.report.pages.screen import representation_name
 from identifiable.report.render.terminal import aligned, wrapped
 from identifiable.report.reproduction import choices_section
-from identifiable.report.screen_evaluation import GUIDE, evaluation_sections
-from identifiable.report.screen_methods import (
-    GOOD,
-    LOST_FORMULA,
-    evaluation_bibtex,
-    evaluation_paragraphs,
-    evaluation_reading,
-    representation_name,
-    verdict_name,
-)
-from identifiable.report.screen_reading import columns_of, sentence_of
 from identifiable.report.table3_reading import (
     CONCENTRATION_HEADS,
     COUNTS,
@@ -33,7 +33,7 @@ from identifiable.report.table3_reading import (
     sentence,
     stricter_words,
 )
-from identifiable.report.words import count
+from identifiable.report.words import count, sentence_of
 from identifiable.results import Table3
 
 
@@ -49,8 +49,8 @@ def table3_page(result: Table3) -> Page:
         *evaluation_sections(saved.evaluation),
         _stricter(saved),
         choices_section(saved.choices),
-        evaluation_reading(saved.evaluation),
-        reproduction(saved, evaluation_paragraphs(saved.evaluation), evaluation_bibtex(saved.evaluation)),
+        Section("reading", "How to read this page", tuple(reading(saved.evaluation))),
+        reproduction(saved, methods(saved.evaluation), entries(papers(saved.evaluation))),
     ]
     return page_with(
         saved,
@@ -69,15 +69,14 @@ def table3_table(result: Table3) -> str:
     parts += [wrapped(words, "  ") for words in told if words]
     parts += ["", aligned(GENE_HEADS, gene_lines(saved), left=(0, 2)), wrapped(COUNTS, "  ")]
     if lines := concentration_lines(saved):
-        parts += ["", aligned(CONCENTRATION_HEADS, lines), wrapped(LOST_FORMULA, "  ")]
+        parts += ["", aligned(CONCENTRATION_HEADS, lines), wrapped(glossary("evaluation")["Concentration"], "  ")]
     if known := published_lines(saved):
         parts += ["", aligned(("published, as far as our copy has it", ""), known)]
     return "\n".join([*parts, *alert_lines(saved.alerts)]) + "\n"
 
 
 def _card(result: Table3) -> Card:
-    verdict = result.evaluation.verdict
-    tone: Tone = "good" if verdict in GOOD else "plain" if verdict == "no-gain" else "caution"
+    badge, tone = verdict_badge(result.evaluation.verdict)
     facts = [
         ("ICA - PCA, AUROC", gain_words(result)),
         *((representation_name(name), auroc_words(result, name)) for name in REPRESENTATIONS),
@@ -85,20 +84,20 @@ def _card(result: Table3) -> Card:
         ("guides", count(len(result.evaluation.targets))),
         ("plates", count(result.evaluation.design.plates)),
     ]
-    return Card(f"Table 3: {scale_words(result)}", verdict_name(verdict), sentence(result), tone, tuple(facts))
+    return Card(f"Table 3: {scale_words(result)}", badge, sentence(result), tone, tuple(facts))
 
 
 def _tables(result: Table3) -> Section:
-    heads = columns_of(GENE_HEADS, (1, *range(3, len(GENE_HEADS))))
+    heads = columns(*GENE_HEADS, words=("figure",))
     blocks: list[Block] = [
         Table("Table 3: AUROC on plates held out and sparsity of the splits", heads, tuple(gene_lines(result))),
         Text(COUNTS, note=True),
     ]
     if lines := concentration_lines(result):
-        numbers = columns_of(CONCENTRATION_HEADS, range(1, len(CONCENTRATION_HEADS)))
+        numbers = columns(*CONCENTRATION_HEADS)
         blocks += [
             Table("Tables 4 and 7: concentration, all genes", numbers, tuple(lines)),
-            Text(LOST_FORMULA, note=True),
+            Text(glossary("evaluation")["Concentration"], note=True),
         ]
     if known := published_lines(result):
         caption = "Published, as far as our copy has it"

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from identifiable.report.screen_methods import representation_name
-from identifiable.report.screen_reading import estimate, sentence_of
-from identifiable.report.table2_reading import signed
-from identifiable.report.words import MISSING, count, interval, known, number, one_line
+from identifiable.report.pages.screen import representation_name
+from identifiable.report.words import MISSING, count, estimate, interval, known, number, one_line, sentence_of, signed
 from identifiable.results import GeneScore, Table3
 
 REPRESENTATIONS = ("base", "pca", "ica", "rand")

@@ -24,9 +24,6 @@ from collections.abc import Callable
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.report.attribution import attribution_page
-from identifiable.report.audit import audit_page
-from identifiable.report.cleaning import cleaning_page
 from identifiable.report.disentanglement import disentanglement_page
 from identifiable.report.disentanglement_text import disentanglement_table
 from identifiable.report.distortion import distortion_page
@@ -34,14 +31,12 @@ from identifiable.report.distortion_text import distortion_table
 from identifiable.report.frame import Drawn, saved_form
 from identifiable.report.joint import joint_page
 from identifiable.report.page import Page
-from identifiable.report.pages import comparison
+from identifiable.report.pages import attribution, audit, cleaning, comparison, evaluation
 from identifiable.report.render.terminal import terminal
 from identifiable.report.reproduction import reproduction_page
 from identifiable.report.reproduction_text import reproduction_table
 from identifiable.report.resolution import resolution_page
 from identifiable.report.resolution_text import joint_table, resolution_table
-from identifiable.report.screen_evaluation import evaluation_page
-from identifiable.report.screen_text import attribution_table, audit_table, cleaning_table, evaluation_table
 from identifiable.report.table2 import table2_page
 from identifiable.report.table2_text import table2_table
 from identifiable.report.table3 import table3_page, table3_table
@@ -70,10 +65,10 @@ PAGES: dict[type, Callable[[Any], Page]] = {
     Disentanglement: disentanglement_page,
     Table2: table2_page,
     Table3: table3_page,
-    Audit: audit_page,
-    ScreenEvaluation: evaluation_page,
-    Attribution: attribution_page,
-    Cleaning: cleaning_page,
+    Audit: audit.page,
+    ScreenEvaluation: evaluation.page,
+    Attribution: attribution.page,
+    Cleaning: cleaning.page,
 }
 # Kinds whose text is still written beside their page. A page with brief blocks needs no entry; the last to go takes the table.
 TEXTS: dict[type, Callable[[Any], str]] = {
@@ -84,10 +79,6 @@ TEXTS: dict[type, Callable[[Any], str]] = {
     Disentanglement: disentanglement_table,
     Table2: table2_table,
     Table3: table3_table,
-    Audit: audit_table,
-    ScreenEvaluation: evaluation_table,
-    Attribution: attribution_table,
-    Cleaning: cleaning_table,
 }
 
 

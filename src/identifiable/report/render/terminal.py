@@ -80,7 +80,7 @@ def _table(table: Table) -> Iterator[str]:
             [[line[j] for j in piece] for line in lines],
             [place for place, j in enumerate(piece) if j == 0 or columns[j].kind != "number"],
         )
-    left = len(table.rows) - len(lines)
+    left = table.more + len(table.rows) - len(lines)
     if left > 0:
         yield f"… and {count(left)} more: {JSON}"
 
