@@ -14,9 +14,9 @@ from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.attribution import CARDS, LEAST_REACH
 from identifiable.report.cleaning_reading import by_technical, card_summary, effect, fixed, mostly
-from identifiable.report.components import PICTURED
 from identifiable.report.page import Badge, Card, Cloud, Curves, Fold, Gauge, Grid, Heading, Spark, Table
 from identifiable.report.pages import page_of
+from identifiable.report.pages.components import PICTURED
 from identifiable.report.render.figures import draw_curves
 from identifiable.report.render.grids import draw_grid
 from identifiable.report.screen_methods import MAP_WORDS, SCORES_WORDS

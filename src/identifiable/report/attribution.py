@@ -22,7 +22,6 @@ from identifiable.report.cleaning_reading import (
     share_line,
     top_lines,
 )
-from identifiable.report.components import PICTURED, spark, stability_cell
 from identifiable.report.frame import alerts_section, page_with, reproduction, saved_form
 from identifiable.report.page import (
     Badge,
@@ -42,6 +41,7 @@ from identifiable.report.page import (
     Text,
     Tone,
 )
+from identifiable.report.pages.components import PICTURED, spark, stability_cell
 from identifiable.report.screen_methods import (
     MAP_WORDS,
     SCORES_WORDS,

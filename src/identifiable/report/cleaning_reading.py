@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from identifiable.report.components import stability_cell
+from identifiable.report.pages.components import stability_cell
 from identifiable.report.screen_evaluation_reading import change
 from identifiable.report.screen_methods import NEW_PLATES, factor_name, metric_name, space_name
 from identifiable.report.screen_reading import estimate, some

@@ -32,14 +32,11 @@ from identifiable.report.disentanglement_text import disentanglement_table
 from identifiable.report.distortion import distortion_page
 from identifiable.report.distortion_text import distortion_table
 from identifiable.report.frame import Drawn, saved_form
-from identifiable.report.joint import joint_page
 from identifiable.report.page import Page
-from identifiable.report.pages import comparison
+from identifiable.report.pages import comparison, joint, resolution
 from identifiable.report.render.terminal import terminal
 from identifiable.report.reproduction import reproduction_page
 from identifiable.report.reproduction_text import reproduction_table
-from identifiable.report.resolution import resolution_page
-from identifiable.report.resolution_text import joint_table, resolution_table
 from identifiable.report.screen_evaluation import evaluation_page
 from identifiable.report.screen_text import attribution_table, audit_table, cleaning_table, evaluation_table
 from identifiable.report.table2 import table2_page
@@ -63,8 +60,8 @@ from identifiable.results import (
 
 PAGES: dict[type, Callable[[Any], Page]] = {
     Comparison: comparison.page,
-    Resolution: resolution_page,
-    JointResolution: joint_page,
+    Resolution: resolution.page,
+    JointResolution: joint.page,
     Distortion: distortion_page,
     Reproduction: reproduction_page,
     Disentanglement: disentanglement_page,
@@ -77,8 +74,6 @@ PAGES: dict[type, Callable[[Any], Page]] = {
 }
 # Kinds whose text is still written beside their page. A page with brief blocks needs no entry; the last to go takes the table.
 TEXTS: dict[type, Callable[[Any], str]] = {
-    Resolution: resolution_table,
-    JointResolution: joint_table,
     Distortion: distortion_table,
     Reproduction: reproduction_table,
     Disentanglement: disentanglement_table,
