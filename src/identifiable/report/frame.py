@@ -164,10 +164,10 @@ def alerts_by_kind(alerts: Sequence[Alert]) -> list[list[Alert]]:
     return list(kinds.values())
 
 
-def notices(alerts: Sequence[Alert]) -> list[Block]:
+def notices(alerts: Sequence[Alert], *, brief: bool = False) -> list[Block]:
     """One notice for each kind of alert."""
     return [
-        Notice(one_line(first.code), one_line(first.message), tuple(one_line(a.message) for a in more), brief=True)
+        Notice(one_line(first.code), one_line(first.message), tuple(one_line(a.message) for a in more), brief=brief)
         for first, *more in alerts_by_kind(alerts)
     ]
 
@@ -180,7 +180,7 @@ def alert_lines(alerts: Sequence[Alert]) -> list[str]:
 def alerts_section(result: Drawn, *, well: bool = True) -> Section:
     """The alerts. That there are none is good news, and said only if all is `well`."""
     none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
-    blocks = notices(result.alerts) or none
+    blocks = notices(result.alerts, brief=True) or none
     return Section("alerts", "Alerts", tuple(blocks))
 
 

@@ -24,7 +24,7 @@ LEFT_OUT = "The picture is left out: what the result holds in its place is not a
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a section. The command line prints those marked `brief`, also inside a fold."""
+    """A part of a section. The command line prints those marked `brief`, also inside a fold; of a brief fold, its summary."""
 
     brief: bool = field(default=False, kw_only=True)
 

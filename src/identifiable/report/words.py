@@ -57,7 +57,7 @@ EFFECTIVE_RANK = (
 
 def group_name(group: str) -> str:
     """The group in words."""
-    return GROUPS.get(group, group.replace("_", " "))
+    return GROUPS.get(group, one_line(group.replace("_", " ")))
 
 
 def known(value: float | None) -> bool:
@@ -92,7 +92,7 @@ def beside(value: float | None, limit: float) -> str:
 
 def short(value: float) -> str:
     """A setting or an axis label: as few digits as it takes."""
-    return f"{value:g}"
+    return f"{value:g}" if math.isfinite(value) else MISSING
 
 
 def interval(value: Interval | None) -> str:

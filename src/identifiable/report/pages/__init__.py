@@ -29,14 +29,11 @@ from identifiable.report.disentanglement_text import disentanglement_table
 from identifiable.report.distortion import distortion_page
 from identifiable.report.distortion_text import distortion_table
 from identifiable.report.frame import Drawn, saved_form
-from identifiable.report.joint import joint_page
 from identifiable.report.page import Page
-from identifiable.report.pages import attribution, audit, cleaning, comparison, evaluation
+from identifiable.report.pages import attribution, audit, cleaning, comparison, evaluation, joint, resolution
 from identifiable.report.render.terminal import terminal
 from identifiable.report.reproduction import reproduction_page
 from identifiable.report.reproduction_text import reproduction_table
-from identifiable.report.resolution import resolution_page
-from identifiable.report.resolution_text import joint_table, resolution_table
 from identifiable.report.table2 import table2_page
 from identifiable.report.table2_text import table2_table
 from identifiable.report.table3 import table3_page, table3_table
@@ -58,8 +55,8 @@ from identifiable.results import (
 
 PAGES: dict[type, Callable[[Any], Page]] = {
     Comparison: comparison.page,
-    Resolution: resolution_page,
-    JointResolution: joint_page,
+    Resolution: resolution.page,
+    JointResolution: joint.page,
     Distortion: distortion_page,
     Reproduction: reproduction_page,
     Disentanglement: disentanglement_page,
@@ -72,8 +69,6 @@ PAGES: dict[type, Callable[[Any], Page]] = {
 }
 # Kinds whose text is still written beside their page. A page with brief blocks needs no entry; the last to go takes the table.
 TEXTS: dict[type, Callable[[Any], str]] = {
-    Resolution: resolution_table,
-    JointResolution: joint_table,
     Distortion: distortion_table,
     Reproduction: reproduction_table,
     Disentanglement: disentanglement_table,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from identifiable.report.components import spark, stability_cell
 from identifiable.report.frame import framed, glossary, section, terms
 from identifiable.report.page import (
     Block,
@@ -22,6 +21,7 @@ from identifiable.report.page import (
     Tone,
     columns,
 )
+from identifiable.report.pages.components import spark, stability_cell
 from identifiable.report.pages.screen import design_section, long_table, named, screen_card, screen_name, size_words
 from identifiable.report.words import (
     MISSING,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
+from itertools import zip_longest
 
 from identifiable.report.page import Block, Card, Code, Fold, Heading, Notice, Page, Table, Terms, Text
-from identifiable.report.words import clip, columns_wide, count, pad
+from identifiable.report.words import columns_wide, count, pad
 
 WIDTH = 100  # columns of a terminal
-CELLS = (60, 40, 32, 26, 22)  # columns of a cell of words, from what one would like to the least
+CELLS = (60, 50, 40, 32, 26, 22)  # columns of a cell of words, from what one would like to the least
 NARROW = " " * 2
 JSON = "in the report and the JSON"
 
@@ -33,10 +34,10 @@ def printed(blocks: Sequence[Block]) -> str:
 
 def _brief(blocks: Sequence[Block]) -> Iterator[Block]:
     for block in blocks:
+        if block.brief:
+            yield Text(block.summary, note=True) if isinstance(block, Fold) else block
         if isinstance(block, Fold):
             yield from _brief(block.blocks)
-        elif block.brief:
-            yield block
 
 
 def _lines(block: Block) -> Iterator[str]:
@@ -64,11 +65,12 @@ def _lines(block: Block) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    """Aligned columns. Where they do not fit, words are cut; where that does not help, the columns go on below."""
+    """Aligned columns. Where they do not fit, words go on in the next line; where that does not help, columns go on below."""
     kept = [i for i, column in enumerate(table.columns) if column.brief]
     columns = [table.columns[i] for i in kept]
+    rows = table.rows[: table.brief_rows]
     for room in CELLS:
-        lines = [[clip(row[i], room) for i in kept] for row in table.rows[: table.brief_rows]]
+        lines = [line for row in rows for line in _wrapped_row([row[i] for i in kept], room)]
         widths = [
             max(map(columns_wide, (column.label, *(line[j] for line in lines)))) for j, column in enumerate(columns)
         ]
@@ -80,9 +82,14 @@ def _table(table: Table) -> Iterator[str]:
             [[line[j] for j in piece] for line in lines],
             [place for place, j in enumerate(piece) if j == 0 or columns[j].kind != "number"],
         )
-    left = table.more + len(table.rows) - len(lines)
-    if left > 0:
+    if left := table.more + len(table.rows) - len(rows):
         yield f"… and {count(left)} more: {JSON}"
+
+
+def _wrapped_row(cells: Sequence[str], room: int) -> Iterator[tuple[str, ...]]:
+    """The lines of a row whose cells are at most so wide."""
+    parts = [[cell] if columns_wide(cell) <= room else textwrap.wrap(cell, room) for cell in cells]
+    yield from zip_longest(*parts, fillvalue="")
 
 
 def _pieces(widths: Sequence[int]) -> Iterator[list[int]]:

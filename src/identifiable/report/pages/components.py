@@ -1,13 +1,13 @@
-"""Components in words and tables: what the page of one model, the page of several and the command line share."""
+"""Components in words and tables: what the page of one model and the page of several share."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
-from identifiable.report.page import Badge, Block, Column, Fold, Gauge, Hint, Picture, Spark, Table, Text, Tone
-from identifiable.report.rules import Settings, limit
+from identifiable.report.page import Badge, Block, Fold, Gauge, Hint, Picture, Spark, Table, Text, Tone, columns
 from identifiable.report.words import (
     MISSING,
     beside,
@@ -17,6 +17,7 @@ from identifiable.report.words import (
     known,
     number,
     one_line,
+    percent,
     plus_minus,
     probability,
     share,
@@ -24,6 +25,8 @@ from identifiable.report.words import (
     yes_no,
 )
 from identifiable.results import Component, Resolution
+
+Settings = Mapping[str, Any]
 
 PICTURED = 40  # components with pictures; the others are numbers, folded away
 COMPONENTS_LISTED = 2000  # beyond it a page would not travel by mail
@@ -43,6 +46,39 @@ GISTS = (  # how a reason opens, and what a table says of it
 FIGURE = r"-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"
 
 SIGNS = {"skew": "skew", "loading": "largest loading"}
+
+
+def limit(settings: Settings, name: str) -> float | None:
+    """The limit of that name; None in results that do not record it."""
+    limits = settings.get("limits")
+    return recorded(limits.get(name)) if isinstance(limits, Mapping) else None
+
+
+def recorded(value: Any) -> float | None:
+    """`value` if it is a number: settings are free-form."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and known(value) else None
+
+
+def reproducible_rule(settings: Settings) -> str:
+    """One sentence with every limit that the settings record; empty if there is none."""
+    mean, worst = limit(settings, "stability"), limit(settings, "stability_min")
+    level, angle = limit(settings, "gaussian_level"), limit(settings, "angle_se")
+    residual, row = limit(settings, "residual"), limit(settings, "variance_in_one_row")
+    parts = []
+    if mean is not None and worst is not None:
+        parts.append(f"refits on halves find it at mean |r| ≥ {short(mean)}, worst ≥ {short(worst)}")
+    margin = limit(settings, "unseen_margin")
+    if margin is not None:
+        parts.append(f"on rows not fitted to, curvature with every other ≥ {short(margin)} standard errors")
+    if angle is not None:
+        parts.append(f"angle error ≤ {short(angle)} rad")
+    if level is not None:
+        parts.append(f"not Gaussian (p × components < {short(level)}) or the only one that is")
+    if row is not None:
+        parts.append(f"≤ {percent(row)} of its variance in one row")
+    if residual is not None:
+        parts.append(f"still to turn ≤ {short(residual)} rad")
+    return f"Reproducible means: {'; '.join([*parts, 'sign certain'])}." if parts else ""
 
 
 def tone(reproducible: bool) -> Tone:
@@ -130,25 +166,24 @@ def span(components: Sequence[Component]) -> str:
     return f"Component {first}" if first == last else f"Components {first} to {last}"
 
 
-def component_blocks(result: Resolution, pictured: int = PICTURED) -> list[Block]:
-    """The first components with pictures, the others folded away."""
+def component_blocks(result: Resolution, pictured: int = PICTURED, *, brief: bool = False) -> Iterator[Block]:
+    """The first components with pictures, the others folded away; `brief` marks the first for the command line."""
     components = result.components
     if not components:
-        return [Text("No component was found: the representation does not vary.")]
+        yield Text("No component was found: the representation does not vary.", brief=brief)
+        return
     first, rest = components[:pictured], components[pictured:COMPONENTS_LISTED]
-    blocks: list[Block] = [_table(first, result.settings, result.density_edges)]
+    yield _table(first, result.settings, result.density_edges, brief=brief)
     if rest:
-        good = sum(c.identifiable for c in rest)
-        summary = f"{span(rest)}: {count(good)} of {count(len(rest))} reproducible"
-        blocks.append(Fold(summary, (_table(rest, result.settings),)))
+        good = f"{count(sum(c.identifiable for c in rest))} of {count(len(rest))} reproducible"
+        yield Fold(f"{span(rest)}: {good}", (_table(rest, result.settings),), brief=brief)
     if len(components) > COMPONENTS_LISTED:
         left = counted(len(components) - COMPONENTS_LISTED, "further component")
-        blocks.append(Text(f"In the JSON result: {left}.", note=True))
-    return blocks
+        yield Text(f"In the JSON result: {left}.", note=True)
 
 
 def margins(settings: Settings) -> str:
-    """What curvature and angle error are, each with the limit that it must keep."""
+    """What curvature and angle error are, and the limit of the second."""
     most = limit(settings, "angle_se")
     kept = f", at most {short(most)} to be reproducible" if most is not None else ""
     return (
@@ -157,19 +192,10 @@ def margins(settings: Settings) -> str:
     )
 
 
-def _table(components: Sequence[Component], settings: Settings, edges: Sequence[float] = ()) -> Table:
+def _table(
+    components: Sequence[Component], settings: Settings, edges: Sequence[float] = (), *, brief: bool = False
+) -> Table:
     """One line per component; with `edges`, each with its histogram, its bar and its badge."""
-    columns = (
-        Column("comp.", "text"),
-        Column("reproducible", "text"),
-        Column("why not", "text"),
-        Column("density", "text"),
-        Column("stability"),
-        Column("variance"),
-        Column("negentropy (index)"),
-        Column("curvature"),
-        Column("angle error"),
-    )
     pictures: dict[int, tuple[Picture | None, ...]] = {}
     if edges:
         pictures = {
@@ -178,13 +204,17 @@ def _table(components: Sequence[Component], settings: Settings, edges: Sequence[
             3: tuple(spark(c.density, edges) for c in components),
             4: tuple(_gauge(c) for c in components),
         }
-    key = " The picture is the density (filled) against a Gaussian (line)." if edges else ""
+    words = ("reproducible", "why not", "density")
     return Table(
-        f"{span(components)}. {margins(settings)}{key}",
-        columns,
+        f"{span(components)}. {margins(settings)}",
+        columns(
+            "comp.", *words, "stability", "variance", "negentropy", "curvature", "angle error",
+            words=words, hidden=("density",),
+        ),
         tuple(map(_line, components)),
         pictures=pictures,
-    )
+        brief=brief,
+    )  # fmt: skip
 
 
 def _line(component: Component) -> tuple[str, ...]:
@@ -218,28 +248,27 @@ def _gauge(component: Component) -> Gauge | None:
     return None if value is None or not known(value) else Gauge(value, tone(component.identifiable))
 
 
-def reason_table(components: Sequence[Component]) -> list[Block]:
+def reason_table(components: Sequence[Component], *, brief: bool = False) -> Iterator[Block]:
     """What the verdicts rest on and for which components, those against a component first."""
     judged = [
         (reason, yes_no(verdict), count(len(members)), named(members))
         for verdict in (False, True)
         for reason, members in reasons(c for c in components if c.identifiable == verdict)
     ]
-    if not judged:
-        return []
-    columns = (Column("reason", "text"), Column("reproducible", "text"), Column("components"), Column("which", "text"))
-    return [Table("Reasons of the verdicts, the figures from lowest to highest", columns, tuple(judged))]
+    if judged:
+        heads = columns("reason", "reproducible", "components", "which", words=("reproducible", "which"))
+        yield Table("Reasons of the verdicts; numbers from lowest to highest", heads, tuple(judged), brief=brief)
 
 
-def details(components: Sequence[Component]) -> list[Block]:
-    """The figures of each component that the first table leaves out."""
-    if not components:
-        return []
+def details(components: Sequence[Component]) -> Iterator[Block]:
+    """The numbers of each component that the first table leaves out."""
     shown = components[:COMPONENTS_LISTED]
+    if not shown:
+        return
     shapes = Table(
         "± one standard error, where rows differ enough to give one. Negentropy is an index: near its value close to a "
         "Gaussian, too large far from one. Gaussian p: of a test that ignores that the direction was chosen",
-        (Column("component", "text"), *map(Column, ("negentropy (index)", "skew", "kurtosis", "Gaussian p"))),
+        columns("component", "negentropy (index)", "skew", "kurtosis", "Gaussian p"),
         tuple(
             (
                 str(c.index),
@@ -251,12 +280,12 @@ def details(components: Sequence[Component]) -> list[Block]:
             for c in shown
         ),
     )
-    heads = ("hardest pair", "worst refit", "sign kept", "places it may take", "still to turn")
-    table = Table(
+    heads = ("sign fixed by", "hardest pair", "worst refit", "sign kept", "places it may take", "still to turn")
+    order = Table(
         "Hardest pair: where the curvature is smallest. Worst refit: smallest |correlation| with a partner. Sign kept: in "
         "every refit that finds it. Places: those its key allows, to three standard errors. Still to turn: radians of the "
         "next step of the solver",
-        (Column("component", "text"), Column("sign fixed by", "text"), *map(Column, heads)),
+        columns("component", *heads, words=("sign fixed by",)),
         tuple(
             (
                 str(c.index),
@@ -264,17 +293,11 @@ def details(components: Sequence[Component]) -> list[Block]:
                 MISSING if c.hardest is None else f"with {c.hardest}",
                 stability_cell(c.stability_min),
                 yes_no(c.sign_kept),
-                _range(*c.places),
+                " to ".join(map(str, dict.fromkeys(c.places))),
                 number(c.residual),
             )
             for c in shown
         ),
     )
-    return [
-        Fold("Shape of each component: negentropy, skew and kurtosis with standard errors", (shapes,)),
-        Fold("Sign, order and convergence of each component", (table,)),
-    ]
-
-
-def _range(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"
+    yield Fold("Shape of each component: negentropy, skew and kurtosis with standard errors", (shapes,))
+    yield Fold("Sign, order and convergence of each component", (order,))
