@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
 from identifiable import report
-from identifiable.report.page import Block, Card, Fold, Table, Terms, Text
+from identifiable.report.page import Block, Card, Curves, Fold, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.results.serial import from_json, to_json
 
@@ -66,10 +66,32 @@ def blocks_of(result: Any, *keys: str) -> Iterator[Block]:
     """The blocks of these sections (all without one), those inside a fold after it."""
     for section in page_of(result).sections:
         if not keys or section.key in keys:
-            for block in section.blocks:
-                yield block
-                if isinstance(block, Fold):
-                    yield from block.blocks
+            yield from unfolded(section.blocks)
+
+
+def unfolded(blocks: Sequence[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if isinstance(block, Fold):
+            yield from unfolded(block.blocks)
+
+
+def tables_of(result: Any, *keys: str) -> list[Table]:
+    return [block for block in blocks_of(result, *keys) if isinstance(block, Table)]
+
+
+def card_of(result: Any) -> Card:
+    """The first card of the verdict."""
+    return next(block for block in blocks_of(result, "verdict") if isinstance(block, Card))
+
+
+def figure_of(result: Any, title: str) -> Curves | None:
+    return next((b for b in blocks_of(result) if isinstance(b, Curves) and b.title == title), None)
+
+
+def shown_words(result: Any) -> str:
+    """Every word of the HTML page on one line."""
+    return " ".join(" ".join(Outline(report.html(result)).words).split())
 
 
 def text_of(result: Any, *keys: str) -> str:

@@ -67,8 +67,7 @@ from identifiable.report.screen_reading import (
     screen_name,
     sentence_of,
 )
-from identifiable.report.table2_reading import signed
-from identifiable.report.words import MISSING, count, counted, known, number, one_line, percent
+from identifiable.report.words import MISSING, count, counted, known, number, one_line, percent, signed
 from identifiable.results import Cleaning, CleanPoint, Interval
 
 GUIDE = (

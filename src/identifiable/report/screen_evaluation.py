@@ -81,8 +81,7 @@ from identifiable.report.screen_reading import (
     sentence_of,
     skipped_section,
 )
-from identifiable.report.table2_reading import signed
-from identifiable.report.words import MISSING, clip, count, counted, known, number, one_line
+from identifiable.report.words import MISSING, clip, count, counted, known, number, one_line, signed
 from identifiable.results import ConditionScore, Difference, ScreenEvaluation
 
 GUIDE = (

@@ -17,8 +17,7 @@ from identifiable.report.screen_methods import (
     representation_name,
 )
 from identifiable.report.screen_reading import estimate, some
-from identifiable.report.table2_reading import signed
-from identifiable.report.words import MISSING, count, interval, known, listed, number, one_line, percent, yes_no
+from identifiable.report.words import MISSING, count, interval, known, listed, number, one_line, percent, signed, yes_no
 from identifiable.results import ConditionScore, Difference, Interval, Leakage, ScreenEvaluation
 from identifiable.results.evaluation import ALL
 

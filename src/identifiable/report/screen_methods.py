@@ -397,11 +397,15 @@ def audit_bibtex() -> str:
     return entries(["nelson"])
 
 
-def evaluation_bibtex(result: ScreenEvaluation) -> str:
+def evaluation_papers(result: ScreenEvaluation) -> list[str]:
     shown = dict.fromkeys(c.representation for c in result.conditions)
     trees = ["ke"] if any(c.classifier == LIGHTGBM for c in result.conditions) else []
     of = [paper for key in shown if key in REPRESENTATIONS for paper in REPRESENTATIONS[key].papers]
-    return entries(dict.fromkeys(["nelson", *trees, "hoyer", *of]))
+    return list(dict.fromkeys(["nelson", *trees, "hoyer", *of]))
+
+
+def evaluation_bibtex(result: ScreenEvaluation) -> str:
+    return entries(evaluation_papers(result))
 
 
 def attribution_bibtex() -> str:

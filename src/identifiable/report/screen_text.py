@@ -77,8 +77,7 @@ from identifiable.report.screen_reading import (
     size_words,
     skipped_words,
 )
-from identifiable.report.table2_reading import signed
-from identifiable.report.words import MISSING, clip, columns_wide, count, number, one_line
+from identifiable.report.words import MISSING, clip, columns_wide, count, number, one_line, signed
 from identifiable.results import Attribution, Audit, Cleaning, ScreenDesign, ScreenEvaluation
 
 LINES = 12  # of a table; more would scroll the verdict off the screen

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from identifiable.results import Interval, PairResult
@@ -148,6 +148,19 @@ def plus_minus(value: float | None, error: float | None) -> str:
     return f"{round(value, decimals) + 0.0:,.{decimals}f} ± {error:,.{decimals}f}"  # + 0.0 makes of -0 a plain 0
 
 
+def signed(value: float) -> str:
+    """A difference with its sign."""
+    return f"+{number(value)}" if known(value) and value > 0 else number(value)
+
+
+def estimate(value: float | None, bounds: Interval | None, said: Callable[[float], str] = number) -> str:
+    """'0.809 [0.790, 0.828]', without the interval where there is none."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    within = interval(bounds)
+    return said(value) if within == MISSING else f"{said(value)} {within}"
+
+
 def yes_no(value: bool | None) -> str:
     return MISSING if value is None else "yes" if value else "no"
 
@@ -186,6 +199,14 @@ def listed(words: Iterable[str]) -> str:
     """a, b and c."""
     items = list(words)
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def sentence_of(text: str) -> str:
+    """The words of a result as a sentence on one line."""
+    said = one_line(text).strip()
+    if not said:
+        return MISSING
+    return f"{said[0].upper()}{said[1:]}{'' if said.endswith(('.', '!', '?')) else '.'}"
 
 
 def bound(text: str) -> str:

@@ -27,24 +27,15 @@ from identifiable._checks import UsageError
 from identifiable.report.attribution import attribution_page
 from identifiable.report.audit import audit_page
 from identifiable.report.cleaning import cleaning_page
-from identifiable.report.disentanglement import disentanglement_page
-from identifiable.report.disentanglement_text import disentanglement_table
-from identifiable.report.distortion import distortion_page
-from identifiable.report.distortion_text import distortion_table
 from identifiable.report.frame import Drawn, saved_form
 from identifiable.report.joint import joint_page
 from identifiable.report.page import Page
-from identifiable.report.pages import comparison
+from identifiable.report.pages import comparison, disentanglement, distortion, reproduction, table2, table3
 from identifiable.report.render.terminal import terminal
-from identifiable.report.reproduction import reproduction_page
-from identifiable.report.reproduction_text import reproduction_table
 from identifiable.report.resolution import resolution_page
 from identifiable.report.resolution_text import joint_table, resolution_table
 from identifiable.report.screen_evaluation import evaluation_page
 from identifiable.report.screen_text import attribution_table, audit_table, cleaning_table, evaluation_table
-from identifiable.report.table2 import table2_page
-from identifiable.report.table2_text import table2_table
-from identifiable.report.table3 import table3_page, table3_table
 from identifiable.report.words import listed
 from identifiable.results import (
     Attribution,
@@ -65,11 +56,11 @@ PAGES: dict[type, Callable[[Any], Page]] = {
     Comparison: comparison.page,
     Resolution: resolution_page,
     JointResolution: joint_page,
-    Distortion: distortion_page,
-    Reproduction: reproduction_page,
-    Disentanglement: disentanglement_page,
-    Table2: table2_page,
-    Table3: table3_page,
+    Distortion: distortion.page,
+    Reproduction: reproduction.page,
+    Disentanglement: disentanglement.page,
+    Table2: table2.page,
+    Table3: table3.page,
     Audit: audit_page,
     ScreenEvaluation: evaluation_page,
     Attribution: attribution_page,
@@ -79,11 +70,6 @@ PAGES: dict[type, Callable[[Any], Page]] = {
 TEXTS: dict[type, Callable[[Any], str]] = {
     Resolution: resolution_table,
     JointResolution: joint_table,
-    Distortion: distortion_table,
-    Reproduction: reproduction_table,
-    Disentanglement: disentanglement_table,
-    Table2: table2_table,
-    Table3: table3_table,
     Audit: audit_table,
     ScreenEvaluation: evaluation_table,
     Attribution: attribution_table,
