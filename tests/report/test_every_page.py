@@ -18,7 +18,7 @@ from identifiable import report
 from identifiable._checks import UsageError
 from identifiable.report import words
 from identifiable.report.page import Block, Card, Fold, Notice, Table, Text
-from identifiable.report.pages import PAGES, TEXTS, page_of
+from identifiable.report.pages import PAGES, page_of
 from identifiable.results import SCHEMAS, Alert, from_json, to_json, without_time
 from page_reading import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, tables_of, without_style
 
@@ -183,8 +183,7 @@ def test_line_ends_and_terminal_escapes_in_words_never_reach_the_terminal(exampl
     assert "\x1b" not in dirty
     assert "a\\x1b[31m\\n" in dirty
     assert max(map(words.columns_wide, dirty.splitlines())) <= 100
-    if type(example) not in TEXTS:
-        assert re.sub(r"a\\x1b\[31m\\n", "a", dirty.lower()).split() == clean.lower().split()
+    assert re.sub(r"a\\x1b\[31m\\n", "a", dirty.lower()).split() == clean.lower().split()
 
 
 # -- standing alone
@@ -241,8 +240,6 @@ def test_figures_have_titles_and_stay_inside_their_frame_and_tables_have_caption
 
 
 def test_the_terminal_has_the_brief_blocks_of_the_page_and_nothing_else(example: Any) -> None:
-    if type(example) in TEXTS:
-        pytest.skip("this kind still writes its own text")
     text = report.text_table(example)
     printed = set(text.split())
     brief = [block for block in blocks_of(example) if block.brief]

@@ -26,7 +26,6 @@ from identifiable.report.page import (
     Terms,
     Text,
 )
-from identifiable.report.render.terminal import printed
 from identifiable.report.words import MISSING, clip, count, known, one_line, setting
 from identifiable.results import Alert, Input, Provenance, to_json
 
@@ -170,11 +169,6 @@ def notices(alerts: Sequence[Alert], *, brief: bool = False) -> list[Block]:
         Notice(one_line(first.code), one_line(first.message), tuple(one_line(a.message) for a in more), brief=brief)
         for first, *more in alerts_by_kind(alerts)
     ]
-
-
-def alert_lines(alerts: Sequence[Alert]) -> list[str]:
-    """For the kinds that still write their own text; goes with the last of them."""
-    return [printed([notice]).rstrip("\n") for notice in notices(alerts)]
 
 
 def alerts_section(result: Drawn, *, well: bool = True) -> Section:

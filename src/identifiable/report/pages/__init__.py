@@ -15,7 +15,7 @@ How a page file is written (`comparison.py` is the example, `ladder.py` a part o
   opening of "How to read this page", each `## Name` a term (`terms(kind, *names)`) or a paragraph (`glossary(kind)[name]`).
 - A dot plot lists all its marks in `legend`; the renderer shows those that are drawn. Numbers and names go through
   `report/words.py`; names of users always through `one_line`, `display_name` or `arrow`.
-- Register the page in `PAGES` and delete its entry in `TEXTS`, the old files and the old imports below.
+- Register the page in `PAGES`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ from collections.abc import Callable
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.report.disentanglement import disentanglement_page
-from identifiable.report.disentanglement_text import disentanglement_table
-from identifiable.report.distortion import distortion_page
-from identifiable.report.distortion_text import distortion_table
 from identifiable.report.frame import Drawn, saved_form
 from identifiable.report.page import Page
-from identifiable.report.pages import attribution, audit, cleaning, comparison, evaluation, joint, resolution
+from identifiable.report.pages import (
+    attribution,
+    audit,
+    cleaning,
+    comparison,
+    disentanglement,
+    distortion,
+    evaluation,
+    joint,
+    reproduction,
+    resolution,
+    table2,
+    table3,
+)
 from identifiable.report.render.terminal import terminal
-from identifiable.report.reproduction import reproduction_page
-from identifiable.report.reproduction_text import reproduction_table
-from identifiable.report.table2 import table2_page
-from identifiable.report.table2_text import table2_table
-from identifiable.report.table3 import table3_page, table3_table
 from identifiable.report.words import listed
 from identifiable.results import (
     Attribution,
@@ -57,23 +61,15 @@ PAGES: dict[type, Callable[[Any], Page]] = {
     Comparison: comparison.page,
     Resolution: resolution.page,
     JointResolution: joint.page,
-    Distortion: distortion_page,
-    Reproduction: reproduction_page,
-    Disentanglement: disentanglement_page,
-    Table2: table2_page,
-    Table3: table3_page,
+    Distortion: distortion.page,
+    Reproduction: reproduction.page,
+    Disentanglement: disentanglement.page,
+    Table2: table2.page,
+    Table3: table3.page,
     Audit: audit.page,
     ScreenEvaluation: evaluation.page,
     Attribution: attribution.page,
     Cleaning: cleaning.page,
-}
-# Kinds whose text is still written beside their page. A page with brief blocks needs no entry; the last to go takes the table.
-TEXTS: dict[type, Callable[[Any], str]] = {
-    Distortion: distortion_table,
-    Reproduction: reproduction_table,
-    Disentanglement: disentanglement_table,
-    Table2: table2_table,
-    Table3: table3_table,
 }
 
 
@@ -90,5 +86,4 @@ def page_of(result: Drawn) -> Page:
 
 def text_table(result: Drawn) -> str:
     """What the command line prints of any result."""
-    written = next((text for kind, text in TEXTS.items() if isinstance(result, kind)), None)
-    return terminal(page_of(result)) if written is None else written(result)
+    return terminal(page_of(result))

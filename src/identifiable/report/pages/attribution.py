@@ -173,7 +173,7 @@ def _components(result: Attribution) -> Iterator[Block]:
                 f"{one_line(role).capitalize()}: {counted(len(cards), 'component')}, the most {score} first",
                 columns(
                     "component", "technical", "biological", "mostly", "moved most by", "stability", "reproducible",
-                    words=("mostly", "moved most by", "reproducible"),
+                    words=("mostly", "moved most by", "reproducible"), hidden=("stability", "reproducible"),
                 ),
                 tuple(map(_line, cards)),
                 pictures={
