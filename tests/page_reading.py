@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
@@ -117,43 +117,8 @@ def table_called(result: Any, start: str) -> Table:
     return next(b for b in blocks_of(result) if isinstance(b, Table) and b.caption.startswith(start))
 
 
-def check_every_cell_is_told(result: Any) -> None:
-    """No paragraph is said twice, and Markdown has every cell of every table."""
-    told = [b.text for b in blocks_of(result) if isinstance(b, Text)]
-    assert {text for text in told if told.count(text) > 1} == set()
-    text = report.markdown(result).replace("`", "").replace("\\", "")
-    for table in (b for b in blocks_of(result) if isinstance(b, Table)):
-        for row in table.rows:
-            assert "| " + " | ".join(row).replace("<", "&lt;") + " |" in text
-
-
 def without_style(text: str) -> str:
     return re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
-
-
-def check_words_are_shown_as_text(result: Any) -> None:
-    """Of a result whose every word is `HOSTILE`: it is told, and is no part of the page."""
-    for text in (report.html(result), report.fragment(result)):
-        assert "<script" not in text
-        assert "&lt;script&gt;" in text
-        Outline(text)
-    assert "<script" not in re.sub(r"(`+)[^`]*\1", "", report.markdown(result))
-
-
-def check_words_stay_on_one_line(clean: Any, dirty: Any) -> None:
-    """Of a result with plain words, and the same with control characters in them."""
-    plain, told = report.text_table(clean), report.text_table(dirty)
-    assert "\x1b" not in told
-    assert told.count("\n") == plain.count("\n")
-
-
-def check_pages_stand_alone(results: Mapping[str, Any], full: Any) -> None:
-    """Pages load nothing from elsewhere, figures stay in their frame, and a fragment claims no names of its host's page."""
-    for name, result in results.items():
-        text = report.html(result)
-        assert foreign_loads(text) == []
-        assert all(0 <= float(v) <= 100 for v in re.findall(r'\bx\d?="([\d.-]+)%"', text)), name
-    assert not re.search(r"\sid=", report.fragment(full))
 
 
 def check_drawn_alike_after_json(result: Any, render: Callable[[Any], str]) -> None:

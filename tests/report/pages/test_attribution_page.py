@@ -11,12 +11,12 @@ import pytest
 
 from identifiable import report
 from identifiable.report import words
-from identifiable.report.page import Card, Curves, Fold, Gauge, Grid, Heading, Spark, Table
+from identifiable.report.page import Curves, Fold, Gauge, Grid, Heading, Spark, Table
 from identifiable.report.pages import page_of
 from identifiable.report.pages.attribution import CARDS, LEAST_REACH, fixed, mostly, ranked
 from identifiable.report.pages.screen import LISTED
 from identifiable.results import Attribution, Share
-from page_reading import HOSTILE, blocks_of
+from page_reading import HOSTILE, blocks_of, card_of, tables_of
 from screen_result_cases import make_attribution, make_card, make_design, make_map, with_figures, with_words
 
 SMALL = (8, 12)
@@ -29,14 +29,6 @@ NO_WELLS = make_attribution(
     grid_columns=(),
     design=make_design(grid=None, batches=None),
 )
-
-
-def tables_of(result: Attribution, *keys: str) -> list[Table]:
-    return [b for b in blocks_of(result, *keys) if isinstance(b, Table)]
-
-
-def card_of(result: Attribution) -> Card:
-    return next(b for b in blocks_of(result) if isinstance(b, Card))
 
 
 def cards_of(result: Attribution) -> list[Fold]:

@@ -16,7 +16,7 @@ from identifiable.report.page import Badge, Card, Dots, Fold, Mark, Terms
 from identifiable.report.pages import page_of
 from identifiable.report.pages.screen import EXAMPLES, LISTED, MOST_LISTED, roles_table
 from identifiable.results import Audit, BlindScore, Finding
-from page_reading import HOSTILE, blocks_of, table_called, text_of
+from page_reading import HOSTILE, blocks_of, card_of, table_called, text_of
 from screen_result_cases import NO_INTERVAL, make_audit, make_design, with_figures, with_words
 
 FULL = make_audit()
@@ -165,4 +165,4 @@ def test_every_line_fits_a_terminal_and_figures_stay_in_their_frame(result: Audi
 def test_unknown_severities_and_verdicts_do_not_break_a_page() -> None:
     odd: Any = make_audit(verdict=HOSTILE, findings=(Finding("a", HOSTILE, "b"),))  # type: ignore[arg-type]
     assert "<script" not in report.html(odd)
-    assert next(b for b in blocks_of(odd) if isinstance(b, Card)).tone == "caution"
+    assert card_of(odd).tone == "caution"

@@ -13,12 +13,12 @@ from identifiable import report
 from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS
 from identifiable.report import words
 from identifiable.report.frame import glossary
-from identifiable.report.page import Card, Code, Curves, Dots, Fold, Terms
+from identifiable.report.page import Code, Curves, Dots, Fold, Terms
 from identifiable.report.pages import page_of
 from identifiable.report.pages.cleaning import METRICS, UNSAVED, apply_command
 from identifiable.results import Cleaning, SpaceMetric, from_json, to_json
 from identifiable.results.cleaning import CleanDifference
-from page_reading import blocks_of, table_called, text_of
+from page_reading import blocks_of, card_of, table_called, text_of
 from screen_result_cases import (
     NO_INTERVAL,
     make_attribution,
@@ -75,7 +75,7 @@ def test_sections_appear_only_when_there_is_something() -> None:
     ],
 )
 def test_the_verdict_has_the_price_and_only_a_gain_is_good_news(verdict: Any, tone: str, badge: str) -> None:
-    card = next(b for b in blocks_of(replace(FULL, verdict=verdict)) if isinstance(b, Card))
+    card = card_of(replace(FULL, verdict=verdict))
     facts = dict(card.facts)
     assert (card.tone, card.badge) == (tone, badge)
     assert (facts["dropped"], facts["biology lost"], facts["budget"]) == ("12 of 48 components", "3 %", "10 %")

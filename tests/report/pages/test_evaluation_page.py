@@ -19,7 +19,7 @@ from identifiable.report.pages.conditions import Conditions, layout_words, probe
 from identifiable.report.pages.evaluation import DRAWN
 from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
 from identifiable.results import IcaAdvice, ScreenEvaluation, StageTime
-from page_reading import blocks_of, table_called, text_of
+from page_reading import blocks_of, card_of, table_called, text_of
 from screen_result_cases import (
     NO_INTERVAL,
     TARGETS,
@@ -99,7 +99,7 @@ def test_sections_appear_only_when_there_is_something() -> None:
     ],
 )
 def test_only_a_gain_is_good_news(verdict: Any, tone: str, badge: str) -> None:
-    card = next(b for b in blocks_of(make_evaluation(verdict=verdict)) if isinstance(b, Card))
+    card = card_of(make_evaluation(verdict=verdict))
     assert (card.tone, card.badge) == (tone, badge)
     facts = dict(card.facts)
     assert facts["ICA - PCA, AUROC"] == "+0.108 [0.078, 0.138]"

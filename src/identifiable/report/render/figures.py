@@ -80,11 +80,6 @@ def _side(width: int, height: int, words: Sequence[str]) -> Markup:
     return Markup(f'<svg class="beside" width="{width}" height="{height}" aria-hidden="true">{"".join(words)}</svg>')
 
 
-def drawn_marks(rows: Sequence[DotRow], limit: float | None = None) -> set[LegendKind]:
-    """The kinds of marks that a dot plot of `rows` shows."""
-    return _drawn(Dots("", "", "", tuple(rows), (), None if limit is None else ("", limit)))
-
-
 def drawn_legend(figure: Dots) -> list[tuple[LegendKind, str]]:
     """The legend of a dot plot without the marks that it does not show."""
     drawn = _drawn(figure)
