@@ -388,11 +388,9 @@ def with_figures(result: Any, figure: float | None) -> Any:
     return from_json(json.dumps(replaced(json.loads(to_json(result)))))
 
 
-def with_words(result: Any, words: str, *, names: bool = True) -> Any:
-    """The same result, every name and sentence replaced by `words`; without `names`, those that are looked up are kept."""
-    forms = {"schema", "verdict", "role", "severity", "held_out", "fit", "answer", "space", "better", "method"}
-    looked_up = {"representation", "classifier", "first", "second", "target", "features", "predicts"}
-    kept = forms if names else forms | looked_up
+def with_words(result: Any, words: str) -> Any:
+    """The same result, every name and sentence replaced by `words`."""
+    kept = {"schema", "verdict", "role", "severity", "held_out", "fit", "answer", "space", "better", "method"}
 
     def replaced(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):

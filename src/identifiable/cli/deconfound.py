@@ -368,7 +368,7 @@ def _components(options: argparse.Namespace) -> dict[str, Any]:
 def _opened(options: argparse.Namespace) -> Screen:
     """The table with the role of every row, which is shown before anything is fitted to it."""
     from identifiable.deconfound import screen
-    from identifiable.report.screen_text import roles_table
+    from identifiable.report.pages.screen import roles_table
 
     roles = {name: getattr(options, name) for name in (*ROLES, *SOURCE) if getattr(options, name) is not None}
     if "features" in roles:

@@ -108,7 +108,7 @@ def _check_folder(path: str | None) -> None:
 
 
 def _listed(experiments: Mapping[str, Experiment]) -> str:
-    from identifiable.report.terminal import wrapped
+    from identifiable.report.render.terminal import wrapped
 
     widest = max(map(len, experiments), default=0)
     blank = " " * (widest + 2)

@@ -1,14 +1,14 @@
 """A page as plain data: sections of words, tables and figures, with nothing said about how they are drawn.
 
-The content is decided once (`content`) and then rendered as HTML or as Markdown, so no number and no
-sentence is written twice.
+`pages` decides the content once; `render` turns it into HTML, Markdown or text. The text of the command line has only the
+blocks marked `brief`, so no number and no sentence is written twice.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,7 +23,14 @@ LEFT_OUT = "The picture is left out: what the result holds in its place is not a
 
 
 @dataclass(frozen=True)
-class Text:
+class Block:
+    """A part of a section. The command line prints those marked `brief`, also inside a fold; of a brief fold, its summary."""
+
+    brief: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Text(Block):
     """A paragraph; a note is set smaller, beside what it explains."""
 
     text: str
@@ -31,14 +38,14 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Terms:
+class Terms(Block):
     """Words and what they mean."""
 
     items: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Code:
+class Code(Block):
     """Text to copy."""
 
     label: str
@@ -46,7 +53,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(Block):
     """An alert: its code and its message; `more` are messages of the same code."""
 
     code: str
@@ -55,7 +62,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Card:
+class Card(Block):
     """A verdict: one sentence to take away and the few numbers behind it."""
 
     eyebrow: str
@@ -67,10 +74,19 @@ class Card:
 
 @dataclass(frozen=True)
 class Column:
-    """A table column; numbers are set flush right with figures of equal width."""
+    """A table column; numbers are set flush right with figures of equal width. `brief`: the command line prints it."""
 
     label: str
     kind: Literal["text", "number", "code"] = "number"
+    brief: bool = True
+
+
+def columns(*labels: str, words: Collection[str] = (), hidden: Collection[str] = ()) -> tuple[Column, ...]:
+    """Columns of numbers, but for the first and those in `words`; the command line leaves out the `hidden` ones."""
+    return tuple(
+        Column(label, "text" if i == 0 or label in words else "number", label not in hidden)
+        for i, label in enumerate(labels)
+    )
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,7 @@ Picture = Spark | Gauge | Badge | Hint
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """Rows of words. `strong` is the row to look at; `shades` (0 to 6, or None) colours the cells after the first.
 
     `pictures` gives the cells of a column (its place) a picture each; where there is none, the words stand alone.
@@ -119,6 +135,8 @@ class Table:
     strong: int | None = None
     shades: tuple[tuple[int | None, ...], ...] = ()
     pictures: Mapping[int, tuple[Picture | None, ...]] = field(default_factory=dict)
+    brief_rows: int = 20  # the command line prints so many of them; more would scroll the verdict off the screen
+    more: int = 0  # rows of this table that stand elsewhere: folded below, or in the JSON only
 
 
 @dataclass(frozen=True)
@@ -146,8 +164,8 @@ class DotRow:
 
 
 @dataclass(frozen=True)
-class Dots:
-    """A dot (forest) plot; `threshold` is a labelled vertical line.
+class Dots(Block):
+    """A dot (forest) plot; `threshold` is a labelled vertical line. Of `legend`, the marks that are drawn are shown.
 
     Its axis starts at 0; if `span`, it runs over what is shown, for figures that are read from another value or fall below 0.
     """
@@ -188,7 +206,7 @@ class Cloud:
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Block):
     """Lines and points over common axes; `top` cuts the vertical axis off where a few points would flatten the rest.
 
     A linear vertical axis starts at `base`, or below it where points do; so does a horizontal one at `across_base`, if given.
@@ -214,7 +232,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Block):
     """A heat map of the wells of a plate in colours that part at 0; a value that is not finite is a well that stays blank.
 
     `reach` is the value, above and below 0, at which colours are deepest; `unit` says of what.
@@ -251,7 +269,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Gallery:
+class Gallery(Block):
     """Pictures to compare: side by side where the screen is wide enough, else one below the other."""
 
     title: str
@@ -260,14 +278,14 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Key:
+class Key(Block):
     """A legend that holds for all figures after it."""
 
     marks: tuple[tuple[LegendKind, str], ...]
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Block):
     """Content that opens on demand."""
 
     summary: str
@@ -275,13 +293,10 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Heading:
+class Heading(Block):
     """A heading inside a section."""
 
     text: str
-
-
-Block = Text | Terms | Code | Notice | Card | Table | Dots | Curves | Grid | Gallery | Fold | Heading | Key
 
 
 @dataclass(frozen=True)

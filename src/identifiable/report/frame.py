@@ -1,0 +1,263 @@
+"""What every page has, whatever the result: its frame, its alerts, its data files, how to get its numbers again."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol, TypeVar
+
+from identifiable.report.page import (
+    Block,
+    Card,
+    Code,
+    Column,
+    Heading,
+    Mark,
+    MarkKind,
+    Notice,
+    Page,
+    Section,
+    Table,
+    Terms,
+    Text,
+)
+from identifiable.report.words import MISSING, clip, count, known, one_line, setting
+from identifiable.results import Alert, Input, Provenance, to_json
+
+T = TypeVar("T")
+
+
+class Drawn(Protocol):
+    """What a page needs of any result."""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]: ...
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+    @property
+    def alerts(self) -> tuple[Alert, ...]: ...
+    @property
+    def provenance(self) -> Provenance: ...
+
+
+def framed(
+    result: Drawn,
+    *,
+    title: str,
+    subtitle: str,
+    guide: str,
+    verdict: Iterable[Block],
+    sections: Iterable[Section],
+    reading: Iterable[Block],
+    methods: Iterable[str],
+    papers: Iterable[str],
+) -> Page:
+    """The page of a result: verdict, alerts, its own sections, how to read it, how to get it again. Empty sections go.
+
+    That there are no alerts is said only where no card of the verdict warns.
+    """
+    answer = tuple(verdict)
+    well = not any(isinstance(block, Card) and block.tone == "caution" for block in answer)
+    return page_with(
+        result,
+        [
+            Section("verdict", "Verdict", answer),
+            alerts_section(result, well=well),
+            *sections,
+            Section("reading", "How to read this page", tuple(reading)),
+            reproduction(result, methods, entries(papers)),
+        ],
+        title=title,
+        subtitle=subtitle,
+        guide=guide,
+    )
+
+
+# -- data files
+
+
+@cache
+def glossary(kind: str) -> Mapping[str, str]:
+    """The texts of `glossary/<kind>.md` by their headings; what stands before the first heading has the name ''."""
+    text = files("identifiable.report").joinpath("glossary", f"{kind}.md").read_text(encoding="utf-8")
+    opening, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
+    named = [("", opening), *(part.split("\n", 1) for part in parts)]
+    return {name: " ".join(words.split()) for name, words in named}
+
+
+def terms(kind: str, *names: str) -> Terms:
+    """These words of a glossary and what they mean."""
+    return Terms(tuple((name, glossary(kind)[name]) for name in names))
+
+
+def entries(papers: Iterable[str]) -> str:
+    """BibTeX of these papers of `papers.bib`: each by its first author, with the year where an author has several."""
+    found = _papers()
+    return "\n\n".join(found[name] for name in papers)
+
+
+@cache
+def _papers() -> Mapping[str, str]:
+    text = files("identifiable.report").joinpath("papers.bib").read_text(encoding="utf-8")
+    found = re.findall(r"^(@\w+\{([a-z]+)(\d+).*?^\})", text, flags=re.MULTILINE | re.DOTALL)
+    return {name: entry for entry, author, year in found for name in (author, author + year)}
+
+
+# -- the saved form
+
+
+def saved_form(result: T) -> T:
+    """`result` with its free-form parts as JSON keeps them, so that a page drawn now equals a page drawn from the file.
+
+    The numbers need no such trip: they are shown alike either way (JSON writes non-finite ones as null, and all of those
+    are shown as missing), and a million of them would take seconds.
+    """
+    saved: T = _saved(result, type(result))
+    return saved
+
+
+def _saved(value: Any, kind: Any) -> Any:
+    if value is None or not _free(kind):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        hints = typing.get_type_hints(type(value))
+        return replace(
+            value, **{f.name: _saved(getattr(value, f.name), hints[f.name]) for f in fields(value) if f.init}
+        )
+    if any(map(is_dataclass, (inner := typing.get_args(kind)))):
+        of = next(filter(is_dataclass, inner))
+        if isinstance(value, Mapping):
+            return {name: _saved(part, of) for name, part in value.items()}
+        return tuple(_saved(part, of) for part in value) if isinstance(value, tuple) else _saved(value, of)
+    return json.loads(to_json({"": value}))[""]
+
+
+@cache
+def _free(kind: Any) -> bool:
+    """Whether an annotation leaves a part of its value free-form."""
+    parts = typing.get_type_hints(kind).values() if is_dataclass(kind) else typing.get_args(kind)
+    return kind is Any or any(map(_free, parts))
+
+
+def byline(result: Drawn) -> str:
+    """Version, seed and time of the run."""
+    made = f"identifiable {one_line(result.provenance.version)}, seed {result.provenance.seed}"
+    return f"{made}, {one_line(result.provenance.time)}" if result.provenance.time else made
+
+
+def page_with(result: Drawn, sections: Iterable[Section], *, title: str, subtitle: str, guide: str) -> Page:
+    """The page of a result, without the sections that have nothing to say."""
+    return Page(title, subtitle, guide, byline(result), tuple(s for s in sections if s.blocks))
+
+
+def alerts_by_kind(alerts: Sequence[Alert]) -> list[list[Alert]]:
+    """Alerts of one code together, in the order in which the codes first appear."""
+    kinds: dict[str, list[Alert]] = {}
+    for alert in alerts:
+        kinds.setdefault(alert.code, []).append(alert)
+    return list(kinds.values())
+
+
+def notices(alerts: Sequence[Alert], *, brief: bool = False) -> list[Block]:
+    """One notice for each kind of alert."""
+    return [
+        Notice(one_line(first.code), one_line(first.message), tuple(one_line(a.message) for a in more), brief=brief)
+        for first, *more in alerts_by_kind(alerts)
+    ]
+
+
+def alerts_section(result: Drawn, *, well: bool = True) -> Section:
+    """The alerts. That there are none is good news, and said only if all is `well`."""
+    none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
+    blocks = notices(result.alerts, brief=True) or none
+    return Section("alerts", "Alerts", tuple(blocks))
+
+
+def reproduction(result: Drawn, methods: Iterable[str], bibtex: str) -> Section:
+    """What it takes to get these numbers again, the methods in words and whom to cite."""
+    provenance = result.provenance
+    facts = [
+        ("identifiable", provenance.version),
+        *((one_line(k), v) for k, v in provenance.libraries.items()),
+        ("seed", str(provenance.seed)),
+        ("time", provenance.time or f"{MISSING} (not recorded)"),
+    ]
+    return Section(
+        "reproduction",
+        "Reproduction",
+        (
+            Table(
+                "Inputs",
+                (Column("name", "text"), Column("n"), Column("d"), Column("dtype", "text"), Column("sha256", "code")),
+                tuple(
+                    (one_line(i.name), count(i.n), count(i.d), one_line(i.dtype), one_line(i.sha256))
+                    for i in result.inputs
+                ),
+            ),
+            Code("Command", provenance.command or f"{MISSING} (not recorded)"),
+            Table(
+                "Versions and seed",
+                (Column("what", "text"), Column("value", "code")),
+                tuple((name, one_line(value)) for name, value in facts),
+            ),
+            Table(
+                "Settings",
+                (Column("setting", "text"), Column("value", "code")),
+                tuple((one_line(k), setting(v)) for k, v in sorted(result.settings.items())),
+            ),
+            Heading("Methods"),
+            *(Text(paragraph) for paragraph in methods),
+            Code("BibTeX", bibtex),
+        ),
+    )
+
+
+# -- pieces
+
+
+def marks(*candidates: tuple[MarkKind, float | None]) -> tuple[Mark, ...]:
+    """Marks of a dot plot, without those that have no value."""
+    return tuple(Mark(kind, value) for kind, value in candidates if value is not None and known(value))
+
+
+def section(key: str, title: str, blocks: Iterable[Block]) -> Section:
+    """A part of the page; one without blocks is left out."""
+    return Section(key, title, tuple(blocks))
+
+
+def thinned(size: int, wanted: int) -> list[int]:
+    """About `wanted` of the places 0 to `size` - 1 with both ends: a quarter of them the first ones, then evenly."""
+    last = size - 1
+    head = min(last, wanted // 4)
+    tail = wanted - head
+    return sorted({*range(head + 1), *(round(head + (last - head) * k / tail) for k in range(tail + 1))})
+
+
+def matrix(
+    caption: str,
+    corner: str,
+    names: Sequence[str],
+    order: Sequence[int],
+    cells: Callable[[int, int], str],
+    shades: Callable[[int, int], int | None],
+    *,
+    brief: bool = False,
+) -> Table:
+    """A square table with numbered columns, in the given order of models."""
+    return Table(
+        caption,
+        (Column(corner, "text"), *(Column(str(i + 1)) for i in range(len(order)))),
+        tuple((f"{r + 1} {clip(names[i], 28)}", *(cells(i, j) for j in order)) for r, i in enumerate(order)),
+        shades=tuple(tuple(shades(i, j) for j in order) for i in order),
+        brief=brief,
+    )
+
+
+def shade(value: float, top: float) -> int:
+    """The colour (0 to 6) of `value` on a scale from 0 to `top`."""
+    return min(6, int(7 * value / top)) if top > 0 else 0

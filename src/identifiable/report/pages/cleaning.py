@@ -1,0 +1,327 @@
+"""The page of `deconfound clean`: what was removed, what that costs, and whether other axes would have done as well."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+
+from identifiable.report.frame import framed, glossary, marks, section, terms
+from identifiable.report.page import (
+    Block,
+    Card,
+    Cloud,
+    Code,
+    Column,
+    Curve,
+    Curves,
+    DotRow,
+    Dots,
+    Fold,
+    Page,
+    Table,
+    Text,
+    Tone,
+    columns,
+)
+from identifiable.report.pages.attribution import fixed, mostly, ranked, role_words
+from identifiable.report.pages.screen import (
+    NO_DIFFERENCE,
+    design_section,
+    long_table,
+    named,
+    screen_card,
+    screen_name,
+    size_words,
+)
+from identifiable.report.words import (
+    MISSING,
+    count,
+    counted,
+    estimate,
+    interval,
+    known,
+    number,
+    one_line,
+    percent,
+    signed,
+)
+from identifiable.results import Cleaning, CleanPoint, Interval, SpaceMetric
+
+VERDICTS: dict[str, tuple[str, Tone]] = {
+    "ica-cleaning-helps": ("ICA cleaning helps", "good"),
+    "no-gain": ("no gain", "caution"),
+    "nothing-to-remove": ("nothing to remove", "plain"),
+    "harms": ("cleaning harms", "caution"),
+}
+SPACES = {"ica": "ICA", "pca": "PCA", "rand": "Rand"}
+OTHER_SPACES = {"whole": "before cleaning", "base": "Base"}
+STYLES = {"ica": 1, "pca": 2, "rand": 0}
+METRICS = {  # name, which `glossary/cleaning.md` explains, and papers
+    "replicate_map": ("replicate mAP", ("kalinin",)),
+    "replicate_map_others": ("replicate mAP, others", ("kalinin",)),
+    "plate_auroc": ("plate AUROC", ()),
+    "consistency": ("perturbation consistency", ("celik",)),
+    "recall": ("relationship recall", ("celik",)),
+    "ilisi": ("iLISI", ("korsunsky",)),
+    "clisi": ("cLISI", ("korsunsky",)),
+    "kbet": ("kBET", ("buttner",)),
+    "graph_connectivity": ("graph connectivity", ("luecken",)),
+    "silhouette_label": ("silhouette, perturbation", ("rousseeuw", "luecken")),
+    "silhouette_batch": ("silhouette, batch", ("rousseeuw", "luecken")),
+    "bras": ("BRAS", ()),
+    "pcr_batch": ("PCR, batch", ("luecken",)),
+    "pcr_plate": ("PCR, plate", ("luecken",)),
+}
+BASIS = ".safetensors"
+UNSAVED = "cleaning.safetensors"
+
+
+def page(result: Cleaning) -> Page:
+    words = glossary("cleaning")
+    shown = dict.fromkeys(("plate_auroc", "replicate_map", *(m.metric for m in result.metrics)))
+    measured = [METRICS[key] for key in shown if key in METRICS]
+    return framed(
+        result,
+        title=f"{screen_name(result)}: cleaned, and at what price",
+        subtitle="A screen without its technical components, compared with removing as many axes of PCA or of a random rotation",
+        guide="Plate AUROC is how well plates can still be separated (0.5: not at all), replicate mAP how well replicates on other "
+        "plates are found. A useful cleaning lowers the first, keeps the second, and does better than removing other axes.",
+        verdict=[_card(result)],
+        sections=[
+            section("trade-off", "The trade-off", _trade_off(result)),
+            section("removed", "What was removed", _removed(result)),
+            section("metrics", "Metrics", _metrics(result)),
+            section("outputs", "Files, and how to clean new plates", _outputs(result)),
+            design_section(result.design),
+        ],
+        reading=(
+            Text(words[""]),
+            terms("cleaning", "Biology lost", "Same number of axes", "The same for every rotation (=)"),
+            terms("attribution", "Technical", "Biological"),
+            terms("cleaning", *(name for name, _ in measured)),
+        ),
+        methods=(
+            f"{size_words(result.design)}. Of {counted(len(result.weights), 'component')}, {count(len(_touched(result)))} "
+            f"{_done(result)}. {words['Methods']}",
+            f"{words['Sources']} Seed {result.provenance.seed}.",
+        ),
+        papers=dict.fromkeys(
+            ("nelson", "hyvarinen1999", "benjamini", "kalinin", *(paper for _, of in measured for paper in of))
+        ),
+    )
+
+
+def _card(result: Cleaning) -> Card:
+    start, end = _before(result), _point(result, "ica", len(result.removed))
+
+    def from_to(field: str) -> str:
+        said = [MISSING if point is None else number(getattr(point, field)) for point in (start, end)]
+        return said[0] if start == end else " → ".join(said)
+
+    facts = [
+        (_done(result), f"{count(len(_touched(result)))} of {counted(len(result.weights), 'component')}"),
+        ("biology lost", percent(result.biology_lost)),
+        ("budget", percent(result.budget)),
+        ("plate AUROC", from_to("plate_auroc")),
+        ("replicate mAP", from_to("replicate_map")),
+        ("roles", role_words(result.attribution) or MISSING),
+    ]
+    badge, tone = VERDICTS.get(result.verdict, (one_line(result.verdict), "caution"))
+    return screen_card(result, badge, tone, facts)
+
+
+def _done(result: Cleaning) -> str:
+    return "dropped" if result.method == "drop" else "shrunk"
+
+
+def _touched(result: Cleaning) -> list[int]:
+    """The components that were dropped or shrunk."""
+    return [i for i, weight in enumerate(result.weights) if known(weight) and weight < 1]
+
+
+# -- the trade-off
+
+
+def _point(result: Cleaning, space: str, removed: int) -> CleanPoint | None:
+    return next((p for p in result.curve if (p.space, p.removed) == (space, removed)), None)
+
+
+def _before(result: Cleaning) -> CleanPoint | None:
+    """The space with nothing removed, which is the same for all."""
+    return next((p for p in result.curve if p.removed == 0), None)
+
+
+def space_name(space: str) -> str:
+    return named({**SPACES, **OTHER_SPACES}, space)
+
+
+def _trade_off(result: Cleaning) -> Iterator[Block]:
+    yield from _chosen(result)
+    yield from _curves(result)
+    yield from _gains(result)
+    sizes = sorted({p.removed for p in result.curve})
+    points = (_point(result, space, size) for size in sizes for space in SPACES)
+    heads = ("space", "plate AUROC", "replicate mAP", "95 % interval", "biology lost")
+    table = Table(
+        "Spaces at the same number of axes removed",
+        (Column("axes removed"), *columns(*heads)),
+        tuple((count(p.removed), space_name(p.space), *_cells(p)) for p in points if p is not None),
+    )
+    yield from [Fold("The trade-off as numbers", tuple(long_table(table, "line")))] if table.rows else []
+
+
+def _cells(point: CleanPoint | None) -> tuple[str, ...]:
+    if point is None:
+        return (MISSING,) * 4
+    auroc, precision = number(point.plate_auroc), number(point.replicate_map)
+    return auroc, precision, interval(point.replicate_map_ci95), percent(point.biology_lost)
+
+
+def _chosen(result: Cleaning) -> Iterator[Block]:
+    """The chosen number of axes removed, of ICA and of the other spaces, with the paired difference to each."""
+    gains: dict[str, str] = {
+        d.against: estimate(d.difference, d.ci95, signed) for d in result.differences if known(d.difference)
+    }
+    removed = len(result.removed)
+    at = {"whole": _before(result), **({space: _point(result, space, removed) for space in SPACES} if removed else {})}
+    lines = tuple(
+        (space_name(space), *_cells(point), gains.get(space, MISSING))
+        for space, point in at.items()
+        if point is not None or space in gains
+    )
+    if lines:
+        yield Table(
+            f"Axes removed from each space: {count(removed)}. ICA - this: paired difference in replicate mAP",
+            columns("space", "plate AUROC", "replicate mAP", "95 % interval", "biology lost", "ICA - this [95 %]"),
+            lines,
+            brief=True,
+        )
+
+
+def _curves(result: Cleaning) -> Iterator[Block]:
+    curves = {space: _placed([p for p in result.curve if p.space == space]) for space in SPACES}
+    drawn = {space: points for space, points in curves.items() if points}
+    if not drawn:
+        return
+    picked = _placed([_point(result, "ica", len(result.removed))]) if result.removed else ()
+    label = f"chosen: {counted(len(result.removed), 'component')} removed"
+    lowest = min(y for points in drawn.values() for _, y in points)
+    yield Curves(
+        "What is left of plate effects and of biology as axes are removed",
+        "Each dot is a number of axes removed; lines start at the right with none. Up and left is better.",
+        "plate AUROC (0.5: plates cannot be separated)",
+        "replicate mAP",
+        tuple(Curve(f"{SPACES[space]} axes removed", points, STYLES[space], False) for space, points in drawn.items()),
+        clouds=(
+            *(Cloud("", points, "main", STYLES[space]) for space, points in drawn.items()),
+            *([Cloud(label, picked, "hollow")] if picked else []),
+        ),
+        base=math.floor(20 * lowest) / 20,
+        across_base=0.5,
+    )
+
+
+def _placed(points: Sequence[CleanPoint | None]) -> tuple[Interval, ...]:
+    """The points that can be drawn (both numbers are shares), by the number of axes removed."""
+    found = sorted((p for p in points if p is not None), key=lambda p: p.removed)
+    placed = ((p.plate_auroc, p.replicate_map) for p in found)
+    return tuple((x, y) for x, y in placed if 0 <= x <= 1 and -1 <= y <= 1)
+
+
+def _gains(result: Cleaning) -> Iterator[Block]:
+    """Paired differences of replicate mAP, with the line of no difference."""
+    rows = tuple(
+        DotRow(
+            f"ICA - {space_name(d.against).removesuffix(' cleaning')}",
+            signed(d.difference),
+            marks(("main", d.difference)),
+            interval=d.ci95,
+        )
+        for d in result.differences
+        if known(d.difference)
+    )
+    if rows:
+        yield Dots(
+            "Replicate mAP of the cleaned ICA space minus that of the others",
+            "To the right of 0, the cleaned ICA space is better. PCA and Rand have as many axes removed; before cleaning has none.",
+            "difference in replicate mAP",
+            rows,
+            (("main", "difference"), ("whisker", "95 % interval, plates held out in turn")),
+            NO_DIFFERENCE,
+            span=True,
+        )
+
+
+# -- what was removed, and metrics
+
+
+def _removed(result: Cleaning) -> Iterator[Block]:
+    cards = {card.index: card for card in result.attribution.components}
+    places = list(dict.fromkeys((*result.removed, *_touched(result))))
+    ordered = [card.index for card in ranked((cards[i] for i in places if i in cards), "technical")]
+
+    def line(index: int) -> tuple[str, ...]:
+        weight = number(result.weights[index], 2) if 0 <= index < len(result.weights) else MISSING
+        if (card := cards.get(index)) is None:
+            return (str(index), MISSING, weight, MISSING, MISSING, MISSING)
+        return (str(index), one_line(card.role), weight, fixed(card.technical), fixed(card.biological), mostly(card))
+
+    if not places:
+        yield Text("No component was removed.")
+    total = f"{count(len(_touched(result)))} of {counted(len(result.weights), 'component')}"
+    table = Table(
+        f"{_done(result).capitalize()}: {total}, the most technical first; weight 0 is dropped, 1 kept",
+        columns("component", "role", "weight", "technical", "biological", "mostly", words=("role", "mostly")),
+        tuple(map(line, (*ordered, *(i for i in places if i not in cards)))),
+        brief=True,
+    )
+    yield from long_table(table, "component")
+
+
+def _metrics(result: Cleaning) -> Iterator[Block]:
+    """Metrics down, spaces across."""
+    spaces = list(dict.fromkeys(m.space for m in result.metrics))
+    rows: dict[str, dict[str, SpaceMetric]] = {}
+    notes: dict[str, str] = {}
+    for m in result.metrics:
+        same = " =" if m.rotation_invariant else ""
+        label = f"{_metric_name(m)} {'↑' if m.better == 'high' else '↓'}{same}"
+        rows.setdefault(label, {}).setdefault(m.space, m)
+        if m.note:
+            notes.setdefault(one_line(m.note), _metric_name(m))
+    heads = (f"{space_name(space)}, cleaned" if space in SPACES else space_name(space) for space in spaces)
+    if rows:
+        yield Table(
+            "↑ higher is better, ↓ lower is better, = the same for every rotation; [95 % interval]",
+            columns("metric", *heads),
+            tuple(
+                (label, *(estimate(of[s].value, of[s].ci95) if s in of else MISSING for s in spaces))
+                for label, of in rows.items()
+            ),
+            brief=True,
+        )
+    yield from (Text(f"{name[0].upper()}{name[1:]}: {note}", note=True) for note, name in notes.items())
+
+
+def _metric_name(metric: SpaceMetric) -> str:
+    return named({key: name for key, (name, _) in METRICS.items()}, metric.metric)
+
+
+# -- files
+
+
+def _outputs(result: Cleaning) -> Iterator[Block]:
+    if result.outputs:
+        files = tuple((one_line(path),) for path in result.outputs)
+        yield Table("Files", (Column("file", "code"),), files, brief=True)
+    saved = any(path.endswith(BASIS) for path in result.outputs)
+    keep = "" if saved else f" To keep the map, run the command again with --save-basis {UNSAVED}."
+    yield Text(f"New plates need no refit and no batch label: the same map is applied to their rows.{keep}", brief=True)
+    yield Code("On new plates", apply_command(result), brief=True)
+
+
+def apply_command(result: Cleaning) -> str:
+    """How the same cleaning is applied to new plates."""
+    basis = next((path for path in result.outputs if path.endswith(BASIS)), UNSAVED)
+    return f"identifiable transform {shlex.quote(one_line(basis))} new_plates.parquet -o new_clean.parquet"

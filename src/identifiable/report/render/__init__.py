@@ -1,0 +1,1 @@
+"""A page as HTML, Markdown or text. Nothing here knows a result."""
