@@ -19,7 +19,7 @@ from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, 
 from identifiable.report.pages.ladder import efficiency_line, projection
 from identifiable.report.render.figures import drawn_legend
 from identifiable.results import Alert, Efficiency, Null, Rung, WorstRow, from_json, to_json
-from page_reading import Outline, blocks_of, card_of, figure_of, shown_words, table_called, tables_of
+from page_reading import Outline, blocks_of, card_of, shown_words, table_called, tables_of
 
 
 def bibtex(result: Any) -> list[str]:
@@ -28,6 +28,10 @@ def bibtex(result: Any) -> list[str]:
 
 def ladder_of(result: Any) -> Table:
     return table_called(result, f"{result.pairs[0].source} → {result.pairs[0].target}: ")
+
+
+def curves_of(result: Any, key: str) -> list[Curves]:
+    return [b for b in blocks_of(result, key) if isinstance(b, Curves)]
 
 
 def notes_of(result: Any) -> list[str]:
@@ -93,7 +97,7 @@ def test_the_paper_protocol_puts_in_sample_over_diameter_first() -> None:
         result = make_comparison(protocol=protocol)
         rung, scale = result.pairs[0].rungs[0], result.pairs[0].scale
         assert (ladder_of(result).columns[1].label == "mean/diam") == (protocol == "paper")
-        whole = table_called(result, "Errors over the rms distance")
+        whole = table_called(result, "Errors over")
         assert [row[1] for row in whole.rows[:2]] == [first, "in-sample" if first == "held-out" else "held-out"]
         forest = next(b for b in blocks_of(result, "pair-1") if isinstance(b, Dots))
         marks = {m.kind: m.value for m in forest.rows[0].marks}
@@ -132,8 +136,8 @@ def test_rounding_errors_are_identical_and_need_no_note() -> None:
 def test_a_larger_group_with_a_worse_mean_is_explained() -> None:
     worse = {**LADDER, "linear": 0.08}
     held_out, in_sample = notes_of(make_comparison(ladder=worse))
-    assert "held-out mean of linear" in held_out
-    assert "in-sample mean of linear" in in_sample
+    assert re.search(r"held-out .*linear", held_out)
+    assert re.search(r"in-sample .*linear", in_sample)
     assert notes_of(make_comparison()) == []
     assert notes_of(make_comparison(ladder={**LADDER, "linear": LADDER["similarity"] * 1.0001})) == []  # same decimals
     few = replace(make_comparison(), pairs=(make_pair(ladder=worse, n=200, width=32),))
@@ -145,7 +149,7 @@ def test_missing_numbers_are_dashes_with_a_reason() -> None:
     bare = make_comparison(nulls=False, bootstrap=0, quantiles=False)
     assert len(notes_of(bare)) == 2  # no intervals, no nulls
     assert {row[2] for row in ladder_of(bare).rows} == {words.MISSING}
-    assert not any(isinstance(b, Curves) for b in blocks_of(bare, "pair-1"))
+    assert curves_of(bare, "pair-1") == []
     similarity = table_called(bare, "Similarity of")
     assert {row[2:4] for row in similarity.rows} == {(words.MISSING, words.MISSING)}
     note = next(b.text for b in blocks_of(bare, "similarity") if isinstance(b, Text) and b.note)
@@ -199,7 +203,7 @@ def test_a_null_on_fewer_rows_says_so_and_shows_the_value_on_the_same_rows() -> 
     assert "2,000 of 5,000 rows" in ladder_of(result).caption
     similarity = table_called(result, "Similarity of")
     assert similarity.rows[0][:5] == ("CCA", "0.983", "0.900", "0.061", "0.010")
-    assert "0.983 (0.900; 0.061; 0.010)" in table_called(make_comparison(3), "Similarity of each pair").rows[0]
+    assert "0.983 (0.900; 0.061; 0.010)" in table_called(make_comparison(3), "Similarity of each").rows[0]
     whole = replace(result, pairs=tuple(replace(p, n=2000) for p in result.pairs))
     assert "of 2,000 rows" not in ladder_of(whole).caption
     assert table_called(whole, "Similarity of").rows[0][:4] == ("CCA", "0.983", "0.061", "0.010")
@@ -207,12 +211,12 @@ def test_a_null_on_fewer_rows_says_so_and_shows_the_value_on_the_same_rows() -> 
 
 def test_the_worst_rows_are_the_only_rows_by_name() -> None:
     result = make_comparison()
-    table = table_called(result, "Rows with the largest")
+    table = table_called(result, "Rows with")
     assert table.rows == (("cell-0042", "0.310"), ("cell-1207", "0.290"))
     many = make_pair(worst=tuple(WorstRow(f"r{i}", 0.1) for i in range(7)))
-    assert len(table_called(replace(result, pairs=(many,)), "Rows with the largest").rows) == 7
+    assert len(table_called(replace(result, pairs=(many,)), "Rows with").rows) == 7
     bare = replace(result, pairs=(make_pair(worst=()),))
-    assert not any(t.caption.startswith("Rows with the largest") for t in tables_of(bare))
+    assert not any(t.caption.startswith("Rows with") for t in tables_of(bare))
 
 
 def test_a_comparison_with_sources_asks_another_question() -> None:
@@ -250,7 +254,7 @@ def test_the_matrices_have_every_pair_and_an_empty_diagonal() -> None:
         rigid = next(t for t in matrices if t.caption.startswith("Rigid"))
         assert words.number(value) in {cell for row in rigid.rows for cell in row}
     assert any(isinstance(b, Dots) for b in blocks_of(make_comparison(3), "overview"))
-    assert table_called(make_comparison(3), "Distance of each model").rows[1] == (
+    assert table_called(make_comparison(3), "Distance of").rows[1] == (
         "run2", "0.164", "0.148", "0.279", "0.508",
     )  # fmt: skip
 
@@ -262,7 +266,7 @@ def test_the_list_of_pairs_has_the_number_that_decides(protocol: str) -> None:
     for pair, row in zip(result.pairs, table.rows, strict=True):
         assert row[0] == f"{pair.source} → {pair.target}"
         assert row[2] == words.beside(pair.rung("rigid").judged(protocol), pair.verdict.epsilon)
-        assert row[-1] == (pair.verdict.group or "none of the groups")
+        assert row[-1] == (pair.verdict.group or "none")
     assert len([b for b in blocks_of(result, "pairs") if isinstance(b, Fold) and "→" in b.summary]) == 6
 
 
@@ -302,9 +306,8 @@ def test_nulls_of_svcca_are_found_by_their_number_of_components() -> None:
 def test_a_constant_representation_has_no_spectrum_to_draw() -> None:
     result = make_comparison()
     flat = tuple(replace(s, variances=(0.0, 0.0), rank=0, effective_rank=math.nan) for s in result.spectra)
-    title = "Share of variance by principal component"
-    assert figure_of(result, title) is not None
-    assert figure_of(replace(result, spectra=flat), title) is None
+    assert curves_of(result, "spectra")
+    assert curves_of(replace(result, spectra=flat), "spectra") == []
     table = table_called(replace(result, spectra=flat), "Spectrum of each")
     assert table.rows[0] == ("run1", "2", "0", words.MISSING, words.MISSING, words.MISSING)
     assert table_called(result, "Spectrum of each").rows[0] == ("run1", "32", "32", "16.0", "17 %", "16")
@@ -366,11 +369,8 @@ def test_the_legend_names_every_mark_that_is_drawn_and_no_other() -> None:
 def test_a_far_maximum_does_not_flatten_the_curves() -> None:
     result = make_comparison()
     rung: Rung = result.pairs[0].rungs[0]
-    title = "Errors of the held-out rows, from the best to the worst, run1 → run2"
-    far = figure_of(with_rung(result, held_out=replace(rung.held_out, max=50.0)), title)
-    near = figure_of(result, title)
-    assert near is not None
-    assert far is not None
+    (far,) = curves_of(with_rung(result, held_out=replace(rung.held_out, max=50.0)), "pair-1")
+    (near,) = curves_of(result, "pair-1")
     assert near.top is None
     assert far.top == pytest.approx(1.3 * max(r.held_out.q99 for r in result.pairs[0].rungs))
     assert "50.00" in far.description

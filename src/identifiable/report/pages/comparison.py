@@ -154,6 +154,7 @@ def _weakest(result: Comparison, told: Headline) -> Card:
 
 
 def _overview(result: Comparison, names: Sequence[str], told: Headline) -> Iterator[Block]:
+    yield _verdict_table(result.pairs[:VERDICTS_LISTED], told, brief=len(result.pairs) <= PAIRS_PRINTED)
     matrices = _error_matrices(result, told)
     if len(names) > MODELS_IN_A_MATRIX:
         yield Text(f"{len(names)} models are too many for a matrix on a page; the numbers are in the JSON result.")
@@ -256,10 +257,9 @@ def _consensus(consensus: Consensus) -> Iterator[Block]:
 
 def _each_pair(result: Comparison, told: Headline) -> Iterator[Block]:
     pairs, total = result.pairs, len(result.pairs)
-    yield _verdict_table(pairs[:VERDICTS_LISTED], told, brief=total <= PAIRS_PRINTED)
     if total > PAIRS_IN_BRIEF:
         left = f" and the {count(total - VERDICTS_LISTED)} pairs not listed" if total > VERDICTS_LISTED else ""
-        yield Text(f"So many pairs are listed by verdict only; the ladders{left} are in the JSON result.", note=True)
+        yield Text(f"So many pairs are listed by verdict only; the ladders{left} are in the JSON result.")
         return
     if total > PAIRS_IN_FULL:
         yield Text(
@@ -277,7 +277,8 @@ def _verdict_table(pairs: Sequence[PairResult], told: Headline, *, brief: bool) 
 
     def line(pair: PairResult) -> tuple[str, ...]:
         found = {rung.group: beside(told.of(rung), pair.verdict.epsilon) for rung in pair.rungs}
-        return (arrow(pair), *(found.get(g, MISSING) for g in groups), verdict_name(pair.verdict.group))
+        smallest = "none" if pair.verdict.group is None else group_name(pair.verdict.group)
+        return (arrow(pair), *(found.get(g, MISSING) for g in groups), smallest)
 
     return Table(
         f"Each ordered pair: {told.judged_title}, which decides the verdict",
