@@ -230,7 +230,7 @@ def test_every_active_latent_is_said_in_words_with_its_column_and_mixtures_come_
 def test_factors_of_words_are_said_to_be() -> None:
     result = RESULTS["words"]
     assert [row[1] for row in table_called(result, "Factors").rows] == ["discrete", "discrete, words", "discrete"]
-    assert dict(card_of(result).facts)["factors"] == "3 discrete; 1 of words"
+    assert dict(card_of(result).facts)["factors"] == "3 discrete, 1 of words"
     assert "shape (discrete, words)" in [row[0] for row in heat_maps(result, "matrix")[0].rows]
 
 
