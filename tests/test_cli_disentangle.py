@@ -70,9 +70,7 @@ def test_the_help_names_everything_and_its_example_runs_and_writes_its_page(fold
     (example,) = re.findall(r"example:\n  identifiable (.*)", told)
     code, out, _ = run(*shlex.split(example), capsys=capsys)
     assert code == 0
-    assert "4 latents (continuous, 3 active), 3 factors (2 discrete and 1 continuous; 1 of words)" in " ".join(
-        out.split()
-    )
+    assert "latents 4, 3 active; factors 2 discrete and 1 continuous, 1 of words" in " ".join(out.split())
     assert "paired_by_position" in out
     assert out.endswith("page: disentangled.html\n")
     assert Path("disentangled.html").stat().st_size > 10_000

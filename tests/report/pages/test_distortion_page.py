@@ -33,7 +33,8 @@ RESULTS = {
 
 
 def figures_of(result: Distortion) -> dict[str, Curves]:
-    return {b.title: b for b in blocks_of(result) if isinstance(b, Curves)}
+    """By what their vertical axis shows."""
+    return {b.up: b for b in blocks_of(result) if isinstance(b, Curves)}
 
 
 @pytest.mark.parametrize("render", RENDERERS)
@@ -78,21 +79,21 @@ def test_infinite_constants_are_shown_as_such_and_left_out_of_the_curve_but_coun
     result = RESULTS["lost"]
     (table,) = tables_of(result, "distribution")
     assert table.rows[0][1] == table.rows[0][-1] == INFINITE
-    figure = figures_of(result)["The constant over the points"]
+    figure = figures_of(result)["1 + L"]
     assert "At 2 points" in figure.description
     (curve,) = figure.curves  # there is no best scale
     assert all(math.isfinite(y) for _, y in curve.points)
     n = sum(not math.isnan(c) for c in result.constant)
     assert curve.points[-1][0] == pytest.approx((n - 3) / (n - 1))  # the two take the last places
-    smallest = figures_of(result)["Singular values over the points"].curves[1]
+    smallest = figures_of(result)["singular value"].curves[1]
     assert smallest.points[0][0] == pytest.approx(2 / (n - 1))
-    assert "not drawn" not in figures_of(PLAIN)["The constant over the points"].description
-    assert figures_of(RESULTS["nothing finite"]).keys() == {"Singular values over the points"}
+    assert "not drawn" not in figures_of(PLAIN)["1 + L"].description
+    assert figures_of(RESULTS["nothing finite"]).keys() == {"singular value"}
     assert figures_of(RESULTS["nowhere"]) == {}
 
 
 def test_the_curves_are_quantile_functions_before_and_after_the_best_scale() -> None:
-    plain, scaled = figures_of(PLAIN)["The constant over the points"].curves
+    plain, scaled = figures_of(PLAIN)["1 + L"].curves
     for curve in (plain, scaled):
         assert all(a <= b for a, b in pairwise(curve.points))
         assert all(ya <= yb for (_, ya), (_, yb) in pairwise(curve.points))
@@ -102,7 +103,7 @@ def test_the_curves_are_quantile_functions_before_and_after_the_best_scale() -> 
 
 def test_a_wide_range_is_drawn_on_a_logarithmic_scale() -> None:
     wide = replace(PLAIN, constant=(1e4, *PLAIN.constant[1:]))
-    assert [figures_of(r)["The constant over the points"].log for r in (PLAIN, wide)] == [False, True]
+    assert [figures_of(r)["1 + L"].log for r in (PLAIN, wide)] == [False, True]
 
 
 def test_the_papers_estimator_stands_beside_the_exact_constant() -> None:

@@ -118,7 +118,6 @@ MOVED = 0.01  # change of the profile's own InfoE from which on it is explained
 LEVEL = 0.05  # of p
 UNSEEN = 5e-5  # change of a score below which none is shown
 ROUNDING = 1e-12  # of a score: below it is 0 but for rounding
-SCORES_PRINTED = 60
 BY_CHANCE = "no higher than with shuffled factors"
 UNSETTLED = "not converged"
 LESS = "↓"  # marks scores of which less is better
@@ -126,6 +125,7 @@ LESS = "↓"  # marks scores of which less is better
 
 def page(result: Disentanglement) -> Page:
     words = glossary("disentanglement")
+    explained = (METRICS[key][0] for key in result.metrics if key in METRICS)
     return framed(
         result,
         title=f"{_table_name(result)}: which latent carries which factor",
@@ -140,11 +140,7 @@ def page(result: Disentanglement) -> Page:
         ],
         reading=(
             Text(words[""]),
-            terms(
-                "disentanglement",
-                *(METRICS[key][0] for key in result.metrics if key in METRICS),
-                *("Active", "Chance", "Discrete and continuous"),
-            ),
+            terms("disentanglement", *explained, "Active", "Chance", "Discrete and continuous"),
         ),
         methods=_methods(result),
         papers=_papers(result),
@@ -178,11 +174,16 @@ def _score(value: float | None, decimals: int = 3) -> str:
     return number(0.0 if value is not None and abs(value) < ROUNDING else value, decimals)
 
 
+def _spread(noise: float) -> str:
+    """Noise in per cent of each latent's spread."""
+    return f"{short(100 * noise)} %" if known(noise) else MISSING
+
+
 def _kinds(result: Disentanglement) -> str:
     kinds = [factor.kind for factor in result.factors]
     words = sum(factor.words for factor in result.factors)
     told = " and ".join(f"{count(kinds.count(k))} {k}" for k in ("discrete", "continuous") if k in kinds)
-    return f"{told}; {count(words)} of words" if words else told
+    return f"{told}, {count(words)} of words" if words else told
 
 
 def _informative(result: Disentanglement) -> bool:
@@ -280,7 +281,7 @@ def _leak(result: Disentanglement) -> str:
     best, noise = max(((score, noise) for score, noise in noisy if known(score)), default=(math.nan, math.nan))
     if not known(best):
         return glossary("disentanglement")["Leak or mixture"].format(limit=short(STEPS[0]))
-    moved = f"from {number(infom, 2)} to {number(best, 2)} with noise of {short(100 * noise)} % of each latent's spread"
+    moved = f"from {number(infom, 2)} to {number(best, 2)} with noise of {_spread(noise)} of each latent's spread"
     if best - infom < LIFTED:
         return f"InfoM goes {moved}: the factors are mixed by more than a leak of a few per cent."
     part = "The loss without noise is leakage" if best >= STEPS[0] else "Part of the loss without noise is leakage"
@@ -321,7 +322,7 @@ def _scores(result: Disentanglement) -> Iterator[Block]:
         tuple(line(*one) for one in found),
         pictures={1: tuple(gauges)},
         brief=True,
-        brief_rows=SCORES_PRINTED,
+        brief_rows=60,
     )
     notes = [f"95 % intervals are from {_splits(result)} of the rows."] if bounded else []
     if isinstance(draws, int) and any(_at_floor(null, draws) for m in metrics.values() for null in m.nulls.values()):
@@ -375,10 +376,11 @@ def _by_factor(result: Disentanglement) -> Iterator[Block]:
 
 def _noise(result: Disentanglement) -> Iterator[Block]:
     yield Text(glossary("disentanglement")["InfoM and noise"])
+    swept = [point for point in result.sweep if known(point.noise)]
     curves = tuple(
         Curve(_score_name(key), points, style, dotted=False)
         for style, key in ((1, "infom"), (4, "infoe"), (2, "infoc"))
-        if (points := tuple((100 * p.noise, p.scores[key]) for p in result.sweep if known(p.scores.get(key))))
+        if (points := tuple((100 * p.noise, p.scores[key]) for p in swept if known(p.scores.get(key))))
     )
     if curves:
         yield Curves(
@@ -394,7 +396,7 @@ def _noise(result: Disentanglement) -> Iterator[Block]:
     yield Table(
         "Scores with noise",
         columns("noise / spread", *map(_score_name, keys)),
-        tuple((f"{short(100 * p.noise)} %", *(_score(p.scores.get(key)) for key in keys)) for p in result.sweep),
+        tuple((_spread(p.noise), *(_score(p.scores.get(key)) for key in keys)) for p in result.sweep),
         brief=True,
     )
 
@@ -424,7 +426,7 @@ def _after(result: Disentanglement) -> Iterator[Block]:
             for name, before in metric.scores.items()
         ),
         brief=True,
-        brief_rows=SCORES_PRINTED,
+        brief_rows=60,
     )
     yield Text(glossary("disentanglement")["InfoE and ICA"], note=True, brief=True)
     for after in result.after:
@@ -456,13 +458,10 @@ def _infoe(result: Disentanglement, after: AfterICA) -> str:
     if not after.infoe_agrees:
         return f"InfoE moved: {moved}. The regression has not converged, or the map is singular in floating point."
     told = f"InfoE is unchanged, as expected: {moved}."
-    own = [
-        m[INFOMEC].scores.get("infoe", math.nan) if INFOMEC in m else math.nan for m in (result.metrics, after.metrics)
-    ]
-    if all(map(known, own)) and abs(own[1] - own[0]) > MOVED:
-        told += (
-            f" The profile's own InfoE went from {number(own[0])} to {number(own[1])} because its solver stops early."
-        )
+    own = [m[INFOMEC].scores.get("infoe", math.nan) for m in (result.metrics, after.metrics) if INFOMEC in m]
+    if len(own) == 2 and abs(own[1] - own[0]) > MOVED:
+        ends = " to ".join(map(number, own))
+        told += f" The profile's own InfoE went from {ends} because its solver stops early."
     return told
 
 
@@ -482,15 +481,14 @@ def _methods(result: Disentanglement) -> Iterator[str]:
         draws = result.settings.get("null")
         yield words["Shuffles"].format(times=f" {count(draws)} times" if isinstance(draws, int) else "")
     if result.sweep:
-        levels = listed(f"{short(100 * point.noise)} %" for point in result.sweep)
+        levels = listed(_spread(point.noise) for point in result.sweep)
         yield f"Noise sweep: InfoMEC with Gaussian noise of {levels} of each latent's standard deviation added."
     if result.after:
         yield f"ICA was fitted to the latents alone, {listed(MODES[a.mode] for a in result.after)}, and scored as before."
-    implements = (
-        f"Implements {listed(map(metric_name, result.metrics))} after the papers below. " if result.metrics else ""
+    yield (
+        f"Implements {listed(map(metric_name, result.metrics)) or 'no metric'} after the papers below. Ours: intervals from "
+        f"halves, shuffled factors, the noise sweep, the InfoE check. Seed {result.provenance.seed}."
     )
-    ours = "intervals from halves, shuffled factors, the noise sweep, the InfoE check"
-    yield f"{implements}Ours: {ours}. Seed {result.provenance.seed}."
 
 
 def _papers(result: Disentanglement) -> Sequence[str]:
