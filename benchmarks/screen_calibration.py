@@ -26,7 +26,9 @@ from scipy.stats import norm, t
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.evaluation.evaluating import evaluate
-from identifiable.deconfounding.evaluation.held_out import TWICE_USED
+from identifiable.deconfounding.evaluation.options import EvaluateOptions
+from identifiable.deconfounding.intervals import TWICE_USED
+from identifiable.deconfounding.run import Run
 from identifiable.results import Interval, ScreenEvaluation
 from identifiable.worlds import cells
 
@@ -92,16 +94,8 @@ def main() -> None:
     draws = 5 if options.quick else options.draws
     for seed in range(draws):
         blocks, design = screen(options.plates, seed)
-        result = evaluate(
-            blocks,
-            design,
-            representations=("pca", "ica"),
-            max_targets=3,
-            null_guides=2,
-            bootstrap=1000,
-            min_wells=10,
-            seed=seed,
-        )
+        asked = EvaluateOptions(("pca", "ica"), max_targets=3, null_guides=2, bootstrap=1000, min_wells=10)
+        result = evaluate(blocks, design, asked, Run(seed))
         groups = design.plate.size
         widened = TWICE_USED * math.sqrt(groups / (groups - 1)) * float(t.ppf(0.975, groups - 1) / norm.ppf(0.975))
         verdicts[result.verdict] = verdicts.get(result.verdict, 0) + 1

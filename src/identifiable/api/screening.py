@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -17,15 +17,18 @@ from identifiable.api.opening import is_path
 from identifiable.api.transforming import COLUMNS, NAMED
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
-from identifiable.deconfounding.columns import pairs_of
+from identifiable.deconfounding.audit.auditing import AuditOptions
+from identifiable.deconfounding.audit.auditing import audit as audit_design
+from identifiable.deconfounding.components.attributing import AttributeOptions
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
+from identifiable.deconfounding.components.cleaning import CleanOptions, cleaned_basis
 from identifiable.deconfounding.components.cleaning import clean as clean_components
-from identifiable.deconfounding.components.cleaning import cleaned_basis
+from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
+from identifiable.deconfounding.evaluation.options import EvaluateOptions
 from identifiable.deconfounding.folds import HoldOut
-from identifiable.deconfounding.layout.auditing import audit as audit_design
-from identifiable.deconfounding.roles import assign_roles
-from identifiable.deconfounding.summary import summarise
+from identifiable.deconfounding.roles import RoleOptions, assign_roles
+from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
@@ -134,11 +137,9 @@ def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
         return source
     opened = _opened(source, roles)
     table = opened.representation
-    assigned = assign_roles(
-        table.labels,
-        **{name: roles.get(name) for name in _COLUMNS},  # type: ignore[arg-type]
-        name=table.name,
-    )
+    given: Mapping[str, Any] = roles
+    asked = RoleOptions(**{each.name: given.get(each.name) for each in fields(RoleOptions)})
+    assigned = assign_roles(table.labels, asked, name=table.name)
     path = None if opened.dropped_values else opened.path
     return Screen(
         table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path, _has_names(source)
@@ -172,19 +173,10 @@ def audit(
         Perturbations with fewer wells are named and left out.
     """
     opened = screen(source, **roles)
-    return audit_design(
-        opened.blocks,
-        opened.design,
-        folds=folds,
-        permutations=permutations,
-        min_wells=min_wells,
-        seed=seed,
-        workers=workers,
-        progress=progress,
-        inputs=opened.inputs(workers=workers, progress=progress),
-        provenance=provenance or default_provenance(seed, "identifiable.deconfound.audit(...)"),
-        alerts=opened.alerts,
-    )
+    options = AuditOptions(folds, permutations, min_wells)
+    inputs = opened.inputs(workers=workers, progress=progress)
+    run = Run(seed, workers, progress, inputs, provenance, opened.alerts)
+    return audit_design(opened.blocks, opened.design, options, run)
 
 
 def evaluate(
@@ -246,36 +238,30 @@ def evaluate(
     opened = screen(source, **roles)
     inputs = opened.inputs(workers=workers, progress=progress)
     given = {} if basis is None else {"given": _basis(basis, opened).to_components}
-    return evaluate_representations(
-        opened.blocks,
-        opened.design,
-        representations=tuple(representations),
-        corrections=tuple(corrections),
-        classifiers=tuple(classifiers),
+    options = EvaluateOptions(
+        representations=representations,
         given=given,
+        corrections=corrections,
+        classifiers=classifiers,
         targets=targets,
         max_targets=max_targets,
         min_wells=min_wells,
         level=level,
         against=against,
         folds=folds,
-        hold_out=tuple(hold_out),
-        fit=tuple(fit),
+        hold_out=hold_out,
+        fit=fit,
         rank=rank,
         seeds=seeds,
         rotations=rotations,
         null_guides=null_guides,
-        concentration=tuple(concentration),
+        concentration=concentration,
         bootstrap=bootstrap,
         protocol=protocol,
-        store=None if checkpoint is None else KeptArrays(checkpoint, _fingerprint(opened, inputs, rank, seed)),
-        seed=seed,
-        workers=workers,
-        progress=progress,
-        inputs=inputs,
-        provenance=provenance or default_provenance(seed, "identifiable.deconfound.evaluate(...)"),
-        alerts=opened.alerts,
     )
+    run = Run(seed, workers, progress, inputs, provenance, opened.alerts)
+    store = None if checkpoint is None else KeptArrays(checkpoint, _fingerprint(opened, inputs, rank, seed))
+    return evaluate_representations(opened.blocks, opened.design, options, run, store=store)
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,20 +307,9 @@ def attribute(
         found = _resolved(opened, rank=rank, stability=stability, seed=seed, workers=workers, progress=progress)
     else:
         found = _basis(basis, opened)
-    result = attribute_components(
-        found,
-        opened.blocks,
-        opened.design,
-        permutations=permutations,
-        fdr=fdr,
-        top=top,
-        seed=seed,
-        workers=workers,
-        progress=progress,
-        inputs=inputs,
-        provenance=provenance or default_provenance(seed, "identifiable.deconfound.attribute(...)"),
-        alerts=opened.alerts,
-    )
+    run = Run(seed, workers, progress, inputs, provenance, opened.alerts)
+    options = AttributeOptions(permutations, top, fdr)
+    result = attribute_components(found, opened.blocks, opened.design, options, run)
     return Attributed(result, found)
 
 
@@ -408,23 +383,9 @@ def clean(
         provenance=record,
     )
     found = attributed.resolved
-    result = clean_components(
-        found,
-        opened.blocks,
-        opened.design,
-        attributed.result,
-        method=method,
-        budget=budget,
-        metrics=metrics,
-        relations=known,
-        fdr=fdr,
-        seed=seed,
-        workers=workers,
-        progress=progress,
-        inputs=attributed.result.inputs,
-        provenance=record,
-        alerts=opened.alerts,
-    )
+    options = CleanOptions(method, budget, fdr, metrics=metrics, relations=known)
+    run = Run(seed, workers, progress, attributed.result.inputs, record, opened.alerts)
+    result = clean_components(found, opened.blocks, opened.design, attributed.result, options, run)
     return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
 
 
@@ -481,9 +442,6 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
         digest.update(b"-" if labels is None else labels.text().tobytes())
     digest.update(design.control.tobytes())
     return digest.hexdigest()
-
-
-_COLUMNS = ("preset", "batch", "plate", "well", "perturbation", "target", "control", "cell_count", "batch_key")
 
 
 def _has_names(source: Any) -> bool:

@@ -253,7 +253,7 @@ EVALUATE_DEFAULTS: dict[str, Any] = {
 
 def _evaluate(options: argparse.Namespace) -> int:
     from identifiable.deconfound import CLASSIFIERS, CORRECTIONS, REPRESENTATIONS, evaluate, save_scores
-    from identifiable.deconfounding.evaluation.requesting import FITS
+    from identifiable.deconfounding.evaluation.options import FITS
     from identifiable.deconfounding.folds import HOLD_OUTS
 
     baselines = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,8 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from identifiable._checks import DataError
+from identifiable.blocks import Blocks
+from identifiable.results import Role, ScreenDesign
+
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+
+EMPTY = ("", "nan", "NaN", "<NA>")  # as tables write a cell without a value
+SHOWN = 3  # names given in a message before "and k more"
+EXAMPLES = 3  # of the labels of a role
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +52,20 @@ class Labels:
         """Rows of each label."""
         return np.bincount(self.codes, minlength=self.size)
 
+    @cached_property
+    def members(self) -> list[Codes]:
+        """The rows of each label, ascending."""
+        return np.split(np.argsort(self.codes, kind="stable"), np.cumsum(self.counts)[:-1])
+
+    def count(self, rows: NDArray[Any]) -> NDArray[np.intp]:
+        """How many of some rows each label has."""
+        return np.bincount(self.codes[rows], minlength=self.size)
+
+    def spread(self, over: Labels, rows: Mask) -> NDArray[np.intp]:
+        """Over how many different labels each label is spread, counting some rows."""
+        pairs = np.unique(self.codes[rows] * over.size + over.codes[rows]) // over.size
+        return np.bincount(pairs, minlength=self.size)
+
     def take(self, rows: NDArray[Any]) -> Labels:
         """The labels of some rows; names that do not occur among them are left out."""
         kept, codes = np.unique(self.codes[rows], return_inverse=True)
@@ -51,6 +74,46 @@ class Labels:
     def text(self) -> NDArray[np.str_]:
         """The labels themselves, one for each row."""
         return np.asarray(self.names, dtype=str)[self.codes]
+
+
+def pairs_of(first: NDArray[Any], second: NDArray[Any]) -> tuple[tuple[str, str], ...]:
+    """Two columns as pairs of labels, written as those of a screen are; rows with an empty cell are left out.
+
+    >>> pairs_of(np.array([1.0, 2.0, np.nan]), np.array(["a", "", "b"]))
+    (('1', 'a'),)
+    """
+    names = zip(labels_of(first).text().tolist(), labels_of(second).text().tolist(), strict=True)
+    return tuple((a, b) for a, b in names if a and b)
+
+
+def labels_of(values: NDArray[Any]) -> Labels:
+    """Labels of text or numbers: blanks around words do not count, and 1.0 is 1 where all are numbers.
+
+    >>> labels_of(np.array([2.0, 1.0, np.nan])).names, labels_of(np.array([" b", "b", "1.0"])).names
+    (('', '1', '2'), ('1.0', 'b'))
+    """
+    unique, codes = np.unique(values, return_inverse=True)
+    names = [str(value).strip() for value in unique]
+    names = ["" if name in EMPTY else name for name in names]
+    if all(re.fullmatch(r"-?\d+(\.\d*)?", name) for name in names if name):
+        names = [re.sub(r"\.0*$", "", name) for name in names]
+    kept, places = np.unique(np.array(names), return_inverse=True)
+    return Labels(places[codes].astype(np.intp), tuple(kept.tolist()))
+
+
+def joined(parts: Sequence[Labels], separator: str) -> Labels:
+    """One label for each combination that occurs: the words of its parts, empty ones left out."""
+    if len(parts) == 1:
+        return parts[0]
+    combinations, codes = np.unique(np.stack([part.codes for part in parts]), axis=1, return_inverse=True)
+    words = [[part.names[k] for part, k in zip(parts, column, strict=True)] for column in combinations.T]
+    names = [separator.join(word for word in row if word) for row in words]
+    if len(set(names)) < len({tuple(row) for row in words}):  # "a_b" + "c" and "a" + "b_c" must stay two
+        names = [f" {separator} ".join(row) for row in words]
+    order = np.argsort(names)
+    place = np.empty(len(names), dtype=np.intp)
+    place[order] = np.arange(len(names))
+    return Labels(place[codes.ravel()], tuple(names[k] for k in order))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +167,13 @@ class Design:
         )
         return found
 
+    def check_rows(self, blocks: Blocks) -> None:
+        """Refuse a table whose rows this cannot be the design of."""
+        if blocks.n != self.n:
+            raise DataError(
+                f"{blocks.name}: {blocks.n} rows, but the design {self.name} has {self.n}; join them by id first."
+            )
+
     def take(self, rows: NDArray[Any]) -> Design:
         """The design of some rows, by index or mask."""
         return Design(
@@ -132,3 +202,76 @@ def address_name(row: int, column: int) -> str:
         place, letter = divmod(place - 1, 26)
         letters = chr(ord("A") + letter) + letters
     return f"{letters}{column + 1:02d}"
+
+
+# -- for readers
+
+
+def rows_named(which: Mask) -> str:
+    """How many rows, and the first five of them.
+
+    >>> rows_named(np.array([False, True, True]))
+    '2 rows (from 0: 1, 2)'
+    """
+    rows = np.flatnonzero(which)
+    shown = ", ".join(map(str, rows[:5])) + (", …" if rows.size > 5 else "")
+    return f"{rows.size} row{'s' * (rows.size != 1)} (from 0: {shown})"
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first few names and how many more there are.
+
+    >>> listed(["p1", "p2", "p3", "p4", "p5"])
+    'p1, p2, p3 and 2 more'
+    """
+    every = list(names)
+    rest = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + rest
+
+
+def summarise(design: Design, d: int) -> ScreenDesign:
+    """The roles of a design and how many rows play them; `d` is the width of the embedding."""
+    treated = ~design.control
+    controls = design.plate.count(design.control)
+    perturbations = design.perturbation.take(treated)
+    return ScreenDesign(
+        n=design.n,
+        d=d,
+        roles=tuple(_roles(design)),
+        batches=None if design.batch is None else design.batch.size,
+        plates=design.plate.size,
+        perturbations=perturbations.size,
+        targets=None if design.target is None else design.target.take(treated).size,
+        controls=int(design.control.sum()),
+        wells_per_plate=_range(design.plate.counts),
+        controls_per_plate=_range(controls),
+        wells_per_perturbation=_range(perturbations.counts),
+        grid=None
+        if design.row is None or design.column is None
+        else (len(np.unique(design.row)), len(np.unique(design.column))),
+    )
+
+
+def _roles(design: Design) -> list[Role]:
+    labels = {
+        "batch": design.batch,
+        "plate": design.plate,
+        "well": design.address,
+        "perturbation": design.perturbation,
+        "target": design.target,
+        "control": design.perturbation.take(design.control),
+        "cell_count": None if design.cell_count is None else labels_of(design.cell_count),
+    }
+    return [
+        Role(role, design.roles.get(role, ""), found.size, _frequent(found))
+        for role, found in labels.items()
+        if found is not None
+    ]
+
+
+def _frequent(labels: Labels) -> tuple[str, ...]:
+    return tuple(labels.names[k] for k in np.argsort(-labels.counts, kind="stable")[:EXAMPLES])
+
+
+def _range(counts: NDArray[np.intp]) -> tuple[int, float, int]:
+    return int(counts.min()), float(np.median(counts)), int(counts.max())

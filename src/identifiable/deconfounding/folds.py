@@ -1,18 +1,30 @@
-"""Folds: which rows are held out together. Plates (or batches) stay whole, perturbations are spread evenly."""
+"""Folds and contrasts: which rows are held out together, and which rows a classifier has to tell from which."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.deconfounding.design import Design, Labels
+from identifiable.deconfounding.checkpoint import fingerprint
+from identifiable.deconfounding.design import Codes, Design, Labels, Mask, listed
+from identifiable.results import Alert
+from identifiable.results.evaluation import ALL, HeldOut
 
 HoldOut = Literal["plate", "batch"]
 HOLD_OUTS: tuple[HoldOut, ...] = ("plate", "batch")
+Against = Literal["controls", "others"]
+Level = Literal["perturbation", "target"]
+NULL_GUIDES = "null guides"  # a score over all of them
+NULL_GUIDE = "null guide"  # one of them, with its number
+NULL_SHARE = 4  # a null guide takes at most one in so many of the controls of a plate
+SINGLE_BATCH_ROWS = 60  # trees that need 30 rows in a leaf cannot split fewer
 # On 40 unequal plates with 30 perturbations on 8 each: 46 folds lack a perturbation, sizes differ by 1.25 (scikit-learn: 52, 1.26).
 ALL_ROWS = 5.0
 
@@ -37,7 +49,7 @@ def plate_folds(design: Design, *, folds: int = 5, hold_out: HoldOut = "plate", 
     by `seed`, go each to the fold where the sum over perturbations and folds of (share of its rows in the fold)^2 grows least;
     controls and all rows count as two more perturbations, `ALL_ROWS` times each. A fold that is still empty costs nothing, so
     with as many groups as folds none stays empty. Folds that lack one of two classes are possible (a perturbation on one
-    plate only) and are named by `fold_problems`.
+    plate only) and are named by `Splits.problems`.
 
     >>> plates, wells = np.repeat(["p1", "p2", "p3", "p4"], 2), np.tile(["empty", "drug"], 4)
     >>> design = Design(Labels.of(plates), Labels.of(wells), wells == "empty")
@@ -94,55 +106,253 @@ def _counts_of_groups(
     return listed, weights
 
 
-def fold_problems(
-    design: Design,
-    fold_of_row: NDArray[np.intp],
-    target: str,
-    *,
-    against: Literal["controls", "others"] = "controls",
-    level: Literal["perturbation", "target"] = "perturbation",
-) -> Mapping[int, str]:
-    """For one target, the folds that cannot be scored and why; empty where all can.
+# -- contrasts
 
-    A fold is scored if the rows held out and the rows left for training both hold the target and what it is told from.
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """Rows of the design, ascending, and which of them are positive. `null` ones are random controls called a guide."""
+
+    name: str
+    rows: Codes
+    positive: Mask
+    null: bool = False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.rows, self.positive)
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Training and test rows of every fold: test rows share no plate, or no batch, with training rows.
+
+    `fold` numbers the part of every row of the design. In cross-validation a part is tested by a model of the others; a single
+    batch (`one_trains`) trains and all the others are tested. `groups` are what intervals resample.
     """
-    positive = rows_of(design, target, level)
-    negative = design.control & ~positive if against == "controls" else ~design.control & ~positive
-    return class_problems(fold_of_row, positive, negative, target, against)
+
+    held_out: HeldOut
+    fold: Codes
+    names: tuple[str, ...]
+    groups: Labels
+    one_trains: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.fold, np.array(self.one_trains))
+
+    def test(self, k: int, rows: Codes) -> Mask:
+        """Which of `rows` are tested in fold k."""
+        inside: Mask = self.fold[rows] == k
+        return ~inside if self.one_trains else inside
+
+    def problems(self, contrast: Contrast, against: Against) -> Mapping[int, str]:
+        """The folds in which a contrast cannot be scored, and why.
+
+        A fold is scored if the rows held out and the rows left for training both hold the target and what it is told from.
+        """
+        fold = self.fold[contrast.rows]
+        held = {
+            f"wells of {contrast.name}": fold[contrast.positive],
+            "controls" if against == "controls" else "wells of other perturbations": fold[~contrast.positive],
+        }
+        counts = {name: np.bincount(rows, minlength=self.count) for name, rows in held.items()}
+        found = {}
+        for k in range(self.count):
+            missing = [f"it has no {name}" for name, count in counts.items() if count[k] == 0]
+            missing += [f"all {name} are in it" for name, count in counts.items() if 0 < count[k] == count.sum()]
+            if missing:
+                found[k] = " and ".join(missing)
+        if self.one_trains:
+            sizes = np.bincount(fold, minlength=self.count)
+            for k in np.flatnonzero(sizes < SINGLE_BATCH_ROWS).tolist():
+                found[k] = f"it has {sizes[k]} rows, fewer than {SINGLE_BATCH_ROWS}"
+        return found
 
 
-def rows_of(design: Design, target: str, level: Literal["perturbation", "target"]) -> NDArray[np.bool_]:
+def cross_validation(design: Design, hold_out: HoldOut, folds: int, seed: int) -> tuple[Splits, list[Alert]]:
+    """Folds of plates or batches; fewer than asked for, with an alert, where there are fewer groups."""
+    groups = held_out_groups(design, hold_out)
+    if groups.size < 2:
+        raise DataError(
+            f"{design.name}: all rows are of one {hold_out} ({groups.names[0]}), so nothing can be held out; add another."
+        )
+    count = min(folds, groups.size)
+    alerts = []
+    if count < folds:
+        many = "plates" if hold_out == "plate" else "batches"
+        alerts.append(Alert("fewer_folds", f"{design.name}: {count} {many} make {count} folds, not {folds}."))
+    fold = plate_folds(design, folds=count, hold_out=hold_out, seed=seed)
+    return Splits(hold_out, fold, tuple(f"fold {k}" for k in range(count)), groups), alerts
+
+
+def single_batches(design: Design) -> Splits:
+    """Every batch (plate, where batches are not known) trains once and is tested on all the others."""
+    groups = design.plate if design.batch is None else design.batch
+    if groups.size < 2:
+        raise DataError(f"{design.name}: protocol 'single-batch' needs at least two batches, got {groups.size}.")
+    return Splits("single-batch", groups.codes, groups.names, groups, one_trains=True)
+
+
+# -- targets
+
+
+def labels_at(design: Design, level: Level) -> Labels:
+    """The perturbation of every row, or what its perturbation aims at."""
+    if level == "perturbation":
+        return design.perturbation
+    if design.target is None:
+        raise UsageError(
+            f"{design.name}: level 'target' needs a column of targets, got none; name it (--target, target=)."
+        )
+    return design.target
+
+
+def rows_of(design: Design, target: str, level: Level) -> Mask:
     """Which rows carry this perturbation, or perturbations of this target."""
-    labels = design.perturbation if level == "perturbation" else design.target
-    if labels is None:
-        raise UsageError(f"{design.name}: level 'target' needs a column of targets, got none; name it (--target).")
+    labels = labels_at(design, level)
     if target not in labels.names:
         raise UsageError(
             f"{design.name}: no row has the {level} {target!r}; the first of {labels.size}: {', '.join(labels.names[:3])}."
         )
-    found: NDArray[np.bool_] = (labels.codes == labels.names.index(target)) & ~design.control
+    found: Mask = (labels.codes == labels.names.index(target)) & ~design.control
     return found
 
 
-def class_problems(
-    fold_of_row: NDArray[np.intp],
-    positive: NDArray[np.bool_],
-    negative: NDArray[np.bool_],
-    target: str,
-    against: str = "controls",
-    *,
-    folds: int | None = None,
-) -> Mapping[int, str]:
-    """`fold_problems` of two sets of rows; `folds` where the last of them may have no row here."""
-    folds = int(fold_of_row.max()) + 1 if folds is None else folds
-    held = [np.bincount(fold_of_row[mask], minlength=folds) for mask in (positive, negative)]
-    names = (f"wells of {target}", "controls" if against == "controls" else "wells of other perturbations")
-    found = {}
-    for k in range(folds):
-        missing = [f"it has no {name}" for name, count in zip(names, held, strict=True) if count[k] == 0]
-        missing += [
-            f"all {name} are in it" for name, count in zip(names, held, strict=True) if 0 < count[k] == count.sum()
-        ]
-        if missing:
-            found[k] = " and ".join(missing)
-    return found
+@dataclass(frozen=True)
+class Chosen:
+    """The targets to evaluate, why others are not, and what to say about it."""
+
+    names: tuple[str, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    alerts: tuple[Alert, ...] = ()
+
+
+def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level, most: int, min_wells: int) -> Chosen:
+    """The targets asked for, or those on most plates (then with most wells, then by name), with enough wells."""
+    labels = labels_at(design, level)
+    treated = ~design.control
+    wells = labels.count(treated)
+    if asked is not None:
+        skipped = {}
+        for name in dict.fromkeys(asked):
+            count = int(rows_of(design, name, level).sum())
+            if count < min_wells:
+                skipped[name] = f"{count} wells, fewer than {min_wells}" if count else "all its wells are controls"
+        names = tuple(name for name in dict.fromkeys(asked) if name not in skipped)
+        if not names:
+            why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items()) or "none was named"
+            raise DataError(
+                f"{design.name}: no target can be evaluated ({why}); ask for fewer wells (--min-wells, min_wells=) or name others."
+            )
+        _refuse_taken_names(design, names, level)
+        return Chosen(names, skipped)
+    enough = np.flatnonzero((wells >= max(min_wells, 1)) & (np.array(labels.names) != ""))
+    if not enough.size:
+        top = int(wells.argmax())
+        raise DataError(
+            f"{design.name}: no {level} has {min_wells} wells; the largest, {labels.names[top]!r}, has {wells[top]}. Ask for fewer "
+            "(--min-wells, min_wells=), or pool perturbations by what they share (--level target, level=)."
+        )
+    plates = labels.spread(design.plate, treated)
+    ranked = sorted(enough.tolist(), key=lambda k: (-plates[k], -wells[k], labels.names[k]))[:most]
+    alerts = []
+    if len(enough) > most:
+        alerts.append(
+            Alert(
+                "targets_left_out",
+                f"{most} of {len(enough)} {level}s with {min_wells} wells are evaluated, those on most plates.",
+            )
+        )
+    names = tuple(labels.names[k] for k in ranked)
+    _refuse_taken_names(design, names, level)
+    return Chosen(names, {}, tuple(alerts))
+
+
+def _refuse_taken_names(design: Design, names: Sequence[str], level: Level) -> None:
+    """Scores of targets, of all of them and of null guides stand in one column, so a target may not be called like these."""
+    for name in names:
+        if name in (ALL, NULL_GUIDES) or re.fullmatch(rf"{NULL_GUIDE} \d+", name):
+            raise DataError(
+                f"{design.name}: the {level} {name!r} ({int(rows_of(design, name, level).sum())} wells) has a name that results use "
+                "for means and null guides; rename it in the table."
+            )
+
+
+def target_contrast(design: Design, name: str, *, level: Level, against: Against) -> Contrast:
+    """A target against controls, or against other perturbations on its plates.
+
+    Controls are those of the batches in which the target occurs (of all plates, where batches are not known): a control from
+    an experiment without the target would be told by its experiment. Others exclude perturbations of the same target.
+    """
+    positive = rows_of(design, name, level)
+    if against == "controls":
+        negative = design.control.copy()
+        if design.batch is not None:
+            negative &= _where(design.batch, positive)
+    else:
+        negative = ~design.control & ~positive & _where(design.plate, positive)
+        if level == "perturbation" and design.target is not None:
+            negative &= ~_where(design.target, positive)
+    rows = np.flatnonzero(positive | negative)
+    return Contrast(name, rows, positive[rows])
+
+
+def _where(labels: Labels, rows: Mask) -> Mask:
+    """All rows whose label occurs among `rows`."""
+    found = np.zeros(labels.size, dtype=np.bool_)
+    found[labels.codes[rows]] = True
+    return found[labels.codes]
+
+
+def null_contrasts(design: Design, count: int, *, against: Against, seed: int) -> list[Contrast]:
+    """Null guides: on every plate one of the wells that targets are told from, drawn at random, called a guide.
+
+    Ours. What a classifier makes of them is chance, and whatever else makes wells of one plate differ. They are taken out of
+    the wells they are compared with. A plate with fewer than `NULL_SHARE` such wells gives one with probability
+    wells / `NULL_SHARE`, so that no plate loses more than that share on average.
+    """
+    pool = np.flatnonzero(design.control if against == "controls" else ~design.control)
+    plate = design.plate.codes[pool]
+    held = np.bincount(plate, minlength=design.plate.size)
+    made = []
+    for g in range(count):
+        rng = np.random.default_rng([seed, 41, g])
+        order = rng.permutation(len(pool))
+        first = np.unique(plate[order], return_index=True)[1]
+        drawn = order[first]
+        kept = rng.random(len(drawn)) < held[plate[drawn]] / NULL_SHARE
+        positive = np.zeros(len(pool), dtype=np.bool_)
+        positive[drawn[kept]] = True
+        made.append(Contrast(f"{NULL_GUIDE} {g + 1}", pool, positive, null=True))
+    return made
+
+
+def usable(
+    contrasts: Sequence[Contrast], splits: Splits, against: Against
+) -> tuple[dict[str, tuple[int, ...]], dict[str, str], list[Alert]]:
+    """Of every contrast the folds it can be scored in; those that have too few, and why; alerts about folds left out."""
+    folds: dict[str, tuple[int, ...]] = {}
+    skipped: dict[str, str] = {}
+    left_out = []
+    for contrast in contrasts:
+        problems = splits.problems(contrast, against)
+        good = tuple(k for k in range(splits.count) if k not in problems)
+        named = [f"{splits.names[k]}: {why}" for k, why in problems.items()]
+        enough = len(good) >= (1 if splits.one_trains else 2)
+        if enough:
+            folds[contrast.name] = good
+        if contrast.null:
+            continue
+        if not enough:
+            skipped[contrast.name] = f"{splits.held_out} held out: {listed(named)}"
+        elif splits.one_trains:
+            skipped.update({f"{contrast.name}, {splits.names[k]}": why for k, why in problems.items()})
+        elif named:
+            left_out.append(f"{contrast.name}, {listed(named)}")
+    alerts = [Alert("folds_left_out", f"{splits.held_out} held out: {listed(left_out)}.")] if left_out else []
+    return folds, skipped, alerts

@@ -13,122 +13,141 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.deconfounding.columns import ColumnTable, joined, labels_of, rows_named
-from identifiable.deconfounding.design import Codes, Design, Labels, Mask
+from identifiable.deconfounding.design import Codes, Design, Labels, Mask, joined, labels_of, rows_named
+from identifiable.deconfounding.presets import (
+    COMMON,
+    CONTROL_COLUMNS,
+    CONTROL_NAMES,
+    CONTROL_TYPE_VALUES,
+    CONTROL_TYPES,
+    DOSES,
+    PRESETS,
+    Preset,
+)
 from identifiable.results import Alert
 
+SHOWN_COLUMNS = 30
 NONE = "none"  # for an optional role: the table has no such column, whatever its names suggest
 NOT_A_CONTROL = " (not a control)"  # added to the name of a control where a row of that name is none
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How a source names its columns: for each role those that may play it, the first that is there is taken.
-
-    Names with commas between them are columns that are joined. A table is recognised by the columns in `needed`. `controls` are
-    tried in order, each as `control=` takes it; only batches whose name fits `control_batches` count.
-    """
-
-    needed: tuple[str, ...]
-    columns: Mapping[str, tuple[str, ...]]
-    controls: tuple[str, ...]
-    control_batches: str = "*"
-
-
-PRESETS: Mapping[str, Preset] = {
-    "rxrx3-core": Preset(
-        needed=("experiment_name", "plate", "address", "treatment"),
-        columns={
-            "batch": ("experiment_name",),
-            "plate": ("plate",),
-            "well": ("address",),
-            "perturbation": ("treatment",),
-            "target": ("gene",),
-        },
-        controls=("EMPTY_control",),
-        control_batches="gene-*",
-    ),
-    "jump": Preset(
-        needed=("Metadata_Plate", "Metadata_Well", "Metadata_JCP2022"),
-        columns={
-            "batch": ("Metadata_Batch", "Metadata_Source"),
-            "plate": ("Metadata_Plate",),
-            "well": ("Metadata_Well",),
-            "perturbation": ("Metadata_JCP2022",),
-        },
-        # DMSO, no guide, non-targeting, and the four ORF controls: public profiles often lack Metadata_pert_type.
-        controls=(
-            "Metadata_pert_type=negcon",
-            "JCP2022_033924,JCP2022_800001,JCP2022_800002,JCP2022_915128,JCP2022_915129,JCP2022_915130,JCP2022_915131",
-        ),
-    ),
-    "pycytominer": Preset(
-        needed=("Metadata_Plate", "Metadata_Well"),
-        columns={
-            "batch": ("Metadata_Batch", "Metadata_batch"),
-            "plate": ("Metadata_Plate",),
-            "well": ("Metadata_Well",),
-            "perturbation": ("Metadata_broad_sample", "Metadata_pert_iname", "Metadata_treatment"),
-            "target": ("Metadata_gene_name", "Metadata_target", "Metadata_moa"),
-            "cell_count": ("Metadata_Count_Cells", "Metadata_cell_count", "Metadata_Object_Count"),
-        },
-        controls=("Metadata_control_type=negcon", "Metadata_pert_type=negcon", "Metadata_pert_type=control", "DMSO"),
-    ),
-    "anndata": Preset(
-        needed=("plate_id", "is_control"),
-        columns={
-            "batch": ("batch", "experiment_name"),
-            "plate": ("plate_id", "plate"),
-            "well": ("well", "address", "well_row,well_col"),
-            "perturbation": ("guide", "perturbation", "treatment", "condition"),
-            "target": ("gene", "target"),
-            "cell_count": ("cell_count", "n_cells"),
-        },
-        controls=("is_control", "control"),
-    ),
-}
-
-# Names in use for a role, most telling first; compared in lower case, without "Metadata_" and without signs between words.
-COMMON: Mapping[str, tuple[str, ...]] = {
-    "batch": ("batch", "batchid", "experimentname", "experiment", "week", "run", "replicate"),
-    "plate": ("plate", "plateid", "platebarcode", "assayplatebarcode", "barcode", "platename"),
-    "well": ("well", "address", "wellposition", "wellname", "wellcoordinate"),
-    "perturbation": (
-        *(
-            "perturbation",
-            "guide",
-            "sgrna",
-            "treatment",
-            "compound",
-            "compoundname",
-            "drug",
-            "pertiname",
-            "broadsample",
-        ),
-        *("jcp2022", "pert", "pertname", "gene", "genesymbol", "condition"),
-    ),
-    "target": ("target", "gene", "genesymbol", "genename", "moa", "mechanism", "mechanismofaction", "pathway"),
-    "cell_count": ("cellcount", "cellcounts", "countcells", "ncells", "numcells", "objectcount"),
-}
-CONTROL_COLUMNS = ("iscontrol", "control", "negcon", "isnegcon", "negativecontrol", "isnegativecontrol")
-CONTROL_TYPES = ("perttype", "controltype", "welltype", "welltypelabel")
-CONTROL_TYPE_VALUES = re.compile(r"neg(ative)?[ _-]?(con|ctrl|control)s?|control|vehicle", re.IGNORECASE)
-CONTROL_NAMES = tuple(  # of these the first that fits any perturbation: a vehicle says more than an empty well
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"empty_control",
-        r"([\d.]+ ?%? ?)?dmso([ _-]*[\d.]*( ?%)?)",
-        r"neg(ative)?[ _-]?(con|ctrl|control)s?",
-        r"vehicle|mock",
-        r"non-?_?targeting.*|scrambled?|ntc|safe-?_?harbou?r",
-        r"control|ctrl|untreated",
-    )
-)
-DOSES = ("concentration", "dose", "pertdose", "concentrationum", "mmolesperliter", "doseum")
-
 WELL = re.compile(r"([A-Za-z]{1,2})[ _-]?0*([1-9]\d?)")
 WELL_BY_NUMBERS = re.compile(r"[Rr]0*([1-9]\d?)[ _-]?[Cc]0*([1-9]\d?)|0*([1-9]\d?)-0*([1-9]\d?)")
 GRID = (48, 72)  # rows and columns of the largest plate made, 3,456 wells
+LABELLED = ("batch", "plate", "well", "perturbation", "target", "cell_count")  # roles that are columns
+
+
+class ColumnTable:
+    """Columns by name, equally long, as labels and numbers: what is empty, mixed or absent is named with its rows."""
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], name: str):
+        self.name = name
+        self._columns = {column: np.asarray(values) for column, values in columns.items()}
+        self._labels: dict[str, Labels] = {}
+        lengths = {column: len(values) for column, values in self._columns.items()}
+        if not lengths or not next(iter(lengths.values())):
+            raise DataError(f"{name}: expected columns that say what each row is (plate, well, treatment …), got none.")
+        self.n = next(iter(lengths.values()))
+        if odd := next((column for column, n in lengths.items() if n != self.n), None):
+            raise DataError(
+                f"{name}: columns must be equally long, got {odd} with {lengths[odd]} rows and {next(iter(lengths))} with {self.n}."
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._columns)
+
+    def asked(self, option: str, role: str) -> tuple[str, ...]:
+        """The columns an option names: one, or several with commas between them."""
+        columns = (option,) if option in self._columns else tuple(part.strip() for part in option.split(","))
+        for column in columns:
+            if column not in self._columns:
+                lowered = {known.lower(): known for known in self._columns}
+                close = [lowered[k] for k in difflib.get_close_matches(column.lower(), lowered, 2)]
+                hint = f"did you mean {' or '.join(close)}?" if close else f"it has {self.overview()}."
+                raise UsageError(f"{self.name}: there is no column {column!r} to be the {role}; {hint}")
+        return columns
+
+    def overview(self) -> str:
+        """Every column with its number of different values."""
+        shown = [f"{column} ({self._different(column)} values)" for column in list(self._columns)[:SHOWN_COLUMNS]]
+        more = len(self._columns) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
+
+    def labels(self, column: str) -> Labels:
+        """A column as labels; the label of an empty cell is the empty text."""
+        if column not in self._labels:
+            self._labels[column] = labels_of(self._of_one_kind(column))
+        return self._labels[column]
+
+    def complete(self, column: str, role: str) -> Labels:
+        """A column as labels, none of them empty."""
+        labels = self.labels(column)
+        empty = labels.codes == labels.names.index("") if "" in labels.names else np.zeros(self.n, dtype=bool)
+        if empty.any():
+            raise DataError(
+                f"{self.name}: {column} ({role}) is empty in {rows_named(empty)}; fill these cells or drop the rows."
+            )
+        return labels
+
+    def label(self, columns: Sequence[str], role: str) -> Labels:
+        """One label from one or several columns without empty cells."""
+        return joined([self.complete(column, role) for column in columns], "_")
+
+    def numbers(self, column: str, role: str) -> NDArray[np.float64]:
+        """A column as numbers, NaN where a cell is empty; text is read if all of it is numbers."""
+        values = self._of_one_kind(column)
+        labels = self.labels(column)
+        if values.dtype.kind in "fiub":
+            found = values.astype(np.float64)
+        else:
+            found = np.array([_number(name) for name in labels.names])[labels.codes]
+        bad = np.isinf(found)
+        if bad.any():
+            shown = ", ".join(repr(v) for v in labels.text()[np.flatnonzero(bad)[:5]].tolist())
+            raise DataError(
+                f"{self.name}: {column} ({role}) should hold numbers, got {shown} in {rows_named(bad)}; correct these cells, or name "
+                f"another column (--{role.replace('_', '-')})."
+            )
+        return found
+
+    def _different(self, column: str) -> int:
+        values = self._columns[column]
+        return len(set(values.tolist())) if values.dtype == object else len(np.unique(values))
+
+    def _of_one_kind(self, column: str) -> NDArray[Any]:
+        """Text or numbers. Python objects become text if all are; a mixture is refused."""
+        values = self._columns[column]
+        if values.dtype.kind == "S":
+            return np.char.decode(values, "utf-8")
+        if values.dtype.kind in "Ufiub":
+            return values
+        if values.dtype.kind == "T":
+            return values.astype(str)
+        if values.dtype != object:
+            raise DataError(f"{self.name}: {column} should hold text or numbers, got {values.dtype}; store it as text.")
+        cells = values.tolist()
+        empty = np.array([cell is None or cell != cell for cell in cells])
+        text = np.array([isinstance(cell, str) for cell in cells])
+        numbers = ~empty & ~text
+        if text.any() and numbers.any():
+            a, b = int(np.flatnonzero(text)[0]), int(np.flatnonzero(numbers)[0])
+            raise DataError(
+                f"{self.name}: {column} mixes text (row {a}: {cells[a]!r}) and numbers (row {b}: {cells[b]!r}; {int(numbers.sum())} of "
+                f"{self.n} rows, from 0); store it as text, or as numbers."
+            )
+        if text.any():
+            return np.array(["" if gone else cell for cell, gone in zip(cells, empty, strict=True)])
+        return np.array([np.nan if gone else cell for cell, gone in zip(cells, empty, strict=True)], dtype=np.float64)
+
+
+def _number(text: str) -> float:
+    """The number a text reads as; NaN for none, infinity for what is no number."""
+    if not text:
+        return float("nan")
+    try:
+        value = float(text)
+    except ValueError:
+        return float("inf")
+    return value if np.isfinite(value) else float("inf")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,67 +158,61 @@ class Assigned:
     alerts: tuple[Alert, ...]
 
 
+@dataclass(frozen=True)
+class RoleOptions:
+    """What a user says of the roles; None leaves a role to the preset and to names in common use.
+
+    preset      a name of `PRESETS`
+    batch, plate, well, perturbation, target, cell_count
+                a column, or several with commas between them, which are joined; "none" leaves out an optional role
+    control     ``column=value[,value…]``, a value or pattern (``*DMSO*``) of the perturbation, or a column of 0 and 1
+    batch_key   "plate" takes plate labels as they stand, even if they occur in several batches or repeat wells
+    """
+
+    preset: str | None = None
+    batch: str | None = None
+    plate: str | None = None
+    well: str | None = None
+    perturbation: str | None = None
+    target: str | None = None
+    control: str | None = None
+    cell_count: str | None = None
+    batch_key: str | None = None
+
+
 def assign_roles(
-    columns: Mapping[str, NDArray[Any]],
-    *,
-    preset: str | None = None,
-    batch: str | None = None,
-    plate: str | None = None,
-    well: str | None = None,
-    perturbation: str | None = None,
-    target: str | None = None,
-    control: str | None = None,
-    cell_count: str | None = None,
-    batch_key: str | None = None,
-    name: str = "screen",
+    columns: Mapping[str, NDArray[Any]], options: RoleOptions | None = None, *, name: str = "screen"
 ) -> Assigned:
     """Read the design of a screen from the columns of its table.
 
-    Ours. Roles that are not named are taken from `preset`, else from the preset whose columns are all there, else from names in
+    Ours. Roles that are not named are taken from the preset, else from the preset whose columns are all there, else from names in
     common use. Where plate numbers start again in every batch, the plate is batch and number together, and an alert says so.
-
-    Parameters
-    ----------
-    columns
-        Text (an empty cell is "") or numbers (an empty cell is NaN); 1.0 and "1" are the same label.
-    batch, plate, well, perturbation, target, cell_count
-        A column, or several with commas between them, which are joined; "none" leaves out an optional role.
-    control
-        ``column=value[,value…]``, a value or pattern (``*DMSO*``) of the perturbation, or a column of 0 and 1.
-    batch_key
-        "plate" takes plate labels as they stand, even if they occur in several batches or repeat wells.
+    `columns` are text (an empty cell is "") or numbers (an empty cell is NaN); 1.0 and "1" are the same label.
 
     >>> table = {"plate": np.array([1, 1, 2, 2]), "treatment": np.array(["DMSO", "a", "a", "DMSO"])}
-    >>> assign_roles(table, well="none").design.control.tolist()
+    >>> assign_roles(table, RoleOptions(well="none")).design.control.tolist()
     [True, False, False, True]
     """
-    if batch_key not in (None, "plate"):
-        raise UsageError(f"{name}: batch_key: expected 'plate' or nothing, got {batch_key!r}.")
+    options = options or RoleOptions()
+    if options.batch_key not in (None, "plate"):
+        raise UsageError(f"{name}: batch_key: expected 'plate' or nothing, got {options.batch_key!r}.")
     table = ColumnTable(columns, name)
-    source = _preset(table, preset)
-    asked = {
-        "batch": batch,
-        "plate": plate,
-        "well": well,
-        "perturbation": perturbation,
-        "target": target,
-        "cell_count": cell_count,
-    }
-    roles = _columns_of_roles(table, source, asked)
+    source = _preset(table, options.preset)
+    roles = _columns_of_roles(table, source, {role: getattr(options, role) for role in LABELLED})
     alerts: list[Alert] = []
 
     batches = table.label(roles["batch"], "batch") if roles["batch"] else None
-    mask, said = _controls(table, source, control, roles["perturbation"], batches)
+    mask, said = _controls(table, source, options.control, roles["perturbation"], batches)
     perturbations = _perturbations(table, roles["perturbation"], mask, alerts)
     place = _places(table, roles["well"], alerts)
-    plates, plate_columns = _plates(table, roles, batches, place, batch_key, alerts)
+    plates, plate_columns = _plates(table, roles, batches, place, options.batch_key, alerts)
     if mask.all():
         raise DataError(
             f"{name}: all {table.n} rows are controls ({_frequent(perturbations, 3)}); there is no perturbation to tell from them: "
             "narrow the condition (--control, control=)."
         )
     targets = _targets(table, roles["target"], perturbations, mask, alerts)
-    counts = _cell_counts(table, roles["cell_count"], alerts, asked=cell_count is not None)
+    counts = _cell_counts(table, roles["cell_count"], alerts, asked=options.cell_count is not None)
     if counts is None:
         roles["cell_count"] = ()
     design = Design(
@@ -620,7 +633,7 @@ def _control_like(design: Design) -> list[Alert]:
 
 def _one_class_plates(design: Design) -> list[Alert]:
     """Plates without controls, or with nothing else: nothing can be compared within them."""
-    controls = np.bincount(design.plate.codes[design.control], minlength=design.plate.size)
+    controls = design.plate.count(design.control)
     alerts = []
     for plates, what in (
         (np.flatnonzero(controls == 0), "no control"),

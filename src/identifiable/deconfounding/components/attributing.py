@@ -9,27 +9,25 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Blocks, Progress, in_threads, one_blas_thread
-from identifiable.deconfounding.components.axis_values import Slabs, project
-from identifiable.deconfounding.components.effects import PerturbationEffects, perturbation_effects
-from identifiable.deconfounding.components.plate_variance import LAYOUT, POSITION, indicator
-from identifiable.deconfounding.components.variance_shares import (
+from identifiable._checks import UsageError
+from identifiable.blocks import Blocks, in_threads, one_blas_thread
+from identifiable.deconfounding.components.shares import (
+    PerturbationEffects,
     Questions,
     Scores,
     Shares,
-    jackknife_interval,
+    perturbation_effects,
     pooled_p,
     scores,
     shares,
 )
-from identifiable.deconfounding.design import Design, address_name
-from identifiable.deconfounding.metrics.replicates import q_values
-from identifiable.deconfounding.summary import summarise
+from identifiable.deconfounding.components.variance import LAYOUT, POSITION, Slabs, indicator, project
+from identifiable.deconfounding.design import Design, address_name, summarise
+from identifiable.deconfounding.intervals import jackknife, q_values
+from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
-from identifiable.intake import default_provenance
 from identifiable.moments import Array
-from identifiable.results import Alert, Attribution, Component, ComponentCard, Input, Provenance, Share
+from identifiable.results import Alert, Attribution, Component, ComponentCard, Share
 from identifiable.results.cleaning import ComponentRole
 from identifiable.results.record import Interval
 
@@ -44,64 +42,70 @@ SHOWN = ("batch", "plate", "plate_in_batch", "row", "column", "edge", "cell_coun
 MAP_DIGITS = 3  # of plate maps: enough for a picture, and a third of the JSON
 
 
+@dataclass(frozen=True)
+class AttributeOptions:
+    """What an attribution can be told.
+
+    permutations   of wells over plates, of plates over batches and of wells within plates, at least 20; axes share their draws
+    top            perturbations listed for each component
+    fdr            false discovery rate at which a component is called technical or biological
+    """
+
+    permutations: int = 200
+    top: int = 10
+    fdr: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.permutations < FEWEST_PERMUTATIONS:
+            raise UsageError(f"permutations: expected at least {FEWEST_PERMUTATIONS}, got {self.permutations}.")
+        if self.top < 0:
+            raise UsageError(f"top: expected 0 or more perturbations to list, got {self.top}.")
+        check_fdr(self.fdr)
+
+
+def check_fdr(fdr: float) -> None:
+    if not 0 < fdr < 1:
+        raise UsageError(f"fdr: expected a share between 0 and 1, such as 0.05, got {fdr}.")
+
+
 def attribute(
-    resolved: Resolved,
-    blocks: Blocks,
-    design: Design,
-    *,
-    permutations: int = 200,
-    top: int = 10,
-    fdr: float = 0.05,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    inputs: Sequence[Input] = (),
-    provenance: Provenance | None = None,
-    alerts: Sequence[Alert] = (),
+    resolved: Resolved, blocks: Blocks, design: Design, options: AttributeOptions | None = None, run: Run | None = None
 ) -> Attribution:
     """For every component how much of it is technical and how much is biology, with what moves it. Ours.
 
     Technical: share of variance on control wells that plate and batch, position and cell count explain. Biological: share that
-    perturbations explain within plate on plates that were left out. How both are measured is said in `variance_shares`;
+    perturbations explain within plate on plates that were left out. How both are measured is said in `shares`;
     intervals leave out a twentieth of the plates at a time (of technical scores whole batches, where there are 8 or more).
 
     A component is technical if that score has q <= `fdr` over all components by permutation and is at least 0.1; biological if
     that score has q <= `fdr` and an interval above 0. It may be both or neither: what differs between cells and is moved by
     neither plates nor perturbations is neither.
 
-    Parameters
-    ----------
-    resolved
-        The components, from `identifiable.ica.resolve`, best with ``group_by`` the plates. They may be of other rows: of patches,
-        say, while `blocks` has well means.
-    permutations
-        Of wells over plates, of plates over batches and of wells within plates, at least 20. Axes share their draws.
-    top
-        Perturbations listed for each component.
+    `resolved` has the components, from `identifiable.ica.resolve`, best with ``group_by`` the plates. They may be of other rows: of
+    patches, say, while `blocks` has well means.
     """
-    _check(blocks, design, permutations, top, fdr)
+    options, run = options or AttributeOptions(), run or Run()
+    design.check_rows(blocks)
     with one_blas_thread():
-        slabs = project(blocks, resolved.to_components, workers=workers, progress=progress)
-        questions = Questions.of(design, rng=np.random.default_rng(seed))
+        slabs = project(blocks, resolved.to_components, **run.how)
+        questions = Questions.of(design, rng=np.random.default_rng(run.seed))
         found = scores(slabs, questions)
         drawn = shares(
             slabs,
             questions,
-            permutations=permutations,
-            seed=seed,
-            run=partial(in_threads, workers=workers, progress=progress, stage="permutations"),
+            permutations=options.permutations,
+            seed=run.seed,
+            run=partial(in_threads, **run.how, stage="permutations"),
         )
         moved = perturbation_effects(slabs, questions.replicates)
         grid = _Grid.of(design)
         total = _total(found)
-        cards = _cards(resolved.result.components, found, drawn, moved, grid.maps(slabs), top, fdr)
+        cards = _cards(resolved.result.components, found, drawn, moved, grid.maps(slabs), options)
     return Attribution(
-        inputs=tuple(inputs) or resolved.result.inputs,
+        inputs=tuple(run.inputs) or resolved.result.inputs,
         settings={
-            "permutations": permutations,
-            "top": top,
-            "fdr": fdr,
-            "seed": seed,
+            **vars(options),
+            "seed": run.seed,
             "least_technical": MATERIAL,
             "reference": "controls" if questions.plates.from_controls else "all wells",
             "parts": questions.plates.parts,
@@ -109,8 +113,8 @@ def attribute(
             "same_address_left_out": questions.replicates.elsewhere,
             "replicated_perturbations": len(questions.replicates.names),
         },
-        alerts=(*alerts, *resolved.result.alerts, *_alerts(questions)),
-        provenance=provenance or default_provenance(seed, "identifiable.deconfounding.attribute(...)"),
+        alerts=(*run.alerts, *resolved.result.alerts, *_alerts(questions)),
+        provenance=run.record("attribute"),
         design=summarise(design, blocks.d),
         components=cards,
         density_edges=resolved.result.density_edges,
@@ -121,17 +125,6 @@ def attribute(
         biology=total.score,
         biology_ci95=total.ci95,
     )
-
-
-def _check(blocks: Blocks, design: Design, permutations: int, top: int, fdr: float) -> None:
-    if blocks.n != design.n:
-        raise DataError(f"{blocks.name}: expected a row for each of the {design.n} rows of the design, got {blocks.n}.")
-    if permutations < FEWEST_PERMUTATIONS:
-        raise UsageError(f"permutations: expected at least {FEWEST_PERMUTATIONS}, got {permutations}.")
-    if top < 0:
-        raise UsageError(f"top: expected 0 or more perturbations to list, got {top}.")
-    if not 0 < fdr < 1:
-        raise UsageError(f"fdr: expected a share between 0 and 1, such as 0.05, got {fdr}.")
 
 
 # -- roles
@@ -157,7 +150,7 @@ class _Judged:
 
     @classmethod
     def of(cls, score: Array, without: Array, null: Array) -> _Judged:
-        low, high = jackknife_interval(score, without)
+        low, high = jackknife(score, without)
         return cls(score, low, np.minimum(high, 1.0), q_values(pooled_p(score, null)))
 
     def at(self, k: int) -> Score:
@@ -166,7 +159,7 @@ class _Judged:
 
 def _total(found: Scores) -> Score:
     """Biology of all components together."""
-    low, high = jackknife_interval(found.biological.sum(keepdims=True), found.biological_without.sum(axis=1)[:, None])
+    low, high = jackknife(found.biological.sum(keepdims=True), found.biological_without.sum(axis=1)[:, None])
     return Score(float(found.biological.sum()), (float(low[0]), float(high[0])), float("nan"))
 
 
@@ -193,8 +186,7 @@ def _cards(
     drawn: Shares,
     moved: PerturbationEffects,
     maps: Callable[[int], tuple[tuple[float, ...], ...]],
-    top: int,
-    fdr: float,
+    options: AttributeOptions,
 ) -> tuple[ComponentCard, ...]:
     # Under the null plates and layout are independent of each other, so a draw of each makes one of both.
     technical_null = drawn.null["plate"] + drawn.null.get(LAYOUT, 0.0)
@@ -205,13 +197,13 @@ def _cards(
     return tuple(
         ComponentCard(
             index=k,
-            role=role_of(technical.at(k), biological.at(k), fdr),
+            role=role_of(technical.at(k), biological.at(k), options.fdr),
             technical=technical.at(k).score,
             technical_ci95=technical.at(k).ci95,
             biological=biological.at(k).score,
             biological_ci95=biological.at(k).ci95,
             shares=listed[k],
-            top=moved.top(k, q, top),
+            top=moved.top(k, q, options.top),
             kurtosis=component.kurtosis,
             negentropy=component.negentropy,
             stability=component.stability,
@@ -298,6 +290,7 @@ def _alerts(questions: Questions) -> list[Alert]:
     plates, replicates, design = questions.plates, questions.replicates, questions.plates.design
     name, locked = design.name, replicates.locked.get(POSITION, 0.0)
     treated = int((~design.control).sum())
+    covered = " and ".join(f"{seen} of {used} {what}" for what, (seen, used) in plates.uncovered.items())
     found: list[tuple[bool, str, str]] = [
         (
             not plates.from_controls,
@@ -325,7 +318,7 @@ def _alerts(questions: Questions) -> list[Alert]:
         (
             bool(plates.uncovered),
             "controls_in_few_places",
-            f"{name}: controls lie in {plates.uncovered}: shares of position are those of that part of the plate, and biological "
+            f"{name}: controls lie in {covered}: shares of position are those of that part of the plate, and biological "
             "scores compare wells with all treated wells of their plate, so an effect that all perturbations have is not seen.",
         ),
     ]

@@ -9,9 +9,8 @@ from typing import Literal
 import numpy as np
 
 from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Blocks, Progress, one_blas_thread
-from identifiable.deconfounding.components.attributing import role_at
-from identifiable.deconfounding.components.axis_values import Slabs, project
+from identifiable.blocks import Blocks, one_blas_thread
+from identifiable.deconfounding.components.attributing import check_fdr, role_at
 from identifiable.deconfounding.components.trade_off import (
     SPACES,
     AxesOf,
@@ -22,15 +21,15 @@ from identifiable.deconfounding.components.trade_off import (
     removal_order,
     trade_off,
 )
-from identifiable.deconfounding.design import Design
-from identifiable.deconfounding.evaluation.concluding import FEW_GROUPS
+from identifiable.deconfounding.components.variance import Slabs, project
+from identifiable.deconfounding.design import Design, summarise
+from identifiable.deconfounding.intervals import FEW_GROUPS
 from identifiable.deconfounding.metrics.space_metrics import Relations, space_metrics
-from identifiable.deconfounding.summary import summarise
+from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
-from identifiable.intake import default_provenance
 from identifiable.moments import Array
-from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, Input, Provenance, SpaceMetric
+from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
 
 Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
@@ -40,25 +39,44 @@ METRIC_ROWS = 8000  # of the half that metrics are measured on: five spaces, and
 BEYOND = 2  # the curve ends at so many times the number of axes chosen
 
 
+@dataclass(frozen=True)
+class CleanOptions:
+    """What a cleaning can be told.
+
+    method         "drop" components, or "shrink" each to biological / (biological + technical)
+    budget         share of the biological score of all components that may be lost
+    fdr            false discovery rate at which a component is called technical or biological
+    curve_points   numbers of axes removed; None for 1, 2, 4, ... to twice the number chosen. 0 and that number are always among them
+    metrics        names of `SPACE_METRICS`; None for all. Measured on one half of the plates, axes chosen on the other
+    relations      pairs of perturbations or of targets that are known to belong together, for the metric "recall"
+    max_rows       wells of each half that replicate mAP is measured on, whole perturbations drawn at random
+    """
+
+    method: Method = "drop"
+    budget: float = 0.1
+    fdr: float = 0.05
+    curve_points: Sequence[int] | None = None
+    metrics: Collection[str] | None = None
+    relations: Relations = ()
+    max_rows: int = MAX_ROWS
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UsageError(f"method: expected {' or '.join(METHODS)}, got {self.method!r}.")
+        if not 0 <= self.budget <= 1:
+            raise UsageError(f"budget: expected a share of biology from 0 to 1, got {self.budget}.")
+        check_fdr(self.fdr)
+        if self.max_rows < 2:
+            raise UsageError(f"max_rows: expected at least 2 wells to judge by, got {self.max_rows}.")
+
+
 def clean(
     resolved: Resolved,
     blocks: Blocks,
     design: Design,
     attribution: Attribution,
-    *,
-    method: Method = "drop",
-    budget: float = 0.1,
-    fdr: float = 0.05,
-    curve_points: Sequence[int] | None = None,
-    metrics: Collection[str] | None = None,
-    relations: Relations = (),
-    max_rows: int = MAX_ROWS,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    inputs: Sequence[Input] = (),
-    provenance: Provenance | None = None,
-    alerts: Sequence[Alert] = (),
+    options: CleanOptions | None = None,
+    run: Run | None = None,
 ) -> Cleaning:
     """Which components to take out, what goes with them, and whether any other axes would have done as well. Ours.
 
@@ -66,64 +84,48 @@ def clean(
     with axes ranked on the other half, ICA, PCA and a random rotation alike, with as many axes removed. "ica-cleaning-helps"
     needs intervals above 0, from leaving plates out, of replicate mAP less that of PCA, less that of no cleaning and less chance;
     "harms" one below 0 against no cleaning. ICA and whitening see all rows, without labels.
-
-    Parameters
-    ----------
-    method
-        "drop" components, or "shrink" each to biological / (biological + technical).
-    budget
-        Share of the biological score of all components that may be lost.
-    curve_points
-        Numbers of axes removed; by default 1, 2, 4, ... to twice the number chosen. 0 and that number are always among them.
-    metrics
-        Names of `SPACE_METRICS`; None for all. They are measured on one half of the plates, axes chosen on the other.
-    relations
-        Pairs of perturbations or of targets that are known to belong together, for the metric "recall".
-    max_rows
-        Wells of each half that replicate mAP is measured on, whole perturbations drawn at random.
     """
-    _check(attribution, blocks, design, resolved, method, budget, fdr, max_rows)
-    chosen = choose_weights(attribution, method=method, budget=budget, fdr=fdr)
+    options, run = options or CleanOptions(), run or Run()
+    design.check_rows(blocks)
+    components = resolved.to_components.matrix.shape[1]
+    if len(attribution.components) != components:
+        raise DataError(
+            f"{design.name}: expected an attribution of the {components} components given, got one of "
+            f"{len(attribution.components)}; attribute these components first."
+        )
+    chosen = choose_weights(attribution, method=options.method, budget=options.budget, fdr=options.fdr)
+    removed = len(chosen.removed)
     with one_blas_thread():
-        slabs = project(blocks, resolved.to_components, workers=workers, progress=progress)
-        points = _points(len(chosen.removed), len(chosen.weights), curve_points)
+        slabs = project(blocks, resolved.to_components, **run.how)
+        points = _points(removed, components, options.curve_points)
         found = trade_off(
             slabs,
             resolved.from_components,
             design,
             points=points,
-            method=method,
-            max_rows=max_rows,
-            seed=seed,
-            progress=progress,
+            method=options.method,
+            max_rows=options.max_rows,
+            run=run,
         )
-        table = _metrics(
-            blocks, slabs, found, resolved, len(chosen.removed), method, metrics, relations, seed, progress
-        )
-    differences = _differences(found, len(chosen.removed))
-    verdict, text = judge(chosen, differences, found, len(chosen.weights))
+        table = _metrics(blocks, slabs, found, removed, options, run)
+    differences = _differences(found, removed)
+    verdict, text = judge(chosen, differences, found, components)
+    said = (*_against_table(design, table), *run.alerts, *attribution.alerts, *_alerts(design, found, attribution))
     return Cleaning(
-        inputs=tuple(inputs) or attribution.inputs,
+        inputs=tuple(run.inputs) or attribution.inputs,
         settings={
-            "method": method,
-            "budget": budget,
-            "fdr": fdr,
+            **vars(options),
             "curve_points": tuple(points),
             "metrics": tuple(dict.fromkeys(metric.metric for metric in table)),
-            "relations": len(set(relations)),
-            "max_rows": max_rows,
-            "seed": seed,
+            "relations": len(set(options.relations)),
+            "seed": run.seed,
             "replicate_map_chance": found.judged["ica", 0].replicates.mean_chance,
         },
-        alerts=tuple(
-            dict.fromkeys(
-                (*_against_table(design, table), *alerts, *attribution.alerts, *_alerts(design, found, attribution))
-            )
-        ),
-        provenance=provenance or default_provenance(seed, "identifiable.deconfounding.clean(...)"),
+        alerts=tuple(dict.fromkeys(said)),
+        provenance=run.record("clean"),
         design=summarise(design, blocks.d),
-        method=method,
-        budget=budget,
+        method=options.method,
+        budget=options.budget,
         weights=tuple(chosen.weights.tolist()),
         removed=chosen.removed,
         biology_lost=chosen.biology_lost,
@@ -134,34 +136,6 @@ def clean(
         attribution=attribution,
         differences=differences,
     )
-
-
-def _check(
-    attribution: Attribution,
-    blocks: Blocks,
-    design: Design,
-    resolved: Resolved,
-    method: str,
-    budget: float,
-    fdr: float,
-    max_rows: int,
-) -> None:
-    if method not in METHODS:
-        raise UsageError(f"method: expected {' or '.join(METHODS)}, got {method!r}.")
-    if not 0 <= budget <= 1:
-        raise UsageError(f"budget: expected a share of biology from 0 to 1, got {budget}.")
-    if not 0 < fdr < 1:
-        raise UsageError(f"fdr: expected a share between 0 and 1, such as 0.05, got {fdr}.")
-    if max_rows < 2:
-        raise UsageError(f"max_rows: expected at least 2 wells to judge by, got {max_rows}.")
-    if blocks.n != design.n:
-        raise DataError(f"{blocks.name}: expected a row for each of the {design.n} rows of the design, got {blocks.n}.")
-    components = resolved.to_components.matrix.shape[1]
-    if len(attribution.components) != components:
-        raise DataError(
-            f"{design.name}: expected an attribution of the {components} components given, got one of "
-            f"{len(attribution.components)}; attribute these components first."
-        )
 
 
 # -- which components go
@@ -211,8 +185,10 @@ def shows_biology(attribution: Attribution) -> bool:
 
 def cleaned_components(resolved: Resolved, weights: Sequence[float]) -> AffineMap:
     """The map from rows to weighted components. It needs no batch label, so new plates need no refit."""
-    factors = _factors(resolved, weights)
-    to = resolved.to_components
+    to, factors = resolved.to_components, np.asarray(weights, np.float64)
+    components = to.matrix.shape[1]
+    if factors.shape != (components,):
+        raise UsageError(f"weights: expected one for each of {components} components, got shape {factors.shape}.")
     return AffineMap(to.matrix * factors, to.offset * factors)
 
 
@@ -233,25 +209,6 @@ def cleaned_basis(resolved: Resolved, weights: Sequence[float]) -> Resolved:
             ties=(),
         ),
     )
-
-
-def cleaned_map(resolved: Resolved, weights: Sequence[float]) -> AffineMap:
-    """The map from rows to cleaned rows in the same features: what the components carry is weighted, all else stays.
-
-    With components Z = X M + m of the rows and B the way back, X - (1 - w) Z B: a dropped component is set to its mean, and
-    directions that no component covers are untouched. It needs no batch label, so new plates need no refit.
-    """
-    taken = 1 - _factors(resolved, weights)
-    to, back = resolved.to_components, resolved.from_components.matrix
-    return AffineMap(np.eye(len(to.matrix)) - (to.matrix * taken) @ back, -(to.offset * taken) @ back)
-
-
-def _factors(resolved: Resolved, weights: Sequence[float]) -> Array:
-    factors = np.asarray(weights, np.float64)
-    components = resolved.to_components.matrix.shape[1]
-    if factors.shape != (components,):
-        raise UsageError(f"weights: expected one for each of {components} components, got shape {factors.shape}.")
-    return factors
 
 
 # -- what it is worth
@@ -320,19 +277,10 @@ def _signed(difference: CleanDifference) -> str:
 
 
 def _metrics(
-    blocks: Blocks,
-    slabs: Slabs,
-    found: TradeOff,
-    resolved: Resolved,
-    removed: int,
-    method: Method,
-    names: Collection[str] | None,
-    relations: Relations,
-    seed: int,
-    progress: Progress | None,
+    blocks: Blocks, slabs: Slabs, found: TradeOff, removed: int, options: CleanOptions, run: Run
 ) -> tuple[SpaceMetric, ...]:
     """Metrics of the second half of the plates: as it came, before cleaning, and cleaned by axes that the first half chose."""
-    if names is not None and not names:
+    if options.metrics is not None and not options.metrics:
         return ()
     half = found.halves[1]
     spaces: dict[str, Blocks] = {"base": blocks.select(half.rows)}
@@ -342,7 +290,7 @@ def _metrics(
         for space in SPACES:
             rotation = found.rotations[space]
             turned = values if rotation is None else values @ rotation.astype(np.float32)
-            weights = found.ranked[space][0].weights(removed, method)
+            weights = found.ranked[space][0].weights(removed, options.method)
             kept = np.flatnonzero(weights > 0)
             if len(kept):
                 spaces[space] = Blocks(turned[:, kept] * weights[kept].astype(np.float32), name=space)
@@ -353,11 +301,11 @@ def _metrics(
             rows,
             half.design,
             space=space,
-            only=names,
-            relations=relations,
+            only=options.metrics,
+            relations=options.relations,
             max_rows=METRIC_ROWS,
-            seed=seed,
-            progress=progress,
+            seed=run.seed,
+            progress=run.progress,
         )
     )
 

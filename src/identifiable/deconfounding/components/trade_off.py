@@ -15,19 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
-from identifiable.blocks import Progress
-from identifiable.deconfounding.components.axis_values import Slabs, rotated
-from identifiable.deconfounding.components.plate_variance import indicator
-from identifiable.deconfounding.components.replicate_variance import same_pairs
-from identifiable.deconfounding.components.variance_shares import Questions, scores
+from identifiable.deconfounding.components.shares import Questions, scores
+from identifiable.deconfounding.components.variance import Slabs, indicator, rotated, same_pairs
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.folds import plate_folds
-from identifiable.deconfounding.metrics.left_out import WellSums, plate_groups
-from identifiable.deconfounding.metrics.replicates import replicate_map
+from identifiable.deconfounding.intervals import plate_groups
+from identifiable.deconfounding.metrics.replicates import Ranking, WellSums, replicate_map
 from identifiable.deconfounding.metrics.space_metrics import replicate_columns, replicate_rows
+from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.moments import Array
-from identifiable.results.record import Interval
+from identifiable.results import Interval
 
 Method = Literal["drop", "shrink"]
 AxesOf = Literal["ica", "pca", "rand"]
@@ -124,15 +122,12 @@ class Half:
         design = self.judged_design
         if design.control.all() or not values.shape[1]:
             return WellSums.none(self.groups.size)
-        found = replicate_map(
-            values,
-            design,
+        ranking = Ranking(
             against="controls" if design.control.any() else "non-replicates",
             positives_differ_by=replicate_columns(design),
             negatives_share=("batch",) if self.batch_bound else (),
-            leave_out=self.groups,
-            permutations=0,
-        ).sums
+        )
+        found = replicate_map(values, design, ranking, leave_out=self.groups, permutations=0).sums
         assert found is not None
         return found
 
@@ -288,15 +283,14 @@ def trade_off(
     points: Sequence[int],
     method: Method = "drop",
     max_rows: int,
-    seed: int = 0,
-    progress: Progress | None = None,
+    run: Run,
 ) -> TradeOff:
     """Judge ICA, PCA and random axes with each number of `points` removed, on plates not used to choose them. Ours.
 
     `slabs` are all rows on the components. Of each half at most `max_rows` rows are judged by replicate mAP.
     """
     plates = design.plate
-    fold = plate_folds(design, folds=2, seed=seed) if plates.size >= FEWEST_PLATES else np.zeros(design.n, np.intp)
+    fold = plate_folds(design, folds=2, seed=run.seed) if plates.size >= FEWEST_PLATES else np.zeros(design.n, np.intp)
     if (
         min(len(np.unique(plates.codes[fold == k])) for k in range(2)) < 2
     ):  # one plate may hold as many wells as all others
@@ -304,13 +298,13 @@ def trade_off(
             f"{design.name}: expected at least {FEWEST_PLATES} plates of similar size, got {plates.size}; axes are chosen on one half "
             "of the wells, plates whole, and judged on the other."
         )
-    first, second = (Half.of(design, np.flatnonzero(fold == k), max_rows, seed) for k in range(2))
+    first, second = (Half.of(design, np.flatnonzero(fold == k), max_rows, run.seed) for k in range(2))
     halves = (first, second)
     axes = sum(slab.shape[1] for slab in slabs)
     rotations: dict[AxesOf, Array | None] = {
         "ica": None,
         "pca": principal_rotation(from_components),
-        "rand": haar_rotation(axes, np.random.default_rng([seed, axes])),
+        "rand": haar_rotation(axes, np.random.default_rng([run.seed, axes])),
     }
     judged: dict[tuple[AxesOf, int], Judged] = {}
     ranked: dict[AxesOf, tuple[Ranked, Ranked]] = {}
@@ -326,6 +320,6 @@ def trade_off(
             else:
                 judged[space, removed] = one.judged_by(two, removed, method).and_(two.judged_by(one, removed, method))
             done += 1
-            if progress is not None:
-                progress("trade-off", done, steps)
+            if run.progress is not None:
+                run.progress("trade-off", done, steps)
     return TradeOff(judged, ranked, rotations, halves)

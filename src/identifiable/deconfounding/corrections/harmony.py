@@ -9,8 +9,7 @@ import numpy as np
 
 from identifiable._checks import DataError
 from identifiable.blocks import Progress, chunk_rows, one_blas_thread, physical_memory
-from identifiable.deconfounding.corrections.correcting import Fit, Task, confounded
-from identifiable.deconfounding.corrections.group_statistics import Selected
+from identifiable.deconfounding.corrections.tasks import Fit, Selected, Task, confounded
 from identifiable.deconfounding.design import Codes
 from identifiable.groups import AffineMap
 from identifiable.moments import Array
@@ -62,7 +61,7 @@ def fit_harmony(task: Task, *, white: AffineMap, dimensions: int = DIMENSIONS) -
     leading = AffineMap(white.matrix[:, :width], white.offset[:width])
     _refuse_too_long(task, width)
     with one_blas_thread():
-        found = harmonise(_read(task, leading), batch.codes, seed=task.seed, progress=task.progress)
+        found = harmonise(_read(task, leading), batch.codes, seed=task.run.seed, progress=task.run.progress)
     place = np.full(task.design.n, -1, dtype=np.intp)
     place[task.rows] = np.arange(len(task.rows))
     notes = (
@@ -247,8 +246,8 @@ def _read(task: Task, leading: AffineMap) -> Array:
     rows = np.empty(chosen.table.shape)
     for part in _parts(len(rows), task.blocks.d):
         rows[part] = chosen.read(part.start, chosen.table[part])
-        if task.progress is not None:
-            task.progress("reading", part.stop, len(rows))
+        if task.run.progress is not None:
+            task.run.progress("reading", part.stop, len(rows))
     return rows
 
 

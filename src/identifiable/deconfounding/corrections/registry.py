@@ -19,23 +19,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Blocks, Progress, chunk_rows, silent
-from identifiable.deconfounding.corrections.aligning import (
+from identifiable.blocks import Blocks, chunk_rows, silent
+from identifiable.deconfounding.corrections.harmony import DIMENSIONS, fit_harmony
+from identifiable.deconfounding.corrections.streaming import (
     CORAL_RIDGE,
     EPSILON_GRID,
     SPHERING_EPSILON,
+    CountScale,
     SpheringMethod,
     control_axes,
+    fit_combat,
+    fit_control_scaling,
+    fit_count,
+    fit_position,
     fit_sphering,
     fit_tvn,
+    random_rotation,
 )
-from identifiable.deconfounding.corrections.combat import fit_combat
-from identifiable.deconfounding.corrections.control_scaling import fit_control_scaling, random_rotation
-from identifiable.deconfounding.corrections.correcting import Fit, Task, listed
-from identifiable.deconfounding.corrections.harmony import DIMENSIONS, fit_harmony
-from identifiable.deconfounding.corrections.principal_axes import PrincipalAxes
-from identifiable.deconfounding.corrections.regressing import CountScale, fit_count, fit_position
-from identifiable.deconfounding.design import Design
+from identifiable.deconfounding.corrections.tasks import Fit, PrincipalAxes, Task
+from identifiable.deconfounding.design import Design, listed
+from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.results import Alert
 
@@ -152,104 +155,93 @@ class Correction:
             )
 
 
-def fit_correction(
-    name: str,
-    blocks: Blocks,
-    design: Design,
-    *,
-    rows: NDArray[Any] | None = None,
-    whitener_map: AffineMap | None = None,
-    ica_map: AffineMap | None = None,
-    level: Literal["plate", "batch", "auto"] = "auto",
-    epsilon: float | None = None,
-    score: Callable[[Correction], float] | None = None,
-    sphering: SpheringMethod = "ZCA-cor",
-    dimensions: int = DIMENSIONS,
-    position_of: Literal["all", "controls"] = "all",
-    count_scale: CountScale = "log",
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> Correction:
-    """Fit one of `CORRECTIONS` to rows of a table, in passes over its blocks.
+@dataclass(frozen=True, eq=False)
+class CorrectionOptions:
+    """What a correction can be told; most can do without.
 
-    Parameters
-    ----------
-    rows
-        Places of the rows to learn from; None is all. Corrections that scale by controls use, for a plate or batch without
-        rows among these, that plate's own controls.
-    whitener_map
-        Rows to white principal components, leading first (pca-cs, rand-cs, harmony). None: fitted to `rows`.
-    ica_map
-        Rows to independent components (ica-cs).
-    level
-        What is corrected one by one. `auto`: plates for control-z and control-mad; batches for the others, where there are two.
-    epsilon
-        Ridge: of sphering (default 0.01, in standard deviations), of the CORAL step of tvn (default 0.5). Others have none.
-    score
-        Sphering without `epsilon`: the best of `EPSILON_GRID` by this score of the fitted correction, the larger if equal.
-    dimensions
-        How many white components harmony works in, at most.
+    rows           places of the rows to learn from; None is all. Corrections that scale by controls use, for a plate or batch without
+                   rows among these, that plate's own controls
+    whitener_map   rows to white principal components, leading first (pca-cs, rand-cs, harmony); None: fitted to `rows`
+    ica_map        rows to independent components (ica-cs)
+    level          what is corrected one by one. "auto": plates for control-z and control-mad; batches for the others, where there are
+                   two
+    epsilon        ridge: of sphering (default 0.01, in standard deviations), of the CORAL step of tvn (default 0.5). Others have none
+    score          sphering without `epsilon`: the best of `EPSILON_GRID` by this score of the fitted correction, the larger if equal
+    dimensions     how many white components harmony works in, at most
     position_of, count_scale
-        Of position-subtracted and count-regressed.
+                   of position-subtracted and count-regressed
     """
+
+    rows: NDArray[Any] | None = None
+    whitener_map: AffineMap | None = None
+    ica_map: AffineMap | None = None
+    level: Literal["plate", "batch", "auto"] = "auto"
+    epsilon: float | None = None
+    score: Callable[[Correction], float] | None = None
+    sphering: SpheringMethod = "ZCA-cor"
+    dimensions: int = DIMENSIONS
+    position_of: Literal["all", "controls"] = "all"
+    count_scale: CountScale = "log"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("level", ("plate", "batch", "auto")),
+            ("sphering", ("ZCA-cor", "ZCA")),
+            ("position_of", ("all", "controls")),
+            ("count_scale", ("log", "linear")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise UsageError(f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        if self.dimensions < 1:
+            raise UsageError(f"dimensions: expected at least 1, got {self.dimensions}.")
+
+
+def fit_correction(
+    name: str, blocks: Blocks, design: Design, options: CorrectionOptions | None = None, run: Run | None = None
+) -> Correction:
+    """Fit one of `CORRECTIONS` to rows of a table, in passes over its blocks."""
+    options, run = options or CorrectionOptions(), run or Run()
     if name not in CORRECTIONS:
         raise UsageError(f"unknown correction {name!r}; choose from {', '.join(CORRECTIONS)}.")
     spec = CORRECTIONS[name]
-    _check_choices(
-        level=(level, ("plate", "batch", "auto")),
-        sphering=(sphering, ("ZCA-cor", "ZCA")),
-        position_of=(position_of, ("all", "controls")),
-        count_scale=(count_scale, ("log", "linear")),
-    )
-    if dimensions < 1:
-        raise UsageError(f"dimensions: expected at least 1, got {dimensions}.")
     if lacking := spec.lacking(design):
         raise DataError(f"{lacking}; name their columns, or leave this correction out.")
-    task = Task.of(blocks, design, rows, level=level, seed=seed, workers=workers, progress=progress)
+    task = Task.of(blocks, design, options.rows, level=options.level, run=run)
 
     def fitted(fit: Fit, *notes: str) -> Correction:
         told = (*fit.notes, *notes)
         return Correction(name, fit.width, spec.unseen, task.everything, told, fit.alerts, design, blocks.d, fit)
 
     def white() -> tuple[AffineMap, str]:
-        return (
-            task.white_map()
-            if whitener_map is None
-            else (_checked(whitener_map, "whitener_map", blocks), "white as given")
-        )
+        if options.whitener_map is None:
+            return task.white_map()
+        return _checked(options.whitener_map, "whitener_map", blocks), "white as given"
 
     if name in ("control-z", "control-mad"):
         return fitted(fit_control_scaling(task, spread="sd" if name == "control-z" else "mad"))
     if name == "sphering":
-        axes = control_axes(task, scaled=sphering == "ZCA-cor")
-        if epsilon is None and score is not None:
-            return _best(axes, fitted, score)
-        return fitted(fit_sphering(axes, epsilon=SPHERING_EPSILON if epsilon is None else epsilon))
+        axes = control_axes(task, scaled=options.sphering == "ZCA-cor")
+        if options.epsilon is None and options.score is not None:
+            return _best(axes, fitted, options.score)
+        return fitted(fit_sphering(axes, epsilon=SPHERING_EPSILON if options.epsilon is None else options.epsilon))
     if name == "tvn":
-        return fitted(fit_tvn(task, ridge=CORAL_RIDGE if epsilon is None else epsilon))
+        return fitted(fit_tvn(task, ridge=CORAL_RIDGE if options.epsilon is None else options.epsilon))
     if name == "combat":
         return fitted(fit_combat(task))
     if name == "position-subtracted":
-        return fitted(fit_position(task, of=position_of))
+        return fitted(fit_position(task, of=options.position_of))
     if name == "count-regressed":
-        return fitted(fit_count(task, scale=count_scale))
+        return fitted(fit_count(task, scale=options.count_scale))
     if name == "ica-cs":
-        if ica_map is None:
+        if options.ica_map is None:
             raise UsageError("ica-cs scales independent components; pass ica_map, the map from rows to them.")
-        return fitted(fit_control_scaling(task, prefer="batch", first=_checked(ica_map, "ica_map", blocks)))
+        return fitted(fit_control_scaling(task, prefer="batch", first=_checked(options.ica_map, "ica_map", blocks)))
     first, note = white()
     if name == "harmony":
-        return fitted(fit_harmony(task, white=first, dimensions=dimensions), note)
+        return fitted(fit_harmony(task, white=first, dimensions=options.dimensions), note)
     if name == "rand-cs":
-        first, note = random_rotation(first, seed), f"{note}; turned at random, seed {seed}"
+        first, note = random_rotation(first, run.seed), f"{note}; turned at random, seed {run.seed}"
     return fitted(fit_control_scaling(task, prefer="batch", first=first), note)
-
-
-def _check_choices(**choices: tuple[str, tuple[str, ...]]) -> None:
-    for name, (given, allowed) in choices.items():
-        if given not in allowed:
-            raise UsageError(f"{name}: expected one of {', '.join(allowed)}, got {given!r}.")
 
 
 def _best(axes: PrincipalAxes, fitted: Callable[..., Correction], score: Callable[[Correction], float]) -> Correction:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import ica
-from identifiable._checks import UsageError
-from identifiable.blocks import Blocks, Progress, chunk_rows, in_threads, one_blas_thread
-from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correction, fit_correction
+from identifiable.blocks import Blocks, chunk_rows, in_threads, one_blas_thread
+from identifiable.deconfounding.audit.blind import addresses, count_score, position_score
+from identifiable.deconfounding.checkpoint import Arrays, Checkpoint, array_text, text_array
+from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correction, CorrectionOptions, fit_correction
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.evaluation.classifiers import PlaceOdds
-from identifiable.deconfounding.evaluation.contrasts import Splits
-from identifiable.deconfounding.evaluation.keeping import Arrays, Clock, Kept, array_text, text_array
-from identifiable.deconfounding.layout.blind import addresses, count_score, position_score
+from identifiable.deconfounding.folds import Splits
+from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import diagnostics
 from identifiable.ica.fitting import affordable_starts
@@ -67,6 +67,29 @@ class RowMap:
     @classmethod
     def of(cls, affine: AffineMap, **known: Any) -> RowMap:
         return cls(lambda X, index: affine(X), affine.matrix.shape[1], affine=affine, **known)
+
+    @property
+    def arrays(self) -> Arrays:
+        """The map as a checkpoint keeps it: what a result says of it, and the map itself if it is affine."""
+        known = {name: getattr(self, name) for name in ("width", "note", "converged", "identifiable", "gaussian")} | {
+            "alerts": [[alert.code, alert.message] for alert in self.alerts]
+        }
+        affine = {} if self.affine is None else {"matrix": self.affine.matrix, "offset": self.affine.offset}
+        return {"known": text_array(json.dumps(known)), **affine}
+
+    @classmethod
+    def of_arrays(cls, arrays: Arrays) -> RowMap:
+        """The map that was kept; one that is not affine is not applied again, since all it was needed for was kept too."""
+        known = json.loads(array_text(arrays["known"]))
+        known["alerts"] = tuple(Alert(code, message) for code, message in known["alerts"])
+        if "matrix" in arrays:
+            del known["width"]
+            return cls.of(AffineMap(np.asarray(arrays["matrix"]), np.asarray(arrays["offset"])), **known)
+
+        def never(X: Array, index: Codes) -> NDArray[Any]:
+            raise AssertionError("all that this map was needed for was kept")
+
+        return cls(never, **known)
 
 
 class GatheredRows:
@@ -140,28 +163,20 @@ class Transforms:
         self,
         blocks: Blocks,
         design: Design,
+        run: Run,
         *,
         rank: Rank,
-        seed: int,
-        by_fold: Splits | None,
         given: Mapping[str, AffineMap],
-        kept: Kept,
-        clock: Clock,
-        workers: int | None,
-        progress: Progress | None,
+        by_fold: Splits | None,
+        checkpoint: Checkpoint,
     ):
-        self.blocks, self.design, self.rank, self.seed = blocks, design, rank, seed
-        self.by_fold, self.given = by_fold, given
-        self.kept, self.clock, self.workers, self.progress = kept, clock, workers, progress
+        self.blocks, self.design, self.run, self.rank, self.given = blocks, design, run, rank, given
+        self.by_fold, self.checkpoint, self.clock = by_fold, checkpoint, checkpoint.clock
         self.diagnosed: tuple[Splits | None, int | None] | None = None
         self._moments: dict[str, list[Moments]] = {}
         self._whites: dict[tuple[str, int | None], AffineMap] = {}
         self._icas: dict[tuple[str, int | None], RowMap] = {}
         self._last_correction: tuple[tuple[str, str, int | None], RowMap] | None = None  # some hold all rows
-
-    @property
-    def how(self) -> dict[str, Any]:
-        return {"workers": self.workers, "progress": self.progress}
 
     def everything(self) -> Moments:
         """Moments of all rows: of the folds that are needed anyway, merged, or of one pass."""
@@ -197,7 +212,7 @@ class Transforms:
             return RowMap.of(white)
         if name == "rand":
             rank = white.matrix.shape[1]
-            turn = haar_rotation(rank, np.random.default_rng([self.seed, 53, rotation]))
+            turn = haar_rotation(rank, np.random.default_rng([self.run.seed, 53, rotation]))
             return RowMap.of(white.then(AffineMap(turn, np.zeros(rank))))
         asked = (name, *_fitted_to(splits, fold))
         if self._last_correction is None or self._last_correction[0] != asked:
@@ -207,16 +222,8 @@ class Transforms:
     def _correction(self, name: str, white: AffineMap, splits: Splits, fold: int | None) -> RowMap:
         unmixing = self.ica(splits, fold).affine if "ica_map" in CORRECTIONS[name].needs else None
         with self.clock.stage("corrections"):
-            found = fit_correction(
-                name,
-                self.blocks,
-                self.design,
-                rows=None if fold is None else np.flatnonzero(~splits.test(fold, np.arange(self.design.n))),
-                whitener_map=white,
-                ica_map=unmixing,
-                seed=self.seed,
-                **self.how,
-            )
+            options = CorrectionOptions(rows=self._training_rows(splits, fold), whitener_map=white, ica_map=unmixing)
+            found = fit_correction(name, self.blocks, self.design, options, self.run)
         return _correction_map(found)
 
     def ica(self, splits: Splits | None, fold: int | None) -> RowMap:
@@ -229,81 +236,68 @@ class Transforms:
             what = {
                 "rows": None if splits is None or fold is None else splits.fold == fold,
                 "rank": self.rank,
-                "seed": self.seed,
+                "seed": self.run.seed,
                 "diagnosed": diagnose,
             }
-            arrays = self.kept.get("ica", **what)
-            if arrays is None:
-                found = self._fit_ica(splits, fold, diagnose)
-                self.kept.put("ica", _ica_arrays(found), **what)
-                arrays = _ica_arrays(found)
-            else:
-                self.clock.kept("ica")
-            self._icas[which] = _ica_of(arrays, self.blocks.name)
+            arrays = self.checkpoint.part("ica", lambda: self._fit_ica(splits, fold, diagnose).arrays, **what)
+            self._icas[which] = RowMap.of_arrays(arrays)
         return self._icas[which]
 
     def _fit_ica(self, splits: Splits | None, fold: int | None, diagnose: bool) -> RowMap:
         rows, plates = self.blocks, self.design.plate
-        if splits is not None and fold is not None:
-            chosen = np.flatnonzero(~splits.test(fold, np.arange(self.design.n)))
+        if (chosen := self._training_rows(splits, fold)) is not None:
             rows, plates = self.blocks.select(chosen), self.design.plate.take(chosen)
         moments = self.training(splits, fold)
         # As many starts as cost little; `resolve` would go on for half a minute where they disagree, here in every fold.
         starts = affordable_starts(moments.n, self.white(splits, fold).matrix.shape[1])
-        settings = ica.Settings(rank=self.rank, seed=self.seed, stability=REFITS, restarts=starts)
+        settings = ica.Settings(rank=self.rank, seed=self.run.seed, stability=REFITS, restarts=starts)
         where = "all rows" if fold is None else f"fold {fold + 1}"
         with self.clock.stage("ica"), one_blas_thread():
-            fitted = ica.fit(rows, moments, settings, stage=f"resolving {where}", **self.how)
+            fitted = ica.fit(rows, moments, settings, stage=f"resolving {where}", **self.run.how)
         identifiable = None
         if diagnose and plates.size >= 2:
             with self.clock.stage("ica, refits", REFITS), one_blas_thread():
-                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, **self.how)
+                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, **self.run.how)
                 covariance = moments.scatter / moments.n
                 stable = stability(fitted.to_components, refits, covariance) if refits else None
                 judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
             identifiable = sum(j.identifiable for j in judged) if stable is not None else None
+        n, rank = moments.n, fitted.whitener.rank
+        note, alerts = f"{n} rows", tuple[Alert, ...]()
+        if n < FEW_ROWS * rank:
+            note = f"{n} rows for {rank} components: below {FEW_ROWS} rows each, ICA fits noise"
+            alerts = (Alert("few_rows", f"{self.blocks.name}: {note}. Lower the rank, or add rows."),)
         return RowMap.of(
             fitted.to_components,
             converged=fitted.converged,
             identifiable=identifiable,
             gaussian=int(diagnostics.looks_gaussian(fitted.shape).sum()),
-            note=f"{moments.n} rows"
-            if moments.n >= FEW_ROWS * fitted.whitener.rank
-            else _few(moments.n, fitted.whitener.rank),
+            note=note,
+            alerts=alerts,
         )
+
+    def _training_rows(self, splits: Splits | None, fold: int | None) -> Codes | None:
+        """The rows a map is fitted to; None is all."""
+        if splits is None or fold is None:
+            return None
+        return np.flatnonzero(~splits.test(fold, np.arange(self.design.n)))
 
     def _parts(self, splits: Splits | None) -> list[Moments]:
         key = "all" if splits is None else splits.held_out
         if key not in self._moments:
             part = None if splits is None else splits.fold
             count = 1 if splits is None else splits.count
-            arrays = self.kept.get("moments", part=part)
-            if arrays is None:
+
+            def gather() -> Arrays:
                 with self.clock.stage("moments"):
-                    found = gather_moments([self.blocks], part=part, n_parts=count, **self.how)
-                self.kept.put("moments", _moment_arrays(found), part=part)
-            else:
-                self.clock.kept("moments")
-                found = _moments_of(arrays)
-            self._moments[key] = found
+                    return _moment_arrays(gather_moments([self.blocks], part=part, n_parts=count, **self.run.how))
+
+            self._moments[key] = _moments_of(self.checkpoint.part("moments", gather, part=part))
         return self._moments[key]
 
 
 def _fitted_to(splits: Splits | None, fold: int | None) -> tuple[str, int | None]:
     return ("all", None) if splits is None or fold is None else (splits.held_out, fold)
-
-
-def _few(n: int, rank: int) -> str:
-    return f"{n} rows for {rank} components: below {FEW_ROWS} rows each, ICA fits noise"
-
-
-def check_representations(names: tuple[str, ...], corrections: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in REPRESENTATIONS:
-            raise UsageError(f"representation {name!r}: expected {', '.join(REPRESENTATIONS)}.")
-    for name in corrections:
-        if name not in CORRECTIONS:
-            raise UsageError(f"correction {name!r}: expected {', '.join(CORRECTIONS)}.")
 
 
 def only_transductive(name: str) -> bool:
@@ -316,47 +310,6 @@ def _correction_map(found: Correction) -> RowMap:
     if found.unseen == "no":
         notes = (*notes, "cannot be applied to unseen plates: fitted to test plates too")
     return RowMap(found.apply, found.width, note="; ".join(notes), alerts=found.alerts)
-
-
-def row_map_record(row_map: RowMap) -> Arrays:
-    """What a result says of a map that is not kept itself."""
-    alerts = json.dumps([[a.code, a.message] for a in row_map.alerts])
-    return {"width": np.array(row_map.width), "note": text_array(row_map.note), "alerts": text_array(alerts)}
-
-
-def row_map_of_record(arrays: Arrays) -> RowMap:
-    """The words and width of a map whose every use was kept; it is not applied again."""
-
-    def never(X: Array, index: Codes) -> NDArray[Any]:
-        raise AssertionError("all that this map was needed for was kept")
-
-    alerts = tuple(Alert(code, message) for code, message in json.loads(array_text(arrays["alerts"])))
-    return RowMap(never, int(arrays["width"]), array_text(arrays["note"]), alerts=alerts)
-
-
-def _ica_arrays(found: RowMap) -> Arrays:
-    assert found.affine is not None
-    counts = [found.converged, -1 if found.identifiable is None else found.identifiable, found.gaussian or 0]
-    return {
-        "matrix": found.affine.matrix,
-        "offset": found.affine.offset,
-        "counts": np.array(counts, dtype=np.int64),
-        "note": text_array(found.note),
-    }
-
-
-def _ica_of(arrays: Arrays, name: str) -> RowMap:
-    converged, identifiable, gaussian = np.asarray(arrays["counts"]).tolist()
-    note = array_text(arrays["note"])
-    found = RowMap.of(
-        AffineMap(np.asarray(arrays["matrix"]), np.asarray(arrays["offset"])),
-        note=note,
-        converged=bool(converged),
-        identifiable=None if identifiable < 0 else identifiable,
-        gaussian=gaussian,
-    )
-    few = Alert("few_rows", f"{name}: {note}. Lower the rank, or add rows.")
-    return replace(found, alerts=(few,) if "fits noise" in note else ())
 
 
 def _moment_arrays(parts: list[Moments]) -> Arrays:

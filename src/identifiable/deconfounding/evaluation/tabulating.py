@@ -1,4 +1,4 @@
-"""From units to conditions: means over folds, seeds and rotations, their intervals, paired differences, leakage."""
+"""From trials to conditions: means over folds, seeds and rotations, their intervals, paired differences, leakage."""
 
 from __future__ import annotations
 
@@ -7,23 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from identifiable.deconfounding.evaluation.contrasts import NULL_GUIDES
-from identifiable.deconfounding.evaluation.held_out import (
-    NO_INTERVAL,
-    DrawnScores,
-    interval,
-    least_of_many,
-    mean_of,
-    null_spread,
-)
 from identifiable.deconfounding.evaluation.representing import BLIND
-from identifiable.deconfounding.evaluation.sparsity import concentration, top_count
-from identifiable.deconfounding.evaluation.units import Unit, UnitName
+from identifiable.deconfounding.evaluation.trials import DrawnScores, Trial, TrialName, concentration, top_count
+from identifiable.deconfounding.folds import NULL_GUIDES
+from identifiable.deconfounding.intervals import NO_INTERVAL, interval, least_of_many, mean_of, null_spread
 from identifiable.moments import Array
 from identifiable.results import Concentration, ConditionScore, Difference, Interval, Leakage
 from identifiable.results.evaluation import ALL, FitOn, HeldOut
 
-Named = tuple[UnitName, Unit]
+Named = tuple[TrialName, Trial]
 
 
 @dataclass(frozen=True)
@@ -47,28 +39,28 @@ class Gap:
 
 
 class Tabulation:
-    """All units of an evaluation, and every figure that is made of them.
+    """All trials of an evaluation, and every figure that is made of them.
 
     `groups` counts, for each kind of holding out, the plates or batches that were resampled.
     """
 
     def __init__(
         self,
-        units: Mapping[UnitName, Unit],
+        trials: Mapping[TrialName, Trial],
         targets: Sequence[str],
         null_targets: Sequence[str],
         groups: Mapping[HeldOut, int],
     ):
         self.targets, self.null_targets, self.groups = tuple(targets), tuple(null_targets), groups
         self._of: dict[ConditionName, dict[str, list[Named]]] = {}
-        for name, unit in units.items():
+        for name, trial in trials.items():
             condition = ConditionName(name.representation, name.classifier, name.held_out, name.fit)
-            self._of.setdefault(condition, {}).setdefault(name.target, []).append((name, unit))
+            self._of.setdefault(condition, {}).setdefault(name.target, []).append((name, trial))
         self._draws: dict[tuple[ConditionName, str], DrawnScores | None] = {}
 
     @property
     def names(self) -> tuple[ConditionName, ...]:
-        """Conditions in the order in which their units were made."""
+        """Conditions in the order in which their trials were made."""
         return tuple(self._of)
 
     def draws(self, name: ConditionName, target: str) -> DrawnScores | None:
@@ -82,13 +74,13 @@ class Tabulation:
         if target in (ALL, NULL_GUIDES):
             found = [drawn for each in self._members(target) if (drawn := self.draws(name, each)) is not None]
         else:
-            found = [_drawn(units) for units in _by("rotation", self._units(name, target)).values()]
+            found = [_drawn(trials) for trials in _by("rotation", self._trials(name, target)).values()]
         return _mean_draws(found) if found else None
 
     def _members(self, target: str) -> tuple[str, ...]:
         return {ALL: self.targets, NULL_GUIDES: self.null_targets}.get(target, (target,))
 
-    def _units(self, name: ConditionName, target: str) -> list[Named]:
+    def _trials(self, name: ConditionName, target: str) -> list[Named]:
         return self._of.get(name, {}).get(target, [])
 
     def condition(self, name: ConditionName, target: str) -> ConditionScore | None:
@@ -97,33 +89,30 @@ class Tabulation:
         if drawn is None:
             return None
         members = self._members(target)
-        units = [pair for each in members for pair in self._units(name, each)]
+        trials = [pair for each in members for pair in self._trials(name, each)]
         of_folds = [
             float(np.mean([u.drawn.pooled[0] for _, u in of]))
             for each in members
-            for of in _by("fold", self._units(name, each)).values()
+            for of in _by("fold", self._trials(name, each)).values()
         ]
         silent = self._silent(name, target)
         excess, excess_ci95 = self._excess(name, target, drawn)
         return ConditionScore(
-            representation=name.representation,
-            classifier=name.classifier,
+            **vars(name),
             target=target,
-            held_out=name.held_out,
-            fit=name.fit,
             auroc=float(drawn.pooled[0]),
             se=float(np.std(of_folds, ddof=1) / np.sqrt(len(of_folds))) if len(of_folds) > 1 else float("nan"),
             ci95=NO_INTERVAL if silent else self._interval(name, drawn.pooled, bounded=True),
             within_plate=float(drawn.within[0]),
             within_plate_ci95=NO_INTERVAL if silent else self._interval(name, drawn.within, bounded=True),
-            n_splits=_mean(u.n_splits for _, u in units),
-            hoyer=_mean(u.hoyer for _, u in units),
-            hoyer_null=_mean(u.hoyer_null for _, u in units),
-            folds=len({pair[0].fold for pair in units}),
+            n_splits=_mean(u.n_splits for _, u in trials),
+            hoyer=_mean(u.hoyer for _, u in trials),
+            hoyer_null=_mean(u.hoyer_null for _, u in trials),
+            folds=len({pair[0].fold for pair in trials}),
             excess=excess,
             excess_ci95=NO_INTERVAL if silent else excess_ci95,
             spread=self._spread(name, members),
-            concentration=tuple(_concentrations(units)),
+            concentration=tuple(_concentrations(trials)),
         )
 
     def _excess(self, name: ConditionName, target: str, drawn: DrawnScores) -> tuple[float, Interval]:
@@ -137,8 +126,8 @@ class Tabulation:
         """Least and greatest mean over targets of a rotation."""
         means: dict[int, list[float]] = {}
         for each in members:
-            for rotation, units in _by("rotation", self._units(name, each)).items():
-                means.setdefault(rotation, []).append(float(_drawn(units).pooled[0]))
+            for rotation, trials in _by("rotation", self._trials(name, each)).items():
+                means.setdefault(rotation, []).append(float(_drawn(trials).pooled[0]))
         over_targets = [_mean(of) for of in means.values()]
         return (min(over_targets), max(over_targets)) if len(over_targets) > 1 else NO_INTERVAL
 
@@ -198,18 +187,18 @@ class Tabulation:
 
     def _null_spread(self, name: ConditionName, target: str) -> float:
         """Standard deviation, if there were nothing to tell, of a mean over folds."""
-        of_folds = [units[0][1].counts for units in _by("fold", self._units(name, target)).values()]
+        of_folds = [trials[0][1].counts for trials in _by("fold", self._trials(name, target)).values()]
         variances = [null_spread(positives, n - positives) ** 2 for _, _, n, positives in of_folds]
         return float(np.sqrt(sum(variances)) / len(variances))
 
     def unsplit(self, name: ConditionName) -> tuple[int, int]:
         """Of the models of a condition for targets how many made no split, and how many there are."""
-        splits = [unit.n_splits for each in self.targets for _, unit in self._units(name, each)]
+        splits = [trial.n_splits for each in self.targets for _, trial in self._trials(name, each)]
         return sum(n == 0 for n in splits), len(splits)
 
     def _silent(self, name: ConditionName, target: str) -> bool:
         """Whether no model told any two rows apart: no draw then differs from 0.5, and an interval of no width is no evidence."""
-        return all(unit.constant for each in self._members(target) for _, unit in self._units(name, each))
+        return all(trial.constant for each in self._members(target) for _, trial in self._trials(name, each))
 
     def leakage(self, representation: str, classifier: str, held_out: HeldOut) -> Leakage | None:
         """What fitting a representation to the test plates too seems to gain."""
@@ -221,8 +210,7 @@ class Tabulation:
         return None if found is None else Leakage(representation, classifier, held_out, found.value, found.ci95)
 
     def _interval(self, name: ConditionName, draws: Array, *, bounded: bool = False) -> Interval:
-        low, high = interval(draws, self.groups[name.held_out])
-        return (max(low, 0.0), min(high, 1.0)) if bounded and low == low else (low, high)
+        return interval(draws, self.groups[name.held_out], bounded=bounded)
 
 
 def _mean_draws(parts: Iterable[DrawnScores]) -> DrawnScores:
@@ -235,28 +223,28 @@ def _mean(values: Iterable[float]) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
-def _by(field: str, units: Sequence[Named]) -> dict[int, list[Named]]:
-    """Units by one of the numbers in their names."""
+def _by(field: str, trials: Sequence[Named]) -> dict[int, list[Named]]:
+    """Trials by one of the numbers in their names."""
     found: dict[int, list[Named]] = {}
-    for name, unit in units:
-        found.setdefault(getattr(name, field), []).append((name, unit))
+    for name, trial in trials:
+        found.setdefault(getattr(name, field), []).append((name, trial))
     return found
 
 
-def _drawn(units: Sequence[Named]) -> DrawnScores:
+def _drawn(trials: Sequence[Named]) -> DrawnScores:
     """The mean over folds, then seeds."""
-    return _mean_draws(_mean_draws(u.drawn for _, u in of_seed) for of_seed in _by("seed", units).values())
+    return _mean_draws(_mean_draws(u.drawn for _, u in of_seed) for of_seed in _by("seed", trials).values())
 
 
-def _concentrations(units: Sequence[Named]) -> Iterable[Concentration]:
-    percents = dict.fromkeys(percent for _, unit in units for percent in unit.parts)
+def _concentrations(trials: Sequence[Named]) -> Iterable[Concentration]:
+    percents = dict.fromkeys(percent for _, trial in trials for percent in trial.parts)
     for percent in percents:
-        found = [unit for _, unit in units if percent in unit.parts]
+        found = [trial for _, trial in trials if percent in trial.parts]
         width = found[0].width
         yield concentration(
             percent,
             top_count(width, percent),
-            top=_mean(unit.parts[percent][0] for unit in found),
-            rest=_mean(unit.parts[percent][1] for unit in found),
-            whole=_mean(float(unit.drawn.pooled[0]) for unit in found),
+            top=_mean(trial.parts[percent][0] for trial in found),
+            rest=_mean(trial.parts[percent][1] for trial in found),
+            whole=_mean(float(trial.drawn.pooled[0]) for trial in found),
         )

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from identifiable._checks import DataError, check_matrix_shape, check_numeric
 from identifiable.deconfounding.design import Labels
+from identifiable.moments import Array
 
-Array = NDArray[np.float64]
 BLOCK_VALUES = 1 << 22  # 32 MB of float64: what a metric holds at once beside the rows themselves
 
 

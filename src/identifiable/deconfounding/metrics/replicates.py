@@ -1,29 +1,238 @@
-"""Do replicates find each other? Replicate mAP, perturbation consistency and magnitude."""
+"""Do replicates find each other? Average precision of replicates among others, over wells, plates left out, and perturbations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
-from scipy.stats import false_discovery_control
+from scipy.special import digamma
 
-from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Progress
+from identifiable._checks import UsageError
 from identifiable.deconfounding.design import Codes, Design, Labels, Mask
-from identifiable.deconfounding.metrics.average_precision import TIE, Negatives, expected_average_precision
-from identifiable.deconfounding.metrics.left_out import LeavingOut, WellSums
-from identifiable.deconfounding.metrics.matrices import Array, as_matrix, check_rows, row_blocks, unit_rows
+from identifiable.deconfounding.intervals import jackknifed_mean, q_values
+from identifiable.deconfounding.metrics.matrices import as_matrix, row_blocks, unit_rows
+from identifiable.moments import Array
+from identifiable.results import Interval
 
 Column = Literal["plate", "well", "batch", "perturbation", "target"]
 Against = Literal["controls", "non-replicates"]
-
 PERMUTATIONS = 1000
-FEWEST_FOR_ENERGY = 5  # efaar_benchmarking: the energy distance of fewer replicates is not given
-MAX_CONTROLS = 1000  # efaar_benchmarking: controls an energy distance is taken to
+TIE = 1e-12  # cosines nearer than this are equal: the order of summation moves them by about 1e-16 per product
+
+
+# -- average precision: how far ahead replicates rank, ties as in random order
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """The cosines a row's replicates have to beat: sorted candidates, less those of its own perturbation (sorted too)."""
+
+    candidates: Array
+    own: Array
+
+    @property
+    def negatives(self) -> int:
+        return len(self.candidates) - len(self.own)
+
+    def at_least(self, cosines: Array) -> Codes:
+        def count(values: Array) -> Codes:
+            return np.asarray(len(values) - np.searchsorted(values, cosines, side="left"))
+
+        return count(self.candidates) - count(self.own)
+
+    def average_precision(self, positives: Array) -> float:
+        if self.negatives == 0:
+            return float("nan")
+        ranked = np.sort(positives)[::-1]
+        above, level = self.at_least(ranked + TIE), self.at_least(ranked - TIE)
+        k = np.arange(1, len(ranked) + 1)
+        if np.array_equal(above, level):
+            return float(np.mean(k / (k + above)))
+        starts = np.flatnonzero(np.r_[True, -np.diff(ranked) > TIE])
+        stops = np.r_[starts[1:], len(ranked)]
+        return sum(
+            _tied_precision(int(a), int(above[a]), int(b - a), int(level[b - 1] - above[a]))
+            for a, b in zip(starts, stops, strict=True)
+        ) / len(ranked)
+
+
+def _tied_precision(positives: int, negatives: int, tied_positives: int, tied_negatives: int) -> float:
+    """Expected sum of precisions at the tied positives, over orders of the ties; the first two numbers rank above them all."""
+    n = tied_positives + tied_negatives
+    place = np.arange(n)
+    hits = positives + 1 + place * (tied_positives - 1) / max(n - 1, 1)
+    return float(np.sum(hits / (positives + negatives + 1 + place))) * tied_positives / n
+
+
+def expected_average_precision(positives: NDArray[Any], total: NDArray[Any]) -> Array:
+    """AP expected of a random order of `total` items, `positives` of them relevant: H/L + (M - 1)/(L - 1) (1 - H/L).
+
+    L = total, M = positives, H the L-th harmonic number. One of two is 1 or 1/2:
+
+    >>> expected_average_precision(np.array([1]), np.array([2]))
+    array([0.75])
+    """
+    M, L = np.asarray(positives, dtype=np.float64), np.asarray(total, dtype=np.float64)
+    rate = (digamma(L + 1) + np.euler_gamma) / L
+    return np.asarray(rate + (M - 1) / np.maximum(L - 1, 1) * (1 - rate))
+
+
+NO_INTERVAL: Interval = (float("nan"), float("nan"))
+
+
+# -- means over wells, with plates left out
+#
+# A plate takes part three times: its wells ask, they answer wells of other plates, and its controls are among those that replicates
+# have to beat. Drawing the plates that ask misses two of the three. Leaving a plate out takes all three away.
+
+
+@dataclass(frozen=True, eq=False)
+class WellSums:
+    """Sums over wells that asked: at place 0 all of them, then with each group of plates left out.
+
+    precision    average precision
+    chance       what it would be of a random order
+    wells        how many asked and had both a replicate and a negative
+    """
+
+    precision: Array
+    chance: Array
+    wells: Array
+
+    @classmethod
+    def none(cls, groups: int) -> WellSums:
+        return cls(*np.zeros((3, groups + 1)))
+
+    @property
+    def groups(self) -> int:
+        return len(self.wells) - 1
+
+    def beside(self, others: WellSums) -> WellSums:
+        """Both, of plates that have nothing to do with each other: where one is left out, all of the others stay.
+
+        Where nobody asks, nothing can be left out. Where leaving a group out silences all the others, they count as one group.
+        """
+
+        def joined(mine: Array, theirs: Array) -> Array:
+            return np.concatenate([mine[:1] + theirs[0], mine[1:] + theirs[0], mine[0] + theirs[1:]])
+
+        first, second = self._lasting(), others._lasting()
+        return WellSums(
+            joined(first.precision, second.precision),
+            joined(first.chance, second.chance),
+            joined(first.wells, second.wells),
+        )
+
+    def _lasting(self) -> WellSums:
+        if not self.wells[0]:
+            return WellSums.none(0)
+        if (self.wells[1:] > 0).all():
+            return self
+        return WellSums(*(np.array([sums[0], 0.0]) for sums in (self.precision, self.chance, self.wells)))
+
+    @property
+    def mean_chance(self) -> float:
+        return float(self.chance[0] / self.wells[0]) if self.wells[0] else float("nan")
+
+    def mean_precision(self) -> tuple[float, Interval]:
+        return jackknifed_mean(self.precision, self.wells)
+
+    def mean_above_chance(self) -> tuple[float, Interval]:
+        return jackknifed_mean(self.precision - self.chance, self.wells)
+
+    def mean_above(self, others: WellSums) -> tuple[float, Interval]:
+        """Of the same wells and replicates in another space: precision here less precision there."""
+        return jackknifed_mean(self.precision - others.precision, self.wells)
+
+
+def precision_without_each(
+    positives: Array, of_positives: Codes, negatives: Array, of_negatives: Codes, groups: int
+) -> tuple[Array, Codes, Codes]:
+    """Average precision of a list with each group left out; what is left of its positives, and of its negatives.
+
+    Similarities and groups of both. NaN where no positive or no negative is left.
+    """
+    order = np.argsort(-positives, kind="stable")
+    rising, of_ranked, P = positives[order][::-1], of_positives[order], len(positives)
+    stays = of_ranked != np.arange(groups)[:, None]
+    rank = np.cumsum(stays, axis=1)
+    left, others = rank[:, -1], len(negatives) - np.bincount(of_negatives, minlength=groups)
+    known = (left > 0) & (others > 0)
+    behind = np.searchsorted(rising, negatives - TIE, side="left")  # positives that a negative is ahead of
+    if np.any(behind < np.searchsorted(rising, negatives + TIE, side="right")):
+        return _with_ties(positives, of_positives, negatives, of_negatives, known), left, others
+    first = np.bincount(of_negatives * (P + 1) + P - behind, minlength=groups * (P + 1)).reshape(groups, P + 1)
+    by_group = np.cumsum(first[:, :P], axis=1)
+    above = by_group.sum(axis=0) - by_group
+    with np.errstate(invalid="ignore"):  # 0 / 0: a positive that is left out, with nothing before it
+        precision = np.where(stays, rank / (rank + above), 0.0).sum(axis=1)
+    return np.divide(precision, left, out=np.full(groups, np.nan), where=known), left, others
+
+
+def _with_ties(positives: Array, of_positives: Codes, negatives: Array, of_negatives: Codes, known: Mask) -> Array:
+    """One list after the other: what is level counts as in random order."""
+    found = np.full(len(known), np.nan)
+    order = np.argsort(negatives, kind="stable")
+    negatives, of_negatives = negatives[order], of_negatives[order]
+    for group in np.flatnonzero(known):
+        rest = Negatives(negatives[of_negatives != group], np.empty(0))
+        found[group] = rest.average_precision(positives[of_positives != group])
+    return found
+
+
+@dataclass
+class LeavingOut:
+    """Collects what wells found, one after the other, with each group of rows left out."""
+
+    groups: Labels
+    _sums: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sums = np.zeros((3, self.groups.size + 1))
+
+    @property
+    def sums(self) -> WellSums:
+        return WellSums(*self._sums)
+
+    def add(
+        self, row: int, precision: float, positives: Codes, cosines: Array, negatives: Codes, other_cosines: Array
+    ) -> None:
+        """A well, its average precision, and the rows it ranked with their cosines to it."""
+        of, size = self.groups.codes, self.groups.size
+        without, left, others = precision_without_each(cosines, of[positives], other_cosines, of[negatives], size)
+        without[of[row]] = np.nan
+        asks = ~np.isnan(without)
+        total = len(positives) + len(negatives)
+        chance = expected_average_precision(np.array(len(positives)), np.array(total))
+        self._sums[:, 0] += precision, float(chance), 1
+        self._sums[0, 1:][asks] += without[asks]
+        self._sums[1, 1:][asks] += expected_average_precision(left[asks], (left + others)[asks])
+        self._sums[2, 1:][asks] += 1
+
+
+# -- replicate mAP of perturbations
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Which rows are replicates of which, and which rows they have to beat.
+
+    A treated row ranks its positives (rows of the same perturbation, or target, that differ in *every* column of
+    `positives_differ_by`) among its negatives (all controls, or all treated rows of other perturbations, that agree in
+    every column of `negatives_share`).
+    """
+
+    against: Against = "controls"
+    of: Literal["perturbation", "target"] = "perturbation"
+    positives_differ_by: Sequence[Column] = ("plate", "well")
+    negatives_share: Sequence[Column] = ()
+
+    def __post_init__(self) -> None:
+        if self.against not in ("controls", "non-replicates"):
+            raise UsageError(f"replicate_map: against is 'controls' or 'non-replicates', got {self.against!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,21 +267,15 @@ class ReplicateMap:
 def replicate_map(
     X: Any,
     design: Design,
+    ranking: Ranking | None = None,
     *,
-    against: Against = "controls",
-    of: Literal["perturbation", "target"] = "perturbation",
-    positives_differ_by: Sequence[Column] = ("plate", "well"),
-    negatives_share: Sequence[Column] = (),
     leave_out: Labels | None = None,
     permutations: int = PERMUTATIONS,
     rng: np.random.Generator | None = None,
-    progress: Progress | None = None,
 ) -> ReplicateMap:
     """Mean average precision of replicates by cosine, against controls or against other perturbations.
 
-    A treated row ranks its positives (rows of the same perturbation that differ in *every* column of
-    `positives_differ_by`) among its negatives (all controls, or all treated rows of other perturbations, that agree in
-    every column of `negatives_share`). With a_k negatives above the k-th of P positives
+    With a_k negatives above the k-th of P positives of a row (`Ranking` says which rows these are)
         AP = mean over k of k / (k + a_k),
     mAP is the mean of AP over rows of a perturbation, and `normalized` is the mean of (AP - c) / (1 - c), c the AP expected
     of a random order. p: the share of random orders, with as many positives and negatives, whose mean AP is at least as
@@ -93,24 +296,24 @@ def replicate_map(
     >>> wells = Labels.of(np.array(["drug", "drug", "dmso", "dmso"]))
     >>> screen = Design(plates, wells, np.array([False, False, True, True]))
     >>> X = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
-    >>> replicate_map(X, screen, positives_differ_by=["plate"], permutations=0).mean
+    >>> replicate_map(X, screen, Ranking(positives_differ_by=["plate"]), permutations=0).mean
     1.0
     """
-    if against not in ("controls", "non-replicates"):
-        raise UsageError(f"replicate_map: against is 'controls' or 'non-replicates', got {against!r}.")
+    ranking = ranking or Ranking()
     if permutations and rng is None:
         raise UsageError("replicate_map: p-values need random draws; pass rng, or permutations=0 for none.")
     U = unit_rows(as_matrix(X, design.n, design.name))
-    groups = _column(design, of)
+    groups = _column(design, ranking.of)
     asks = ~design.control & (groups.text() != "")
-    answers = design.control if against == "controls" else asks
-    differ = np.stack([_column(design, c).codes for c in positives_differ_by]) if positives_differ_by else None
+    among_own = ranking.against == "non-replicates"
+    answers = asks if among_own else design.control
+    columns = [_column(design, name).codes for name in ranking.positives_differ_by]
+    differ = np.stack(columns) if columns else None
     n = design.n
     precision, positives, total = np.full(n, np.nan), np.zeros(n, np.intp), np.zeros(n, np.intp)
     leaving = None if leave_out is None else LeavingOut(leave_out)
-    done = 0
-    for queries, negatives in _lists(design, groups, asks, answers, negatives_share):
-        for row, own, above, line in _ranked(U, groups, queries, negatives, own_among=against == "non-replicates"):
+    for queries, negatives in _lists(design, groups, asks, answers, ranking.negatives_share):
+        for row, own, above, line in _ranked(U, groups, queries, negatives, own_among=among_own):
             ours = own[_differs(differ, row, own)]
             if len(ours):
                 positives[row], total[row] = len(ours), len(ours) + above.negatives
@@ -119,9 +322,6 @@ def replicate_map(
                 if leaving is not None and above.negatives:
                     others = groups.codes[negatives] != groups.codes[row]
                     leaving.add(row, precision[row], ours, cosines, negatives[others], line[others])
-        done += len(queries)
-        if progress is not None:
-            progress("replicate mAP", done, int(asks.sum()))
     return _by_group(
         precision, positives, total, groups, asks, permutations, rng, None if leaving is None else leaving.sums
     )
@@ -166,7 +366,7 @@ def _ranked(
 
     Those of its own perturbation are counted off afterwards: a mask for each row would cost more than the sort.
     """
-    members = _rows_of(groups)
+    members = groups.members
     among = np.isin(np.arange(len(U)), candidates) if own_among else np.zeros(len(U), dtype=np.bool_)
     V = U[candidates]
     for part in row_blocks(len(queries), max(len(candidates), 1)):
@@ -175,10 +375,6 @@ def _ranked(
             own = members[groups.codes[row]]
             counted = own[among[own]]
             yield row, own, Negatives(np.sort(line), np.sort(U[counted] @ U[row])), line
-
-
-def _rows_of(labels: Labels) -> list[Codes]:
-    return np.split(np.argsort(labels.codes, kind="stable"), np.cumsum(labels.counts)[:-1])
 
 
 def _differs(columns: Codes | None, row: int, others: Codes) -> Mask:
@@ -201,7 +397,7 @@ def _by_group(
     entropy = int(rng.integers(2**63)) if permutations and rng is not None else 0
     nulls: dict[tuple[int, int], Array] = {}
     columns: list[tuple[float, float, float, float, int]] = []
-    members = _rows_of(groups)
+    members = groups.members
     for g in names:
         rows = members[g][asks[members[g]] & ~np.isnan(precision[members[g]])]
         if len(rows) == 0:
@@ -229,14 +425,6 @@ def _by_group(
         mean_chance=float(chance_[scored].mean()) if scored.any() else float("nan"),
         sums=sums,
     )
-
-
-def q_values(p: Array) -> Array:
-    """Benjamini-Hochberg over those that are numbers; NaN stays."""
-    q, known = np.full(len(p), np.nan), ~np.isnan(p)
-    if known.any():
-        q[known] = false_discovery_control(p[known])
-    return q
 
 
 def _p_value(
@@ -279,184 +467,3 @@ def _distinct_places(k: int, total: int, draws: int, rng: np.random.Generator) -
             return places
         places[again] = rng.integers(total, size=int(again.sum()))
         places.sort(axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class Consistency:
-    """How alike replicates of each perturbation are: mean cosine over pairs, p and q; NaN with fewer than 2 replicates."""
-
-    names: tuple[str, ...]
-    cosine: Array
-    replicates: Codes
-    p: Array
-    q: Array
-    mean: float
-
-
-def consistency(
-    X: Any,
-    labels: Labels,
-    *,
-    null: Collection[str] | None = None,
-    pool: Mask | None = None,
-    draws: int = PERMUTATIONS,
-    rng: np.random.Generator | None = None,
-) -> Consistency:
-    """Mean cosine over pairs of replicates of each label, and how often that much comes of nothing.
-
-    Implements `pert_signal_consistency_benchmark` of `efaar_benchmarking` 1.0 where `null` names labels without effect
-    (unexpressed genes): p is the share of them whose mean cosine is at least as high, and they are not among the results.
-    Equal to 1e-6; one departure: null labels with a single row are left out, where efaar counts their NaN as the highest
-    value. Without `null`, p is against `draws` random sets of as many rows of `pool` (a mask; by default all rows), the
-    observed one counted; `draws=0` gives none.
-
-    Takes |sum of unit rows|^2 in place of a table of pairs: O(rows), however many replicates.
-
-    >>> consistency(np.array([[1.0, 0.0], [1.0, 1.0]]), Labels.of(np.array(["a", "a"])), draws=0).cosine.round(4)
-    array([0.7071])
-    """
-    U = unit_rows(as_matrix(X, len(labels), "embedding"))
-    found = _mean_cosines(U, labels)
-    if null is not None:
-        is_null = _named(labels, null, "consistency")
-        p, kept = _p_of_null(found, found[is_null], strict=False), np.flatnonzero(~is_null)
-    else:
-        if draws and rng is None:
-            raise UsageError("consistency: p-values need random sets; pass rng, name a null, or draws=0 for none.")
-        rows = np.arange(len(U)) if pool is None else np.flatnonzero(pool)
-        p, kept = _p_of_sets(found, labels.counts, U[rows], draws, rng), np.arange(labels.size)
-    cosine = found[kept]
-    known = cosine[~np.isnan(cosine)]
-    return Consistency(
-        names=tuple(labels.names[i] for i in kept),
-        cosine=cosine,
-        replicates=labels.counts[kept],
-        p=p[kept],
-        q=q_values(p[kept]),
-        mean=float(known.mean()) if len(known) else float("nan"),
-    )
-
-
-def _mean_cosines(U: Array, labels: Labels) -> Array:
-    total = np.zeros((labels.size, U.shape[1]))
-    np.add.at(total, labels.codes, U)
-    itself = np.zeros(labels.size)
-    np.add.at(itself, labels.codes, np.sum(U * U, axis=1))
-    return _mean_off_diagonal(total, itself, labels.counts)
-
-
-def _mean_off_diagonal(total: Array, itself: Array | np.float64, counts: NDArray[Any]) -> Array:
-    pairs = counts * (counts - 1.0)
-    alike = np.sum(total * total, axis=-1) - itself
-    return np.asarray(np.divide(alike, pairs, out=np.full(np.shape(alike), np.nan), where=pairs > 0))
-
-
-def _named(labels: Labels, names: Collection[str], what: str) -> Mask:
-    wanted = set(names)
-    found = np.array([name in wanted for name in labels.names], dtype=np.bool_)
-    if not found.any():
-        shown = ", ".join(sorted(wanted)[:3])
-        raise DataError(
-            f"{what}: expected labels of the null among the rows, got none of {shown}; check their spelling."
-        )
-    return found
-
-
-def _p_of_null(values: Array, null: Array, *, strict: bool) -> Array:
-    """The share of `null` that is at least (`strict`: more than) each value; NaN of NaN."""
-    known = np.sort(null[~np.isnan(null)])
-    p = np.full(len(values), np.nan)
-    if len(known):
-        scored = ~np.isnan(values)
-        below = np.searchsorted(known, values[scored], side="right" if strict else "left")
-        p[scored] = 1 - below / len(known)
-    return p
-
-
-def _p_of_sets(values: Array, counts: Codes, pool: Array, draws: int, rng: np.random.Generator | None) -> Array:
-    p = np.full(len(values), np.nan)
-    if not draws or rng is None:
-        return p
-    entropy = int(rng.integers(2**63))
-    for size in np.unique(counts[~np.isnan(values)]).tolist():
-        if size > len(pool):
-            continue
-        local = np.random.default_rng([entropy, size])
-        null = np.empty(draws)
-        for i in range(draws):
-            drawn = pool[local.choice(len(pool), size, replace=False, shuffle=False)]
-            null[i] = _mean_off_diagonal(drawn.sum(axis=0), np.sum(drawn * drawn, dtype=np.float64), np.asarray(size))
-        null.sort()
-        here = counts == size
-        p[here] = (draws - np.searchsorted(null, values[here] - TIE, side="left") + 1) / (draws + 1)
-    return p
-
-
-@dataclass(frozen=True, eq=False)
-class Magnitude:
-    """How far each perturbation lies from controls: energy distance, p and q; NaN with fewer than 5 replicates."""
-
-    names: tuple[str, ...]
-    energy: Array
-    replicates: Codes
-    p: Array
-    q: Array
-    mean: float
-
-
-def magnitude(
-    X: Any,
-    labels: Labels,
-    control: Mask,
-    *,
-    null: Collection[str] | None = None,
-    max_controls: int = MAX_CONTROLS,
-    rng: np.random.Generator | None = None,
-) -> Magnitude:
-    """Energy distance 2 E|x - c| - E|x - x'| - E|c - c'| of each label's rows x to control rows c.
-
-    Implements `pert_signal_magnitude_benchmark` of `efaar_benchmarking` 1.0: means over all pairs, a row with itself too;
-    of more than `max_controls` controls that many are drawn (`rng`). p is the share of labels of the `null` (unexpressed
-    genes) with a greater distance; they are not among the results. One departure: efaar's geomloss takes no distance below
-    1e-4, a row's to itself included, so its values are lower by 1e-4 (1/rows + 1/controls). Not free of scale: compare
-    perturbations of one space, not spaces.
-
-    >>> X, labels = np.r_[np.zeros(5), np.ones(5)][:, None], Labels.of(np.repeat(["c", "x"], 5))
-    >>> magnitude(X, labels, labels.codes == 0).energy
-    array([2.])
-    """
-    Z = as_matrix(X, len(labels), "embedding")
-    check_rows(len(control), len(labels), "controls")
-    rows = np.flatnonzero(control)
-    if len(rows) == 0:
-        raise DataError("magnitude: expected control rows to measure from, got none; name the controls of the screen.")
-    if len(rows) > max_controls:
-        if rng is None:
-            raise UsageError(f"magnitude: {max_controls} of {len(rows)} controls are drawn; pass rng, or max_controls.")
-        rows = np.sort(rng.choice(rows, max_controls, replace=False))
-    C = Z[rows]
-    among_controls = _mean_distance(C, C)
-    treated = np.unique(labels.codes[~control])
-    members = _rows_of(labels)
-    energy = np.full(labels.size, np.nan)
-    for g in treated[labels.counts[treated] >= FEWEST_FOR_ENERGY]:
-        own = Z[members[g]]
-        energy[g] = 2 * _mean_distance(own, C) - _mean_distance(own, own) - among_controls
-    p, kept = np.full(labels.size, np.nan), treated
-    if null is not None:
-        is_null = _named(labels, null, "magnitude")
-        p, kept = _p_of_null(energy, energy[is_null], strict=True), treated[~is_null[treated]]
-    known = energy[kept][~np.isnan(energy[kept])]
-    return Magnitude(
-        names=tuple(labels.names[i] for i in kept),
-        energy=energy[kept],
-        replicates=labels.counts[kept],
-        p=p[kept],
-        q=q_values(p[kept]),
-        mean=float(known.mean()) if len(known) else float("nan"),
-    )
-
-
-def _mean_distance(A: Array, B: Array) -> float:
-    parts = [float(cdist(A[part], B).sum()) for part in row_blocks(len(A), len(B))]
-    return sum(parts) / (len(A) * len(B))

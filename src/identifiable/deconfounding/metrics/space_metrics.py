@@ -13,25 +13,22 @@ from numpy.random import Generator
 from identifiable._checks import UsageError
 from identifiable.blocks import Progress
 from identifiable.deconfounding.design import Codes, Design, Labels
+from identifiable.deconfounding.intervals import NO_INTERVAL, interval_of_mean, interval_of_median
 from identifiable.deconfounding.metrics import mixing
-from identifiable.deconfounding.metrics.left_out import NO_INTERVAL
-from identifiable.deconfounding.metrics.matrices import Array, label_means
-from identifiable.deconfounding.metrics.regression import pcr
-from identifiable.deconfounding.metrics.relations import relationship_recall
-from identifiable.deconfounding.metrics.replicates import Against, Column, consistency, replicate_map
-from identifiable.results.cleaning import SpaceMetric
-from identifiable.results.record import Interval
+from identifiable.deconfounding.metrics.effects import consistency, relationship_recall
+from identifiable.deconfounding.metrics.matrices import label_means
+from identifiable.deconfounding.metrics.mixing import pcr
+from identifiable.deconfounding.metrics.replicates import Against, Column, Ranking, replicate_map
+from identifiable.results import Interval, SpaceMetric
 
 Need = Literal["batches", "replicates", "controls"]
 RowsOf = Literal["replicates", "batches", "all"]
 Relations = Sequence[tuple[str, str]]  # pairs of perturbations or targets that are known to belong together
-
 RECALL = "recall"  # of known relations, which come from outside the screen
 CONTROL, NAMELESS, NAMED = "c", "u", "n"  # kinds of wells, see `_recall`
 MAX_ROWS = 20_000
 MAX_PER_PERTURBATION = 100  # so that one guide with 1,500 wells does not take the place of 15 others
 MAX_BATCHES = mixing.KBET_NEIGHBOURS // 5  # 5 expected neighbours of each batch; with more, kBET and iLISI saturate
-DRAWS = 500
 
 
 @dataclass(frozen=True)
@@ -76,13 +73,8 @@ class SpaceMetricSpec:
     rows: RowsOf
     rotation_invariant: bool = True  # a function of distances, cosines or sums of squares
 
-    def function(self, X: Any, design: Design, rng: Generator) -> tuple[float, Interval]:
-        """The value and its interval on all rows given; NaN where the design lacks what the metric needs."""
-        found = self.on(Space(X, design), rng)
-        return found.value, found.ci95
-
     def on(self, space: Space, rng: Generator) -> Measured:
-        """As `function`, with a note; neighbours already found are used."""
+        """The value with its interval and a note; NaN where the design lacks what the metric needs."""
         lacking = unmet(space.design, self.needs)
         return Measured(float("nan"), note=lacking) if lacking else self.measure(space, rng)
 
@@ -214,44 +206,14 @@ def _pairs(design: Design, differ: tuple[Column, ...]) -> int:
     return total
 
 
-def _interval_of_mean(values: Array, rng: Generator, units: Codes | None = None) -> Interval:
-    """95 % interval of the mean of values that are numbers, by drawing them (or their `units`, whole) with replacement."""
-    known = ~np.isnan(values)
-    which = np.arange(int(known.sum())) if units is None else np.unique(units[known], return_inverse=True)[1]
-    counts = np.bincount(which)
-    if len(counts) < 2:
-        return NO_INTERVAL
-    drawn = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=DRAWS)
-    return _percentiles(drawn @ np.bincount(which, weights=values[known]) / (drawn @ counts))
-
-
-def _interval_of_median(values: Array, rng: Generator, units: Codes) -> Interval:
-    order = np.argsort(values)
-    values = values[order]
-    which = np.unique(units[order], return_inverse=True)[1]
-    size = int(which.max()) + 1
-    if size < 2:
-        return NO_INTERVAL
-    medians = np.empty(DRAWS)
-    for i in range(DRAWS):
-        weight = np.cumsum(rng.multinomial(size, np.full(size, 1 / size))[which])
-        medians[i] = values[np.searchsorted(weight, weight[-1] / 2)]
-    return _percentiles(medians)
-
-
-def _percentiles(draws: Array) -> Interval:
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return float(low), float(high)
-
-
 def _replicate_map(against: Against) -> Callable[[Space, Generator], Measured]:
     def measure(space: Space, rng: Generator) -> Measured:
         columns = replicate_columns(space.design)
-        found = replicate_map(space.X, space.design, against=against, positives_differ_by=columns, permutations=0)
+        found = replicate_map(space.X, space.design, Ranking(against, positives_differ_by=columns), permutations=0)
         differ = f"replicates in another {' and another '.join(columns)}" if columns else "replicates anywhere"
         return Measured(
             found.mean,
-            _interval_of_mean(found.mean_average_precision, rng),
+            interval_of_mean(found.mean_average_precision, rng),
             f"{differ}, {found.mean_chance:.3g} expected of a random order",
         )
 
@@ -261,7 +223,7 @@ def _replicate_map(against: Against) -> Callable[[Space, Generator], Measured]:
 def _consistency(space: Space, rng: Generator) -> Measured:
     treated = ~space.design.control
     found = consistency(space.X[treated], space.design.perturbation.take(treated), draws=0)
-    return Measured(found.mean, _interval_of_mean(found.cosine, rng))
+    return Measured(found.mean, interval_of_mean(found.cosine, rng))
 
 
 def _lisi(space: Space, labels: Labels, rng: Generator, *, mixed: bool) -> Measured:
@@ -269,7 +231,7 @@ def _lisi(space: Space, labels: Labels, rng: Generator, *, mixed: bool) -> Measu
     if labels.size < 2 or known.k < 4:
         return Measured(float("nan"), note=f"{labels.size} labels among {space.design.n} rows")
     found = mixing.lisi(space.X, labels, k=known.k, perplexity=known.k // 3, neighbours=known)
-    low, high = _interval_of_median(found.rows, rng, space.design.plate.codes)
+    low, high = interval_of_median(found.rows, rng, space.design.plate.codes)
     ends = mixing.scaled_lisi(low, labels.size), mixing.scaled_lisi(high, labels.size)
     return Measured(found.ilisi, ends) if mixed else Measured(found.clisi, (1 - ends[1], 1 - ends[0]))
 
@@ -287,28 +249,28 @@ def _kbet(space: Space, rng: Generator) -> Measured:
     k = min(mixing.KBET_NEIGHBOURS, space.neighbours.k)
     found = mixing.kbet(space.X, space.batch, k=k, neighbours=space.neighbours)
     accepted = np.asarray(found.p >= mixing.ALPHA, dtype=np.float64)
-    return Measured(found.acceptance, _interval_of_mean(accepted, rng, space.design.plate.codes), space.batch_note)
+    return Measured(found.acceptance, interval_of_mean(accepted, rng, space.design.plate.codes), space.batch_note)
 
 
 def _connectivity(space: Space, rng: Generator) -> Measured:
     k = min(mixing.GRAPH_NEIGHBOURS, space.neighbours.k)
     found = mixing.graph_connectivity(space.X, space.design.perturbation, k=k, neighbours=space.neighbours)
-    return Measured(found.score, _interval_of_mean(found.scores, rng))
+    return Measured(found.score, interval_of_mean(found.scores, rng))
 
 
 def _silhouette_label(space: Space, rng: Generator) -> Measured:
     found = mixing.silhouette_label(space.X, space.design.perturbation)
-    return Measured(found.score, _interval_of_mean((found.rows + 1) / 2, rng, space.design.plate.codes))
+    return Measured(found.score, interval_of_mean((found.rows + 1) / 2, rng, space.design.plate.codes))
 
 
 def _silhouette_batch(space: Space, rng: Generator) -> Measured:
     found = mixing.silhouette_batch(space.X, space.batch, space.design.perturbation)
-    return Measured(found.score, _interval_of_mean(found.scores, rng), space.batch_note)
+    return Measured(found.score, interval_of_mean(found.scores, rng), space.batch_note)
 
 
 def _bras(space: Space, rng: Generator) -> Measured:
     found = mixing.bras(space.X, space.batch, space.design.perturbation)
-    return Measured(found.score, _interval_of_mean(found.scores, rng), space.batch_note)
+    return Measured(found.score, interval_of_mean(found.scores, rng), space.batch_note)
 
 
 def _pcr_batch(space: Space, rng: Generator) -> Measured:

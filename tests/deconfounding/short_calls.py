@@ -1,0 +1,43 @@
+"""The calls of the room with their options as keywords, so that a test says only what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from identifiable.deconfounding import roles
+from identifiable.deconfounding.audit import auditing
+from identifiable.deconfounding.components import attributing, cleaning
+from identifiable.deconfounding.corrections import registry
+from identifiable.deconfounding.evaluation import evaluating
+from identifiable.deconfounding.evaluation.options import EvaluateOptions
+from identifiable.deconfounding.metrics import replicates
+from identifiable.deconfounding.run import Run
+
+
+def short(function: Callable[..., Any], options: type, *, runs: bool = True) -> Callable[..., Any]:
+    """`function(*data, options, run)` with the fields of both as keywords; other keywords are passed on."""
+
+    def taken(kind: type, given: dict[str, Any]) -> Any:
+        return kind(**{each.name: given.pop(each.name) for each in fields(kind) if each.name in given})
+
+    def call(*data: Any, **given: Any) -> Any:
+        asked = (taken(options, given), taken(Run, given)) if runs else (taken(options, given),)
+        return function(*data, *asked, **given)
+
+    return call
+
+
+audit = short(auditing.audit, auditing.AuditOptions)
+evaluate = short(evaluating.evaluate, EvaluateOptions)
+attribute = short(attributing.attribute, attributing.AttributeOptions)
+clean = short(cleaning.clean, cleaning.CleanOptions)
+fit_correction = short(registry.fit_correction, registry.CorrectionOptions)
+assign_roles = short(roles.assign_roles, roles.RoleOptions, runs=False)
+replicate_map = short(replicates.replicate_map, replicates.Ranking, runs=False)
+
+
+def says(text: str, *parts: str) -> bool:
+    """Whether a text for readers has all its variable parts: counts, names, options."""
+    return all(part in text for part in parts)

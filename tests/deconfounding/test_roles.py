@@ -1,0 +1,441 @@
+"""Which column is what: presets, names in common use, the plate that is a number, controls; and what is said of bad tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from identifiable import DataError, UsageError
+from identifiable.deconfounding.design import Design, address_name, labels_of, summarise
+from identifiable.deconfounding.presets import PRESETS
+from identifiable.deconfounding.roles import NOT_A_CONTROL, Assigned, well_place
+
+from .short_calls import assign_roles, says
+
+PLATES = np.repeat(["P1", "P2", "P3"], 4)
+WELLS = np.tile(["A01", "A02", "B01", "B02"], 3)
+DRUGS = np.tile(["DMSO", "DMSO", "taxol", "nocodazole"], 3)
+
+
+def table(**columns) -> dict[str, np.ndarray]:
+    plain = {"plate": PLATES, "well": WELLS, "compound": DRUGS}
+    return {name: np.asarray(values) for name, values in {**plain, **columns}.items() if values is not None}
+
+
+def changed(values: np.ndarray, row: int, cell) -> np.ndarray:
+    copy = values.astype(object if not isinstance(cell, str) else "U32")
+    copy[row] = cell
+    return copy
+
+
+def rxrx3(**columns) -> dict[str, np.ndarray]:
+    """Two gene experiments and a compound experiment, two plates each, numbered from 1 in each."""
+    plain = {
+        "well_id": np.array([f"w{k}" for k in range(18)]),
+        "experiment_name": np.repeat(["gene-001", "gene-002", "compound-001"], 6),
+        "plate": np.tile(np.repeat([1, 2], 3), 3),
+        "address": np.tile(["A01", "Z43", "AF48"], 6),
+        "gene": np.array(["", "MTOR", "PLK1"] * 4 + ["", "", ""] * 2),
+        "treatment": np.array(
+            ["EMPTY_control", "MTOR_guide_1", "PLK1_guide_2"] * 4 + ["EMPTY_control", "CRISPR_control", "aspirin"] * 2
+        ),
+    }
+    return {**plain, **{name: np.asarray(values) for name, values in columns.items()}}
+
+
+def codes(assigned: Assigned) -> list[str]:
+    return [alert.code for alert in assigned.alerts]
+
+
+def controls(design: Design) -> list[str]:
+    return sorted(set(design.perturbation.text()[design.control].tolist()))
+
+
+# Presets and names
+
+
+def test_rxrx3_core_is_recognised_and_its_plate_is_experiment_and_number():
+    found = assign_roles(rxrx3())
+    assert found.design.plate.names[:2] == ("compound-001_1", "compound-001_2")
+    assert found.design.plate.size == 6
+    assert found.design.roles["plate"] == "experiment_name,plate"
+    assert "plate_joined" in codes(found)
+    assert (found.design.row.max(), found.design.column.max()) == (31, 47)
+
+
+def test_rxrx3_core_takes_empty_wells_of_gene_experiments_as_controls_and_others_if_asked():
+    found = assign_roles(rxrx3())
+    batch = found.design.batch.text()[found.design.control]
+    assert controls(found.design) == ["EMPTY_control"]
+    assert set(batch) == {"gene-001", "gene-002"}
+    assert f"EMPTY_control{NOT_A_CONTROL}" in found.design.perturbation.names
+    assert "control_name_shared" in codes(found)
+    every = assign_roles(rxrx3(), control="*_control")
+    assert controls(every.design) == ["CRISPR_control", "EMPTY_control"]
+    assert every.design.control.sum() == 8
+    assert "control_name_shared" not in codes(every)
+
+
+def test_rxrx3_core_without_gene_experiments_says_how_to_take_the_other_controls():
+    compounds = {name: values[12:] for name, values in rxrx3().items()}
+    with pytest.raises(UsageError, match=r"gene-\*.*--control EMPTY_control"):
+        assign_roles(compounds)
+    assert assign_roles(compounds, control="EMPTY_control").design.control.sum() == 2
+
+
+def test_a_perturbation_without_a_target_is_its_own():
+    found = assign_roles(rxrx3())
+    assert found.design.target.text()[17] == "aspirin"
+    assert found.design.target.text()[1] == "MTOR"
+    assert "target_missing" in codes(found)
+    assert "target_missing" not in codes(assign_roles(rxrx3(gene=["g"] * 18)))
+
+
+@pytest.mark.parametrize("with_types", [True, False])
+def test_jump_finds_its_negative_controls_with_and_without_a_column_of_types(with_types):
+    columns = {
+        "Metadata_Source": np.repeat("source_4", 12),
+        "Metadata_Batch": np.repeat("b", 12),
+        "Metadata_Plate": PLATES,
+        "Metadata_Well": WELLS,
+        "Metadata_JCP2022": np.tile(["JCP2022_033924", "JCP2022_800002", "JCP2022_1", "JCP2022_2"], 3),
+    }
+    if with_types:
+        columns["Metadata_pert_type"] = np.tile(["negcon", "trt", "poscon", "trt"], 3)
+    found = assign_roles(columns)
+    assert found.design.roles["perturbation"] == "Metadata_JCP2022"
+    assert controls(found.design) == (["JCP2022_033924"] if with_types else ["JCP2022_033924", "JCP2022_800002"])
+
+
+def test_pycytominer_controls_without_a_name_are_called_control():
+    columns = {
+        "Metadata_Plate": PLATES,
+        "Metadata_Well": WELLS,
+        "Metadata_broad_sample": np.where(DRUGS == "DMSO", "", DRUGS),
+        "Metadata_control_type": np.where(DRUGS == "DMSO", "negcon", ""),
+    }
+    found = assign_roles(columns)
+    assert found.design.roles["control"] == "Metadata_control_type=negcon"
+    assert controls(found.design) == ["control"]
+
+
+def test_anndata_takes_a_column_of_truth_and_places_in_two_columns():
+    columns = {
+        "plate_id": PLATES,
+        "is_control": DRUGS == "DMSO",
+        "guide": DRUGS,
+        "well_row": np.tile([0, 0, 1, 1], 3),
+        "well_col": np.tile([0, 1, 0, 1], 3),
+    }
+    found = assign_roles(columns, preset="anndata")
+    assert found.design.address.text()[:4].tolist() == ["A01", "A02", "B01", "B02"]
+    assert found.design.control.sum() == 6
+    letters = {**columns, "well_row": np.tile(["A", "A", "B", "B"], 3), "well_col": np.tile([1, 2, 1, 2], 3)}
+    assert assign_roles(letters).design.address.text()[:4].tolist() == ["A01", "A02", "B01", "B02"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"Plate": PLATES, "Well": WELLS, "treatment": DRUGS},
+        {"Metadata_Plate": PLATES, "Metadata_Well": WELLS, "Metadata_Compound": DRUGS, "Metadata_week": PLATES},
+        {"plate_barcode": PLATES, "ADDRESS": WELLS, "Drug": DRUGS},
+    ],
+)
+def test_names_in_common_use_are_understood(columns):
+    design = assign_roles(columns).design
+    assert (design.plate.size, int(design.control.sum()), design.row is None) == (3, 6, False)
+    assert (design.batch is not None) == ("Metadata_week" in columns)
+
+
+def test_what_cannot_be_told_is_asked_for_with_all_columns_listed():
+    columns = {"a": PLATES, "b": DRUGS, "c": np.arange(12)}
+    with pytest.raises(UsageError, match=r"--plate .*a \(3 .*b \(3 .*c \(12 "):
+        assign_roles(columns)
+    with pytest.raises(UsageError, match="--perturbation"):
+        assign_roles(columns, plate="a")
+    assert assign_roles(columns, plate="a", perturbation="b").design.control.sum() == 6
+
+
+def test_an_option_goes_before_a_preset_and_none_leaves_a_role_out():
+    found = assign_roles(rxrx3(), target="treatment", perturbation="treatment", well="none")
+    assert found.design.row is None
+    assert "no_wells" in codes(found)
+    assert found.design.roles["target"] == "treatment"
+    with pytest.raises(UsageError, match=r"plate .*'none'"):
+        assign_roles(rxrx3(), plate="none")
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(UsageError, match=", ".join(PRESETS)):
+        assign_roles(table(), preset="rxrx")
+
+
+def test_a_column_that_is_not_there_is_named_with_one_that_is_alike():
+    with pytest.raises(UsageError, match=r"'Compund' .* perturbation; .* compound\?"):
+        assign_roles(table(), perturbation="Compund")
+
+
+# Labels
+
+
+def test_whole_floats_and_text_are_the_same_label_and_blanks_do_not_count():
+    assert labels_of(np.array([1.0, 2.0, np.nan])).names == ("", "1", "2")
+    assert labels_of(np.array(["1.0", "1", "2"])).names == ("1", "2")
+    assert labels_of(np.array(["1.0", "1", "x"])).names == ("1", "1.0", "x")
+    assert labels_of(np.array(["DMSO ", "DMSO", "nan"])).names == ("", "DMSO")
+    assert labels_of(np.array([0.3, 10.0])).names == ("0.3", "10")
+
+
+def test_several_columns_make_one_perturbation_and_controls_are_found_by_any_of_them():
+    dose = np.where(DRUGS == "DMSO", np.nan, 0.3)
+    found = assign_roles(table(dose=dose), perturbation="compound,dose")
+    assert found.design.perturbation.names == ("DMSO", "nocodazole_0.3", "taxol_0.3")
+    assert found.design.control.sum() == 6
+
+
+def test_joined_labels_that_read_alike_stay_apart():
+    first, second = np.tile(["a_b", "a", "x", "DMSO"], 3), np.tile(["c", "b_c", "y", ""], 3)
+    found = assign_roles(table(compound=first, other=second), perturbation="compound,other")
+    assert found.design.perturbation.size == 4
+
+
+def test_doses_that_are_pooled_are_mentioned():
+    found = assign_roles(table(concentration=np.tile([0.0, 0.0, 1.0, 2.0], 3) * np.repeat([1, 2, 3], 4)))
+    assert "doses_pooled" in codes(found)
+    assert "doses_pooled" not in codes(assign_roles(table(concentration=np.tile([0.0, 0.0, 1.0, 2.0], 3))))
+
+
+# Controls
+
+
+@pytest.mark.parametrize(
+    ("control", "count"),
+    [
+        ("DMSO", 6),
+        ("*MS*", 6),
+        ("compound=DMSO", 6),
+        ("compound=DMSO,taxol", 9),
+        ("DMSO,taxol", 9),
+        ("flag", 3),
+        ("kind=0", 3),
+        ("kind=0.0", 3),
+    ],
+)
+def test_controls_are_a_value_a_pattern_a_condition_or_a_column_of_truth(control, count):
+    columns = table(flag=np.tile([1, 0, 0, 0], 3), kind=np.tile([0.0, 1.0, 2.0, 3.0], 3))
+    assert assign_roles(columns, control=control).design.control.sum() == count
+
+
+@pytest.mark.parametrize(
+    "name", ["DMSO", "0.1% DMSO", "negcon", "EMPTY_control", "vehicle", "non-targeting 3", "untreated"]
+)
+def test_likely_controls_are_found_by_name(name):
+    found = assign_roles(table(compound=np.where(DRUGS == "DMSO", name, DRUGS)))
+    assert controls(found.design) == [name]
+    assert found.design.roles["control"] == f"compound={name}"
+
+
+def test_a_compound_dissolved_in_dmso_is_not_taken_for_a_control():
+    with pytest.raises(UsageError, match=r"--control.*'taxol in DMSO' \(6 rows\)"):
+        assign_roles(table(compound=np.where(DRUGS == "DMSO", "taxol in DMSO", DRUGS)))
+
+
+def test_no_control_found_shows_what_is_there():
+    with pytest.raises(
+        UsageError,
+        match=r"'dmso' .*'DMSO'\?.*'DMSO' \(6 .*'nocodazole' \(3 ",
+    ):
+        assign_roles(table(), control="dmso")
+    with pytest.raises(UsageError, match="--control well=VALUE"):
+        assign_roles(table(), control="well")
+
+
+def test_controls_spelt_otherwise_are_named_with_their_rows():
+    names = np.array(["DMSO", "DMSO", "dmso", "DM-SO", "a", "b"] * 2)
+    found = assign_roles(table(treatment=names), control="DMSO")
+    told = next(a.message for a in found.alerts if a.code == "control_like")
+    assert says(told, "'DM-SO' (2 rows) like 'DMSO'", "'dmso' (2 rows) like 'DMSO'")
+    assert found.design.control.sum() == 4
+    both = assign_roles(table(treatment=names), control="DMSO,dmso,DM-SO")
+    assert "control_like" not in codes(both)
+    assert both.design.control.sum() == 8
+
+
+def test_all_rows_controls_is_refused():
+    with pytest.raises(DataError, match=r"all 12 rows .*'DMSO' \(6 "):
+        assign_roles(table(), control="*")
+
+
+# The plate
+
+
+def numbered(**columns) -> dict[str, np.ndarray]:
+    return table(plate=np.repeat([1, 1, 2, 2], 4)[:12], **columns)
+
+
+def test_plate_numbers_that_occur_in_several_batches_are_joined_and_nested_ones_are_not():
+    batch = np.repeat(["b1", "b2", "b1"], 4)
+    found = assign_roles(numbered(batch=batch))
+    assert found.design.plate.names == ("b1_1", "b1_2", "b2_1")
+    assert codes(found).count("plate_joined") == 1
+    nested = assign_roles(table(plate=np.repeat([7, 8, 9], 4), batch=batch))
+    assert nested.design.plate.names == ("7", "8", "9")
+    assert "plate_joined" not in codes(nested)
+
+
+def test_batch_key_plate_takes_plate_labels_as_they_stand():
+    found = assign_roles(numbered(batch=np.repeat(["b1", "b2", "b1"], 4)), batch_key="plate")
+    assert found.design.plate.names == ("1", "2")
+    assert "plate_spans_batches" in codes(found)
+    with pytest.raises(UsageError, match=r"batch_key: .*'experiment'"):
+        assign_roles(numbered(), batch_key="experiment")
+
+
+def test_plate_numbers_that_repeat_wells_are_refused_without_a_batch():
+    with pytest.raises(UsageError, match=r"8 rows \(from 0: 0, 1, 2, 3, 4, …\).*--batch "):
+        assign_roles(numbered())
+    assert "duplicate_wells" in codes(assign_roles(numbered(), batch_key="plate"))
+    assert assign_roles(table(plate=np.repeat([1, 2, 3], 4))).design.plate.size == 3
+
+
+def test_named_plates_in_several_batches_are_joined_only_if_wells_say_so():
+    names = np.repeat(["left", "left", "right"], 4)
+    batch = np.repeat(["b1", "b2", "b1"], 4)
+    assert assign_roles(table(plate=names, batch=batch)).design.plate.size == 3
+    other_wells = np.concatenate([WELLS[:4], ["C01", "C02", "D01", "D02"], WELLS[:4]])
+    found = assign_roles(table(plate=names, batch=batch, well=other_wells))
+    assert found.design.plate.size == 2
+    assert "plate_spans_batches" in codes(found)
+
+
+def test_numbers_without_batch_or_well_are_called_unchecked():
+    assert "plate_numbers_unchecked" in codes(assign_roles(table(plate=np.repeat([1, 2, 3], 4)), well="none"))
+    assert "plate_numbers_unchecked" not in codes(assign_roles(table(), well="none"))
+
+
+def test_one_plate_only_is_refused():
+    with pytest.raises(DataError, match=r"'P1' in plate"):
+        assign_roles(table(plate=np.repeat("P1", 12), well=[f"A{k + 1}" for k in range(12)]))
+
+
+def test_plates_of_one_class_are_named():
+    drugs = np.concatenate([np.repeat("DMSO", 4), np.repeat("taxol", 4), DRUGS[:4]])
+    told = [
+        alert.message for alert in assign_roles(table(compound=drugs)).alerts if alert.code == "plates_of_one_class"
+    ]
+    assert len(told) == 2
+    assert "no control (P2)" in told[0]
+    assert "nothing but controls (P1)" in told[1]
+    assert not assign_roles(table()).alerts
+
+
+def test_wells_that_occur_twice_on_a_plate_are_named():
+    found = assign_roles(table(well=changed(WELLS, 1, "A01")))
+    told = next(alert.message for alert in found.alerts if alert.code == "duplicate_wells")
+    assert says(told, "2 rows (from 0: 0, 1)", "plate P1, well A01")
+
+
+# Wells
+
+
+def test_every_well_of_a_1536_plate_is_read_as_it_is_written():
+    for row in range(32):
+        for column in range(48):
+            assert well_place(address_name(row, column)) == (row, column)
+            assert well_place(address_name(row, column).lower()) == (row, column)
+
+
+@pytest.mark.parametrize(("text", "place"), [("A1", (0, 0)), ("r01c02", (0, 1)), ("R2C11", (1, 10)), ("3-4", (2, 3))])
+def test_wells_are_read_in_other_spellings(text, place):
+    assert well_place(text) == place
+
+
+@pytest.mark.parametrize("text", ["A0", "A00", "01", "17", "AAA1", "A100", "A99", "ZZ01", "", "gene-088_9_Z43", "r0c1"])
+def test_what_is_no_well_is_not_read(text):
+    assert well_place(text) is None
+
+
+def test_wells_that_cannot_be_read_are_named_with_their_rows():
+    with pytest.raises(DataError, match=r"'A00', 'left' .*2 rows \(.*: 3, 7\)"):
+        assign_roles(table(well=changed(changed(WELLS, 3, "A00"), 7, "left")))
+    with pytest.raises(UsageError, match=r"well: .* well,plate,compound"):
+        assign_roles(table(), plate="plate", perturbation="compound", well="well,plate,compound")
+
+
+# Bad cells
+
+
+@pytest.mark.parametrize("column", ["plate", "well", "compound"])
+def test_an_empty_cell_is_named_with_its_row_and_role(column):
+    with pytest.raises(DataError, match=r" \(\w+\) .*1 row \(from 0: 6\)"):
+        assign_roles(table(**{column: changed(table()[column], 6, "")}))
+
+
+def test_a_number_that_is_missing_is_an_empty_cell():
+    with pytest.raises(DataError, match=r"batch .*2 rows \(.*: 0, 11\)"):
+        assign_roles(table(batch=np.r_[np.nan, np.ones(10), np.nan]))
+
+
+def test_mixed_types_are_refused_and_python_text_is_not():
+    with pytest.raises(DataError, match=r"row 0: 'P1'.*row 5: 7; 1 of 12"):
+        assign_roles(table(plate=changed(PLATES, 5, 7)))
+    assert assign_roles(table(plate=PLATES.astype(object))).design.plate.size == 3
+
+
+def test_columns_of_unequal_length_and_no_columns_are_refused():
+    with pytest.raises(DataError, match=r"well .* 4 rows .* 12"):
+        assign_roles(table(well=WELLS[:4]))
+    with pytest.raises(DataError, match="expected columns"):
+        assign_roles({})
+
+
+def test_dates_are_refused_by_name():
+    with pytest.raises(DataError, match=r"batch .*, got datetime64"):
+        assign_roles(table(batch=np.repeat(np.datetime64("2020-07-02"), 12)))
+
+
+def test_cell_counts_stored_as_text_are_read_and_what_is_no_number_is_named():
+    counts = np.array([str(100 + k) for k in range(12)])
+    assert assign_roles(table(cell_count=counts)).design.cell_count.tolist() == list(range(100, 112))
+    with pytest.raises(DataError, match=r"cell_count .* 'many' .*1 row \(.*: 2\)"):
+        assign_roles(table(cell_count=changed(counts, 2, "many")))
+    with pytest.raises(DataError, match=r"'inf' in 1 row \(.*: 4\)"):
+        assign_roles(table(cell_count=changed(np.arange(12.0), 4, np.inf).astype(float)))
+    with pytest.raises(UsageError, match=r"cell_count: .* plate,well"):
+        assign_roles(table(), plate="plate", well="well", cell_count="plate,well")
+
+
+def test_missing_cell_counts_are_left_out_unless_they_were_asked_for():
+    columns = table(cell_count=np.r_[np.nan, np.ones(11)])
+    found = assign_roles(columns)
+    assert found.design.cell_count is None
+    assert "cell_count" not in found.design.roles
+    assert "cell_count_left_out" in codes(found)
+    with pytest.raises(DataError, match=r"1 row \(from 0: 0\).*--cell-count"):
+        assign_roles(columns, cell_count="cell_count")
+
+
+# Summary
+
+
+def test_the_summary_counts_roles_plates_and_wells():
+    design = assign_roles(
+        table(batch=np.repeat(["x", "y", "y"], 4), moa=np.where(DRUGS == "taxol", "tubulin", DRUGS))
+    ).design
+    found = summarise(design, 5)
+    assert (found.n, found.d, found.batches, found.plates, found.perturbations, found.targets) == (12, 5, 2, 3, 2, 2)
+    assert (found.controls, found.grid) == (6, (2, 2))
+    assert found.wells_per_plate == (4, 4.0, 4)
+    assert found.controls_per_plate == (2, 2.0, 2)
+    assert found.wells_per_perturbation == (3, 3.0, 3)
+    roles = {role.role: role for role in found.roles}
+    assert set(roles) == {"batch", "plate", "well", "perturbation", "target", "control"}
+    assert (roles["batch"].values, roles["batch"].examples) == (2, ("y", "x"))
+    assert (roles["control"].column, roles["control"].values) == ("compound=DMSO", 1)
+
+
+def test_the_summary_of_a_bare_design_leaves_out_what_is_not_known():
+    found = summarise(assign_roles(table(), well="none").design, 3)
+    assert (found.batches, found.targets, found.grid) == (None, None, None)
+    assert {role.role for role in found.roles} == {"plate", "perturbation", "control"}
