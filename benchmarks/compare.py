@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from identifiable.identifiability.settings import DEFAULT, Settings
 from machine import Timed, interleaved, machine, ratios, seconds, timed, warnings_of
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
@@ -32,7 +33,6 @@ from identifiable.blocks import Blocks, available_workers, one_blas_thread
 from identifiable.groups import GROUPS, haar_rotation
 from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import Run, Table
-from identifiable.identifiability.settings import DEFAULT, Settings
 from identifiable.io import open_representation
 from identifiable.moments import Moments
 from identifiable.results import Comparison, whole_file, write_text

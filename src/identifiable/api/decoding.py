@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from identifiable import bounds
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError
 from identifiable.api.decoders import Decoder, decoder_of
 from identifiable.api.opening import open_sources
 from identifiable.blocks import Progress
@@ -20,7 +20,6 @@ from identifiable.jacobians import (
     EXACT_UP_TO,
     LANCZOS_STEPS,
     MEMORY,
-    RANDOM_DIRECTIONS,
     Product,
     Products,
     Spectra,
@@ -30,6 +29,7 @@ from identifiable.jacobians import (
     supremum,
 )
 from identifiable.moments import Array
+from identifiable.options import BilipschitzOptions, takes
 from identifiable.representation import Representation
 from identifiable.results import (
     Alert,
@@ -49,19 +49,8 @@ UNIVERSAL = "Theorem 1, universal constant"
 BY_SHAPE = "Theorem 1, by the shape of the points"
 
 
-def bilipschitz(
-    decoder: Any,
-    points: Any,
-    *,
-    shape: tuple[int, ...] | None = None,
-    directions: int = RANDOM_DIRECTIONS,
-    seed: int = 0,
-    ids: str | None = None,
-    name: str | None = None,
-    memory: int | None = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> Distortion:
+@takes(BilipschitzOptions)
+def bilipschitz(decoder: Any, points: Any, /, *, options: BilipschitzOptions) -> Distortion:
     r"""How much a decoder stretches and shrinks at each point, and what that bounds.
 
     Implements Definition A.5 of Nelson et al. (2026) with exact singular values in place of the random directions of
@@ -77,16 +66,6 @@ def bilipschitz(
     points
         Latents at which to look, (n, latents): an array, a `Representation`, `Blocks` or a path. For what is said of the
         supremum, draws of the law the decoder is meant for.
-    shape
-        Of one point, for a torch decoder that does not take rows: ``(8, 4, 4)``.
-    directions
-        Of the paper's estimate, at every point; 0 leaves it out.
-    ids
-        For a path: the column or key that holds sample ids and is no latent.
-    name
-        Of the decoder, for tables and pages.
-    memory
-        Bytes of Jacobian to hold at once. It moves figures by rounding only.
 
     >>> def double(z, v):
     ...     return 2 * v
@@ -94,12 +73,13 @@ def bilipschitz(
     >>> found.largest, found.best_scale, found.best_constant
     (2.0, 0.5, 1.0)
     """
-    _check(directions, seed, memory)
-    table = as_representation(open_sources([points], ids, None)[0])
-    known = decoder_of(decoder, shape=shape, latents=table.d, name=name)
+    directions, seed = options.directions, options.seed
+    shape = None if options.shape is None else tuple(options.shape)
+    table = as_representation(open_sources([points], options.ids, None)[0])
+    known = decoder_of(decoder, shape=shape, latents=table.d, name=options.name)
     Z = _rows(table)
     n, d = Z.shape
-    space = memory or MEMORY
+    space, progress = options.memory or MEMORY, options.progress
     probe = known.told(lambda rows: None)
     outputs = probe.outputs(Z)
     precision = np.asarray(probe.jvp(Z[:1], np.zeros_like(Z[:1]))).dtype
@@ -133,7 +113,7 @@ def bilipschitz(
             "seed": seed,
         },
         alerts=_alerts(found, condition, precision),
-        provenance=_provenance(provenance or default_provenance(seed, "identifiable.bilipschitz(...)"), known),
+        provenance=_provenance(default_provenance(seed, options.command or "identifiable.bilipschitz(...)"), known),
         decoder=known.name,
         n=n,
         latents=d,
@@ -156,12 +136,6 @@ def bilipschitz(
         sigma_min_error=tuple(found.smallest_error.tolist()) if found.method == "lanczos" else (),
         sigma_max_error=tuple(found.largest_error.tolist()) if found.method == "lanczos" else (),
     )
-
-
-def _check(directions: int, seed: int, memory: int | None) -> None:
-    for what, value, least in (("directions", directions, 0), ("seed", seed, 0), ("memory", memory, 1)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise UsageError(f"{what}: expected a whole number of at least {least}, got {value}.")
 
 
 def _rows(table: Representation) -> Values:

@@ -13,41 +13,23 @@ from numpy.typing import NDArray
 from identifiable import disentanglement
 from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, one_ids_file
-from identifiable.blocks import Blocks, Progress
-from identifiable.disentanglement import DEFAULT_METRICS
+from identifiable.blocks import Blocks
 from identifiable.disentanglement.codes import as_codes
-from identifiable.intake import NonFinite, as_representation, blocks_of, content_hash, default_provenance, inputs_of
+from identifiable.intake import NonFinite, as_representation, blocks_of, content_hash, inputs_of
 from identifiable.io import open_representation
 from identifiable.io.factor_tables import FactorTable, header_names, read_factor_table, with_gaps
 from identifiable.io.missing_cells import REMEDY, gaps_in, of_rows
 from identifiable.io.opening import first_gap
+from identifiable.options import DisentangleOptions, takes
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import AfterICA, Alert, Disentanglement, Input, Provenance
+from identifiable.results import AfterICA, Alert, Disentanglement, Input
 
 LATENTS, FACTORS = "latents", "factors"  # what tables without a name of their own are called
 
 
-def disentangle(
-    latents: Any,
-    factors: Any,
-    *,
-    ids: str | Sequence[str] | None = None,
-    factor_names: Sequence[str] | None = None,
-    kinds: str | Sequence[str] = "auto",
-    discrete: bool | None = None,
-    metrics: Sequence[str] | str = DEFAULT_METRICS,
-    profile: str = "hsu-standalone",
-    resolve: Sequence[str] = (),
-    noise_sweep: bool = False,
-    null: int = 0,
-    bootstrap: int = 0,
-    drop_missing: bool = False,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> Disentanglement:
-    """Which latent tells of which factor, by InfoMEC and its peers.
+@takes(DisentangleOptions)
+def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -> Disentanglement:
+    """Which latent contains information about which factor, by InfoMEC and its peers.
 
     Implements InfoMEC (Hsu et al. 2023) in its four published forms (`profile`) and the metrics of
     `identifiable.metrics`. Ours: intervals, nulls, the noise sweep, and the check of InfoE before and after ICA.
@@ -60,34 +42,6 @@ def disentangle(
         The factors of the same rows, (n,) or (n, m), numbers or words: as `latents`, a list of columns, or a path. A `.csv` or
         `.tsv` has their names in its first line and may hold words; a `.npz` may hold one array for each factor. Two DataFrames
         are joined on their index, unless both count their rows from 0.
-    ids
-        For paths: the column, key or sidecar file that holds sample ids; one for both, or one for each. With ids on both
-        sides rows are joined on them, otherwise paired by position.
-    factor_names
-        In place of those of the file.
-    kinds
-        "auto", "discrete" or "continuous", for all factors or one for each. auto: whole numbers and words are discrete, other
-        numbers if they have few values that come back often.
-    discrete
-        Whether the latents are discrete codes; None: they are if they are whole numbers by their type (in a text file: by
-        their values).
-    metrics
-        Names, or "all".
-    profile
-        Which InfoMEC: "hsu-standalone", "hsu-training", "tripod" or "factorqvae".
-    resolve
-        Score again after ICA in these modes: "centred", "literal", "whitened".
-    noise_sweep
-        InfoMEC with more and more noise added to the latents: tells a leak of 1 % from a mixture.
-    null
-        How often to shuffle the factors, for what chance scores; 0 for never.
-    bootstrap
-        Random halves of the rows, for 95 % intervals; 0 for none.
-    drop_missing
-        Leave rows with a missing cell (NaN, None, an empty cell, NA and the like) out of both tables, and say how many, in place
-        of refusing them.
-    workers
-        Threads; changes no figure.
 
     >>> rng = np.random.default_rng(0)
     >>> S = rng.integers(0, 4, size=(2000, 2))
@@ -96,6 +50,7 @@ def disentangle(
     >>> round(found.metrics["infomec"].infom, 1)
     1.0
     """
+    ids, drop_missing = options.ids, options.drop_missing
     id_of_latents, id_of_factors = _one_for_each(ids)
     labels = _row_labels(latents, factors)
     table, latent_names = _latents(latents, id_of_latents, labels[0])
@@ -109,25 +64,13 @@ def disentangle(
     codes = as_codes(
         values if of_latents is None else values[of_latents],
         _table_of([c if of_factors is None else c[of_factors] for c in columns.columns]),
-        discrete=_whole_numbers(table, values) if discrete is None else discrete,
-        kinds=kinds,
+        discrete=_whole_numbers(table, values) if options.discrete is None else options.discrete,
+        kinds=options.kinds,
         latent_names=latent_names,
-        factor_names=factor_names if factor_names is not None else columns.names,
+        factor_names=options.factor_names if options.factor_names is not None else columns.names,
     )
-    found = disentanglement.disentangle(
-        codes,
-        metrics=metrics,
-        profile=profile,
-        resolve=tuple(resolve),
-        noise_sweep=noise_sweep,
-        null=null,
-        bootstrap=bootstrap,
-        seed=seed,
-        workers=workers,
-        progress=progress,
-        inputs=(*inputs_of([table], workers=workers), _input_of(columns)),
-        provenance=provenance or default_provenance(seed, "identifiable.disentangle(...)"),
-    )
+    inputs = (*inputs_of([table], workers=options.workers), _input_of(columns))
+    found = disentanglement.disentangle(codes, options, inputs)
     found = _in_words_of_this_call(found)
     return replace(
         found,

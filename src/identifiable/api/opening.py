@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError, UsageError, check_unique_ids
 from identifiable._extras import require
+from identifiable.intake import as_representation
 from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
 from identifiable.results import (
@@ -64,6 +65,27 @@ def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
     if isinstance(ids, str) and Path(ids).is_file():
         return (Alert("one_ids_file", _ONE_IDS_FILE.format(ids)),)
     return ()
+
+
+class Opened:
+    """What a call was given, opened: tables, the labels of their rows, and the cluster that reads them, while it is entered."""
+
+    def __init__(self, sources: Sequence[Any], options: Any):
+        self.tables = open_sources(sources, options.ids, options.blocks)
+        self.labels: Any = options.group_by
+        self.labels_name: str | None = None
+        if is_path(options.group_by):
+            self.labels_name = str(options.group_by)
+            self.labels = labels_of(options.group_by, as_representation(self.tables[0]))
+        self._connection = connected(options.scheduler) if options.scheduler else nullcontext()
+        self.cluster: Any = None
+
+    def __enter__(self) -> Self:
+        self.cluster = self._connection.__enter__()
+        return self
+
+    def __exit__(self, *how: Any) -> None:
+        self._connection.__exit__(*how)
 
 
 @contextmanager

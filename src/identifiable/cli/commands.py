@@ -27,7 +27,18 @@ from identifiable.cli import (
 from identifiable.cli.options import Parser
 from identifiable.cli.output import EXIT_USAGE
 
-COMMANDS = (compare, resolve, transform, bilipschitz, disentangle, deconfound, simulate, reproduce, report, demo)
+COMMANDS = (
+    compare.COMMAND,
+    resolve.COMMAND,
+    transform,
+    bilipschitz.COMMAND,
+    disentangle.COMMAND,
+    deconfound,
+    simulate,
+    reproduce,
+    report,
+    demo,
+)
 
 
 def run(arguments: Sequence[str] | None) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from identifiable._checks import UsageError
 from identifiable.cli.conditions import Field, Fields, kind_of_number, reached, without_none
-from identifiable.identifiability.nulls import NULLS
+from identifiable.options import NULLS
 from identifiable.results import Comparison, PairResult, Rung
 
 

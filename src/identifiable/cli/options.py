@@ -1,17 +1,20 @@
-"""How options are declared and read: parsers, options of one meaning everywhere, the recorded command."""
+"""The command line of a declared set of options: its parser, the options that were given, the recorded command."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
+import typing
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from identifiable._checks import UsageError
+from identifiable.options import Declared, Options, declared
 
-Name = TypeVar("Name", bound=str)
+Kind = TypeVar("Kind", bound=Options)
 
 TABLE_FORMATS = ".npy .npz .csv .tsv .safetensors .parquet .h5ad (file:part names a part)"
+ALL, NONE = "all", "none"  # in place of a list: every choice, or an empty one
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,12 +31,63 @@ def command(commands: Any, name: str, text: str, example: str) -> argparse.Argum
     """The parser of one command; `text` and the runnable `example` are its help."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=text,
-        description=text[0].upper() + text[1:] + ("" if text.endswith("?") else "."),
+        help=text[0].lower() + text[1:].rstrip("."),
+        description=text,
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return parser
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
+    """The options of a class. What is not given stays out of the namespace, so defaults are in the class alone."""
+    groups: dict[str, Any] = {}
+    for option in declared(kind):
+        if option.flag is None:
+            continue
+        place: Any = parser
+        if option.option.group is not None:
+            place = groups.setdefault(option.option.group, None) or parser.add_argument_group(option.option.group)
+            groups[option.option.group] = place
+        if option.option.negative is not None:
+            place = place.add_mutually_exclusive_group()
+            place.add_argument(
+                option.option.negative,
+                dest=option.name,
+                action="store_false",
+                default=argparse.SUPPRESS,
+                help="the opposite",
+            )
+        flags = [flag for flag in (option.option.short, option.flag) if flag is not None]
+        place.add_argument(*flags, dest=option.name, default=argparse.SUPPRESS, help=_help(option), **_form(option))
+
+
+def given(kind: type[Kind], namespace: argparse.Namespace, **beside: Any) -> Kind:
+    """The options of a class as the command line gave them."""
+    found = {}
+    for option in declared(kind):
+        value = getattr(namespace, option.name, None)
+        if value is None or option.flag is None:
+            continue
+        texts = value if isinstance(value, list) else [value]
+        values = [text if isinstance(text, bool) else _value(option, text) for text in texts]
+        found[option.name] = values if len(values) > 1 else values[0]
+    return kind(**{**found, **beside})
+
+
+def recorded(name: str, paths: Sequence[str], options: Options) -> str:
+    """The command that gives these results again: the options that affect them and differ from their defaults."""
+    words = ["identifiable", name, *paths]
+    for option in declared(type(options)):
+        value = getattr(options, option.name)
+        if not option.option.moves or option.flag is None or value == option.default:
+            continue
+        if isinstance(value, bool):
+            words.append(option.flag if value else typing.cast(str, option.option.negative))
+            continue
+        for word in value if option.option.repeat and isinstance(value, list | tuple) else [value]:
+            words += [option.flag, ",".join(map(str, word)) or NONE if isinstance(word, list | tuple) else str(word)]
+    return shlex.join(words)
 
 
 def add_result_options(parser: argparse.ArgumentParser) -> None:
@@ -43,56 +97,50 @@ def add_result_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, no table")
 
 
-def add_ids_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ids",
-        action="append",
-        metavar="NAME",
-        help="column, key or sidecar file with sample ids to join rows on; once for all, or once per table",
+def _help(option: Declared) -> str:
+    shown = option.option.shown or (
+        ",".join(map(str, option.default)) if isinstance(option.default, tuple) else str(option.default)
     )
+    unset = option.option.shown is None and option.default in (None, False, ())
+    listed = f": {', '.join(option.choices)}" if option.choices and option.item is not None else ""
+    return f"{option.option.help}{listed}{'' if unset else f' (default {shown})'}".replace("%", "%%")
 
 
-def add_blocks_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--blocks", type=int, metavar="ROWS", help="rows to read from storage at once; changes no figure"
-    )
+def _form(option: Declared) -> dict[str, Any]:
+    """How argparse reads it. Values stay text here: `given` reads them, so that every error is ours."""
+    if option.kind is bool:
+        return {"action": "store_true"}
+    words = "{" + ",".join(option.choices) + "}" if option.choices and option.item is None else None
+    form: dict[str, Any] = {
+        "metavar": option.option.metavar or words or option.name.upper(),
+        "required": option.option.required,
+    }
+    if option.option.repeat:
+        form["action"] = "append"
+    if option.option.bare is not None:
+        form |= {"nargs": "?", "const": option.option.bare}
+    return form
 
 
-def add_running_options(parser: argparse.ArgumentParser) -> None:
-    """Where and how the work runs."""
-    add_blocks_option(parser)
-    add = parser.add_argument
-    add("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster read the rows; changes no figure")
-    add("--workers", type=int, metavar="N", help="threads (default: all cores); changes no figure")
+def _value(option: Declared, text: str) -> Any:
+    """The text after a flag as the declared type has it; what does not fit is left for the check of the options to refuse."""
+    if option.option.read is not None:
+        return option.option.read(text)
+    if option.item is None:
+        return _number(text, option.kind)
+    if text == NONE:
+        return ()
+    if text == ALL and ALL not in option.choices and option.choices:
+        return option.choices
+    return tuple(_number(part.strip(), option.item) for part in text.split(",") if part.strip())
 
 
-def check_running_options(options: argparse.Namespace) -> None:
-    for name in ("blocks", "workers"):
-        value = getattr(options, name, None)
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} {value}: expected a whole number of at least 1.")
-
-
-def one_or_each(ids: list[str] | None) -> str | list[str] | None:
-    """What `--ids` means to the API: one name for all tables, or a list with one for each."""
-    return ids[0] if ids and len(ids) == 1 else ids
-
-
-def listed(text: str, choices: Sequence[Name], flag: str) -> tuple[Name, ...]:
-    """The names in a comma-separated list, each one of `choices`."""
-    known = {str(choice): choice for choice in choices}
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names or not set(names) <= set(known):
-        raise UsageError(f"{flag} {text!r}: expected a list of {', '.join(choices)}.")
-    return tuple(known[name] for name in names)
-
-
-def recorded(name: str, options: argparse.Namespace, defaults: Mapping[str, Any]) -> str:
-    """The command that gives these figures again: the options in `defaults` that differ from them, nothing else."""
-    words = ["identifiable", name, *options.paths]
-    for option, default in defaults.items():
-        value = getattr(options, option)
-        for word in value if isinstance(value, list) else [value]:
-            if word != default:
-                words += ["--" + option.replace("_", "-"), str(word)]
-    return shlex.join(words)
+def _number(text: str, kind: Any) -> Any:
+    kinds = (kind, *typing.get_args(kind))
+    for wanted in (int, float):
+        if wanted in kinds:
+            try:
+                return wanted(text)
+            except ValueError:
+                continue
+    return text

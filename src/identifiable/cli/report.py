@@ -11,7 +11,7 @@ from identifiable.cli.output import EXIT_FINE, check_outputs, check_page, page, 
 
 def add_to(commands: Any) -> None:
     parser = command(
-        commands, "report", "draw a page again from a saved result", "identifiable report result.json -o page.html"
+        commands, "report", "Draw a page again from a saved result.", "identifiable report result.json -o page.html"
     )
     parser.add_argument("result", metavar="RESULT.json")
     parser.add_argument(

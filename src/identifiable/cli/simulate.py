@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from identifiable._checks import UsageError
-from identifiable.cli.options import Parser, check_running_options, command, listed
+from identifiable.cli.options import Parser, add_options, command, given
 from identifiable.cli.output import EXIT_FINE, progress_bar, say
+from identifiable.options import CellsOptions, SourcesOptions
 
 if TYPE_CHECKING:
     from identifiable.api.simulating import Simulation
-
-SOURCE_ROWS, SOURCE_COLUMNS, SOURCE_DECADES = 10_000, 16, 4.0
 
 
 def add_to(commands: Any) -> None:
     parser = command(
         commands,
         "simulate",
-        "data with a known answer, and the answer beside it",
+        "Data with a known answer, and the answer beside it.",
         "identifiable simulate cells -o cells.parquet --layout fixed",
     )
     worlds = parser.add_subparsers(metavar="WORLD", parser_class=Parser, required=True)
@@ -33,95 +32,62 @@ def _add_cells(worlds: Any) -> None:
     parser = command(
         worlds,
         "cells",
-        "a screen of cells on plates: embeddings in which biology and technique are mixed",
+        "A screen of cells on plates: embeddings in which biology and technique are mixed.",
         "identifiable simulate cells -o cells.parquet --preset small --set gaussian_fraction=0.5 --set delta=0.8",
     )
-    add = parser.add_argument
-    add("-o", "--output", required=True, metavar="OUT", help=".parquet .csv .h5ad, or a folder (X.npy, metadata.csv)")
-    add(
-        "--preset",
-        default="small",
-        help="tiny (500 wells x 24), small (6k x 48), medium (40k x 128), rxrx3core (222k x 384)",
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="OUT", help=".parquet .csv .h5ad, or a folder (X.npy, metadata.csv)"
     )
-    add("--layout", metavar="random|fixed|P", help="addresses: random, one for each treatment, or a share P of those")
-    add("--patches", type=int, metavar="M", help="patches of each well, for --pooled or --keep-patches")
-    add("--pooled", action="store_true", help="a row is the mean over the patches of a well, not one patch")
-    add("--keep-patches", action="store_true", help="write all patches too, well after well")
-    add("--no-biology", action="store_true", help="no treatment has any effect")
-    add(
+    add_options(parser, CellsOptions)
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help=f"any other setting; may repeat: {', '.join(_settings())}",
     )
-    _add_common(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress, print nothing")
     parser.set_defaults(run=_run_cells)
 
 
 def _add_sources(worlds: Any) -> None:
-    from identifiable.worlds import KINDS
-
     parser = command(
         worlds,
         "sources",
-        "independent sources of known laws, mixed by a known map",
+        "Independent sources of known laws, mixed by a known map.",
         "identifiable simulate sources -o X.npy --rows 20000 --columns 8 --kinds super,sub",
     )
-    add = parser.add_argument
-    add("-o", "--output", required=True, metavar="OUT", help=".npy, or a folder")
-    add("--rows", type=int, default=SOURCE_ROWS, metavar="N", help=f"(default {SOURCE_ROWS})")
-    add("--columns", type=int, default=SOURCE_COLUMNS, metavar="D", help=f"(default {SOURCE_COLUMNS})")
-    add(
-        "--kinds",
-        metavar="LIST",
-        help=f"laws of the sources, in turn: {', '.join(KINDS)} (default: 65%% super, 15%% sub, 20%% near_gaussian)",
-    )
-    add("--nonlinearity", type=float, default=0.0, help="how much sources bend each other before mixing (default 0)")
-    add("--decades", type=float, default=SOURCE_DECADES, help="of variance between first and last axis (default 4)")
-    add("--workers", type=int, metavar="N", help="threads (default: all cores); changes no figure")
-    _add_common(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help=".npy, or a folder")
+    add_options(parser, SourcesOptions)
+    parser.add_argument("--quiet", action="store_true", help="no progress, print nothing")
     parser.set_defaults(run=_run_sources)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything (default 0)")
-    parser.add_argument("--quiet", action="store_true", help="no progress, print nothing")
-
-
-def _run_cells(options: argparse.Namespace) -> int:
+def _run_cells(typed: argparse.Namespace) -> int:
     from identifiable.api.simulating import simulate_cells
 
-    knobs = _knobs(options)
+    options = given(CellsOptions, typed)
+    knobs = _knobs(options, typed.set)
     if options.keep_patches and options.patches is None:
         raise UsageError("--keep-patches: expected --patches M, how many patches a well has.")
     if options.patches is not None and not (options.keep_patches or options.pooled):
         raise UsageError(
             f"--patches {options.patches}: expected --pooled or --keep-patches with it; else rows are the same."
         )
-    with progress_bar(options) as bar:
+    with progress_bar(typed) as bar:
         made = simulate_cells(
-            options.output,
-            options.preset,
-            seed=options.seed,
-            keep_patches=options.keep_patches,
-            progress=bar,
-            **knobs,
+            typed.output, options.preset, seed=options.seed, keep_patches=options.keep_patches, progress=bar, **knobs
         )
-    return _said(made, options)
+    return _said(made, typed)
 
 
-def _run_sources(options: argparse.Namespace) -> int:
+def _run_sources(typed: argparse.Namespace) -> int:
     from identifiable.api.simulating import simulate_sources
-    from identifiable.worlds import KINDS
 
-    check_running_options(options)
-    kinds: Any = None
-    if options.kinds is not None:
-        chosen = listed(options.kinds, KINDS, "--kinds")
-        kinds = [chosen[k % len(chosen)] for k in range(max(options.columns, 0))]
+    options = given(SourcesOptions, typed)
+    kinds: Any = options.kinds and [options.kinds[k % len(options.kinds)] for k in range(options.columns)]
     made = simulate_sources(
-        options.output,
+        typed.output,
         options.rows,
         options.columns,
         seed=options.seed,
@@ -130,7 +96,7 @@ def _run_sources(options: argparse.Namespace) -> int:
         decades=options.decades,
         workers=options.workers,
     )
-    return _said(made, options)
+    return _said(made, typed)
 
 
 def _said(made: Simulation, options: argparse.Namespace) -> int:
@@ -147,7 +113,7 @@ def _settings() -> list[str]:
     return [field.name for field in fields(CellSettings) if field.name not in own]
 
 
-def _knobs(options: argparse.Namespace) -> dict[str, Any]:
+def _knobs(options: CellsOptions, changes: Sequence[str]) -> dict[str, Any]:
     """The settings that differ from the preset's."""
     from identifiable.worlds import CELL_PRESETS
 
@@ -158,9 +124,9 @@ def _knobs(options: argparse.Namespace) -> dict[str, Any]:
     if options.patches is not None:
         knobs["patches"] = options.patches
     if options.layout is not None:
-        knobs["layout"] = _layout(options.layout)
+        knobs["layout"] = options.layout
     sample = CELL_PRESETS["small"]
-    for text in options.set:
+    for text in changes:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or name not in _settings():
@@ -181,13 +147,6 @@ def _value(text: str, value: str, kind: type) -> Any:
 
 def _whole_numbers(value: str) -> tuple[int, ...]:
     return tuple(int(part) for part in value.split(",") if part.strip())
-
-
-def _layout(text: str) -> str | float:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 READERS: dict[type, tuple[Callable[[str], Any], str]] = {

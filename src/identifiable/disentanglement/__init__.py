@@ -5,6 +5,6 @@ The metrics themselves are public as `identifiable.metrics`.
 
 from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.info_scores import PROFILES
-from identifiable.disentanglement.scoring import DEFAULT_METRICS, METRICS, MODES, disentangle
+from identifiable.disentanglement.scoring import METRICS, MODES, disentangle
 
-__all__ = ["DEFAULT_METRICS", "METRICS", "MODES", "PROFILES", "Codes", "as_codes", "disentangle"]
+__all__ = ["METRICS", "MODES", "PROFILES", "Codes", "as_codes", "disentangle"]

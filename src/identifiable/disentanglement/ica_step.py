@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from identifiable._checks import DataError, UsageError
 from identifiable.disentanglement.codes import Array, latents_of
 from identifiable.ica import resolve
+from identifiable.options import ResolveOptions
 from identifiable.results import Alert
 
 Mode = Literal["centred", "literal", "whitened"]
@@ -84,7 +85,7 @@ def ica_step(latents: Any, *, mode: Mode = "centred", max_iter: int = MAX_ITER, 
 
 
 def _whitened(Z: Array, seed: int) -> IcaStep:
-    resolved = resolve(Z, rank="auto", stability=0, restarts=STARTS, seed=seed)
+    resolved = resolve(Z, ResolveOptions(stability=0, restarts=STARTS, seed=seed))
     matrix, offset = resolved.to_components.matrix, Z.mean(axis=0)
     result = resolved.result
     return IcaStep(

@@ -18,13 +18,14 @@ from identifiable.disentanglement.binned import dcimig, jemmig, mig, mig_sup, mo
 from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.correlated import mcc
 from identifiable.disentanglement.ica_step import Mode, ica_step
-from identifiable.disentanglement.info_scores import PROFILES, converged_infoe, infomec
+from identifiable.disentanglement.info_scores import converged_infoe, infomec
 from identifiable.disentanglement.interventional import irs
 from identifiable.disentanglement.predicted import dci, explicitness, sap
 from identifiable.disentanglement.regressed import r2
 from identifiable.disentanglement.sampled import betavae_score, factorvae_score
 from identifiable.disentanglement.unsupervised import unsupervised
 from identifiable.intake import default_provenance
+from identifiable.options import ScoreOptions
 from identifiable.results import (
     AfterICA,
     Alert,
@@ -33,7 +34,6 @@ from identifiable.results import (
     Interval,
     Metric,
     NoisePoint,
-    Provenance,
     ScoreNull,
 )
 
@@ -64,7 +64,7 @@ METRICS: Mapping[str, Measure] = MappingProxyType(
 )
 """What can be asked for by name. SIS takes slots and UDR several runs: they are functions of `identifiable.metrics` only."""
 
-DEFAULT_METRICS = ("infomec", "dci", "mig", "sap", "modularity", "irs", "mcc", "r2")
+DEFAULT = ScoreOptions()
 SEEDED = frozenset(METRICS) - {"mig", "mig_sup", "jemmig", "dcimig", "modularity", "irs", "unsupervised"}
 FACTORLESS = frozenset({"unsupervised"})  # nothing to shuffle
 UNBOUNDED = FACTORLESS  # all others are at most 1
@@ -73,43 +73,18 @@ AGREES = 1e-3  # by how much InfoE of converged regressions may differ before an
 LEAST_ROWS = 20  # from which halves are drawn
 
 
-def disentangle(
-    codes: Codes,
-    *,
-    metrics: Sequence[str] | str = DEFAULT_METRICS,
-    profile: str = "hsu-standalone",
-    resolve: Sequence[str] = (),
-    noise_sweep: bool = False,
-    null: int = 0,
-    bootstrap: int = 0,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    inputs: tuple[Input, ...] = (),
-    provenance: Provenance | None = None,
-) -> Disentanglement:
+def disentangle(codes: Codes, options: ScoreOptions = DEFAULT, inputs: tuple[Input, ...] = ()) -> Disentanglement:
     """Score latents against factors by every metric asked for.
 
-    Parameters
-    ----------
-    metrics
-        Names of `METRICS`, or "all".
-    profile
-        Which version of InfoMEC: see `infomec`.
-    resolve
-        Modes of `ica_step`: the scores of what each makes of the latents follow in `after`; their intervals and nulls are those of
-        the components as they are, not of ICA made anew.
-    noise_sweep
-        InfoMEC with noise of 0, 1, 3 and 10 % of each latent's standard deviation. Ours. Mutual information has no scale: of a
-        latent that follows its factor without noise, neighbours resolve a leak of 1 % of another one, and InfoM falls.
-    null
-        How often to shuffle factors against latents.
-    bootstrap
-        From how many random splits of the rows 95 % intervals are made. Ours: a bootstrap with replacement would repeat rows, and
-        a row is its own nearest neighbour. See `_with_intervals`.
+    `resolve` names modes of `ica_step`: the scores of what each makes of the latents follow in `after`; their intervals and nulls
+    are those of the components as they are, not of ICA made anew. `noise_sweep` is ours: InfoMEC with noise of 0, 1, 3 and 10 % of
+    each latent's standard deviation. Mutual information has no scale: of a latent that follows its factor without noise,
+    neighbours resolve a leak of 1 % of another one, and InfoM falls. `bootstrap` is ours, from random splits: a bootstrap with
+    replacement would repeat rows, and a row is its own nearest neighbour. See `_with_intervals`.
     """
-    names, everything = _names(metrics)
-    _check(profile, resolve, null, bootstrap, seed)
+    profile, resolve, null, bootstrap = options.profile, options.resolve, options.null, options.bootstrap
+    noise_sweep, seed, workers, progress = options.noise_sweep, options.seed, options.workers, options.progress
+    names, everything = _names(options.metrics)
     scored = partial(_scored, names=names, profile=profile, seed=seed)
     lost: list[Alert] = []
     found = scored(codes, workers=workers, progress=progress, lost=lost if everything else None)
@@ -128,20 +103,11 @@ def disentangle(
             after.append(_after(codes, mode, scored, complete, seed, workers, progress))
         except DataError as error:  # of this mode: the other scores are not lost for it
             failed.append(Alert("ica_failed", f"after ICA ({mode}): no scores, {error}"))
-    settings = {
-        "metrics": list(names),
-        "profile": profile,
-        "resolve": list(resolve),
-        "noise_sweep": noise_sweep,
-        "null": null,
-        "bootstrap": bootstrap,
-        "seed": seed,
-    }
     return Disentanglement(
         inputs=inputs,
-        settings=settings,
+        settings=options.shared(ScoreOptions).settings(metrics=list(names), seed=seed),
         alerts=(*_alerts(codes, found, after, asked_for_sweep=noise_sweep), *failed, *lost),
-        provenance=provenance or default_provenance(seed, "identifiable.disentangle(…)"),
+        provenance=default_provenance(seed, options.command or "identifiable.disentangle(...)"),
         n=codes.n,
         latents=codes.latent_names,
         latent_kind="discrete" if codes.discrete else "continuous",
@@ -183,17 +149,6 @@ def _names(metrics: Sequence[str] | str) -> tuple[tuple[str, ...], bool]:
     if unknown or not asked:
         raise UsageError(f"metrics {', '.join(unknown) or 'none'}: expected some of {', '.join(METRICS)}, or all.")
     return tuple(dict.fromkeys(asked)), False
-
-
-def _check(profile: str, resolve: Sequence[str], null: int, bootstrap: int, seed: int) -> None:
-    if profile not in PROFILES:
-        raise UsageError(f"profile {profile!r}: expected one of {', '.join(PROFILES)}.")
-    wrong = [mode for mode in resolve if mode not in MODES]
-    if isinstance(resolve, str) or wrong:
-        raise UsageError(f"resolve {resolve!r}: expected a list of {', '.join(MODES)}.")
-    for name, value in (("null", null), ("bootstrap", bootstrap), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
-            raise UsageError(f"{name} {value!r}: expected a whole number of at least 0 and below 2^32.")
 
 
 def _scored(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from identifiable._checks import UsageError
-from identifiable.blocks import Progress
-from identifiable.results import Provenance, Reproduction, Table2, Table3
+from identifiable.options import ReproduceOptions, Scale, takes
+from identifiable.results import Reproduction, Table2, Table3
 
 __all__ = ["EXPERIMENTS", "Experiment", "reproduce"]
 
-SCALES = ("smoke", "small", "paper")
+SCALES = get_args(Scale)
 
 
 @dataclass(frozen=True)
@@ -38,56 +38,24 @@ def _experiments() -> Mapping[str, Experiment]:
 EXPERIMENTS = _experiments()
 
 
-def reproduce(
-    name: str,
-    *,
-    scale: str = "smoke",
-    data: str | None = None,
-    seed: int = 0,
-    checkpoint: str | None = None,
-    changes: Mapping[str, Any] = MappingProxyType({}),
-    progress: Progress | None = None,
-    say: Callable[[str], None] | None = None,
-    provenance: Provenance | None = None,
-) -> Reproduction | Table2 | Table3:
+@takes(ReproduceOptions)
+def reproduce(name: str, /, *, options: ReproduceOptions) -> Reproduction | Table2 | Table3:
     """Run an experiment of the paper again.
 
     `scale` is `smoke` (at most a minute, on data that needs no file unless there is `data`), `small` or `paper`; `changes`
-    replaces settings by name. `checkpoint` is a folder in which finished work is kept, so that an interrupted call can be made again.
-    `say` is called with a line about every model that has been trained, or what was evaluated, where that takes long.
+    replaces settings by name.
     """
     if name not in EXPERIMENTS:
         raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}.")
-    if scale not in SCALES:
-        raise UsageError(f"scale {scale!r}: expected one of {', '.join(SCALES)}.")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"seed {seed!r}: expected a whole number of at least 0.")
+    changes = dict(options.changes)
     if name in ("table2", "table3"):
         from identifiable.experiments import table2, table3
 
         tables: dict[str, Any] = {"table2": table2, "table3": table3}
         found: Table2 | Table3 = tables[name].run(
-            EXPERIMENTS[name],
-            tables[name].settings(scale, changes),
-            scale=scale,
-            data=data,
-            seed=seed,
-            checkpoint=checkpoint,
-            progress=progress,
-            say=say,
-            provenance=provenance,
+            EXPERIMENTS[name], tables[name].settings(options.scale, changes), options
         )
         return found
     from identifiable.experiments import warm_up
 
-    return warm_up.run(
-        name,
-        EXPERIMENTS[name],
-        warm_up.settings(name, scale, changes),
-        scale=scale,
-        data=data,
-        seed=seed,
-        checkpoint=checkpoint,
-        progress=progress,
-        provenance=provenance,
-    )
+    return warm_up.run(name, EXPERIMENTS[name], warm_up.settings(name, options.scale, changes), options)

@@ -26,7 +26,8 @@ from identifiable.experiments.traversing import traversals
 from identifiable.intake import content_hash, default_provenance
 from identifiable.io import DATASETS, read_factor_pictures
 from identifiable.metrics import ica_step, infomec
-from identifiable.results import Alert, Evaluation, Input, ModelRun, Provenance, Table2, Traversal
+from identifiable.options import ReproduceOptions
+from identifiable.results import Alert, Evaluation, Input, ModelRun, Table2, Traversal
 from identifiable.worlds import FactorGrid, PictureWorld, SceneWorld, SpriteWorld
 
 if TYPE_CHECKING:
@@ -203,16 +204,11 @@ class FactorData:
 def run(
     experiment: Experiment,
     chosen: Settings,
-    *,
-    scale: str,
-    data: str | None,
-    seed: int,
-    checkpoint: str | None,
-    progress: Progress | None,
-    say: Say | None,
-    provenance: Provenance | None,
+    options: ReproduceOptions,
 ) -> Table2:
     """Train every fit on every data set from every seed, select, and draw what ICA does."""
+    scale, data, seed = options.scale, options.data, options.seed
+    checkpoint, progress, say = options.checkpoint, options.progress, options.say
     _ = chosen.architecture  # what cannot be had is said before the first of many hours
     sources = {name: _source(name, chosen, data) for name in chosen.data}
     runs: list[ModelRun] = []
@@ -240,7 +236,9 @@ def run(
         inputs=tuple(inputs),
         settings={"experiment": "table2", "scale": scale, "seed": seed, **asdict(chosen)},
         alerts=(*_alerts(runs, chosen), *selection.alerts, *undrawn),
-        provenance=with_torch(provenance or default_provenance(seed, "identifiable.experiments.reproduce('table2')")),
+        provenance=with_torch(
+            default_provenance(seed, options.command or "identifiable.experiments.reproduce('table2')")
+        ),
         scale=scale,
         choices=choices(chosen, experiment.settings),
         published=experiment.published,

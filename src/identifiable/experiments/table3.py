@@ -16,12 +16,13 @@ import numpy as np
 
 from identifiable._checks import DataError, UsageError
 from identifiable.api.screening import Screen, evaluate, screen
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.experiments.changing import changed
 from identifiable.experiments.recording import choices
 from identifiable.intake import default_provenance
+from identifiable.options import ReproduceOptions
 from identifiable.representation import Representation
-from identifiable.results import Alert, FoldScore, GeneConcentration, GeneScore, Provenance, ScreenEvaluation, Table3
+from identifiable.results import Alert, FoldScore, GeneConcentration, GeneScore, ScreenEvaluation, Table3
 from identifiable.worlds import cells
 
 if TYPE_CHECKING:
@@ -80,16 +81,11 @@ def settings(scale: str, changes: Mapping[str, Any]) -> Settings:
 def run(
     experiment: Experiment,
     chosen: Settings,
-    *,
-    scale: str,
-    data: str | None,
-    seed: int,
-    checkpoint: str | None,
-    progress: Progress | None,
-    say: Callable[[str], None] | None,
-    provenance: Provenance | None,
+    options: ReproduceOptions,
 ) -> Table3:
     """Evaluate the screen by the paper's protocol, then by the stricter one, and read the tables off."""
+    scale, data, seed = options.scale, options.data, options.seed
+    checkpoint, progress, say = options.checkpoint, options.progress, options.say
     opened = _simulated(chosen, seed) if chosen.preset and data is None else _from_folder(data)
     guides = _guides(opened, chosen.genes)
     shared: dict[str, Any] = {
@@ -124,7 +120,7 @@ def run(
         )
         _tell(say, f"experiments held out: {stricter.headline}")
     gain = found.difference("ica", "pca")
-    record = provenance or default_provenance(seed, "identifiable.experiments.reproduce('table3')")
+    record = default_provenance(seed, options.command or "identifiable.experiments.reproduce('table3')")
     return Table3(
         inputs=found.inputs,
         settings={"experiment": "table3", "scale": scale, "seed": seed, **asdict(chosen)},

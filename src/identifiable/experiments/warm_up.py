@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.api.decoding import summarised
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.diameter import diameter
 from identifiable.experiments.changing import changed
 from identifiable.experiments.recording import choices, with_torch
@@ -26,6 +26,7 @@ from identifiable.intake import content_hash, default_provenance
 from identifiable.io import read_images
 from identifiable.jacobians import random_directions, spectra
 from identifiable.moments import Array, Moments
+from identifiable.options import ReproduceOptions
 from identifiable.results import (
     Alert,
     Constants,
@@ -35,7 +36,6 @@ from identifiable.results import (
     Interval,
     Leak,
     PairRun,
-    Provenance,
     Reproduction,
     Summary,
 )
@@ -173,15 +173,11 @@ def run(
     name: str,
     experiment: Experiment,
     chosen: WarmUp,
-    *,
-    scale: str,
-    data: str | None,
-    seed: int,
-    checkpoint: str | None,
-    progress: Progress | None,
-    provenance: Provenance | None,
+    options: ReproduceOptions,
 ) -> Reproduction:
     """Train, measure, remove what did not learn, and relate distance to distortion."""
+    scale, data, seed = options.scale, options.data, options.seed
+    checkpoint, progress = options.checkpoint, options.progress
     from identifiable.nn import OrthogonalAutoencoder, train
 
     values, labels, given = _pictures(data, scale, needs_labels=name == "figA6")
@@ -223,7 +219,9 @@ def run(
         inputs=(given,),
         settings={"experiment": name, "scale": scale, "seed": seed, **asdict(chosen)},
         alerts=_alerts(measured, kept, chosen),
-        provenance=with_torch(provenance or default_provenance(seed, f"identifiable.experiments.reproduce({name!r})")),
+        provenance=with_torch(
+            default_provenance(seed, options.command or f"identifiable.experiments.reproduce({name!r})")
+        ),
         experiment=name,  # type: ignore[arg-type]
         scale=scale,
         choices=choices(chosen, experiment.settings),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from identifiable.ica.fitting import Fit, Settings, fit
+from identifiable.ica.fitting import Fit, fit
 from identifiable.ica.joint import JointlyResolved, resolve_jointly
 from identifiable.ica.matching import Matching, match_components, matched_matrices, permutation_matrix
 from identifiable.ica.resolving import Resolved, resolve
@@ -12,7 +12,6 @@ __all__ = [
     "JointlyResolved",
     "Matching",
     "Resolved",
-    "Settings",
     "fit",
     "match_components",
     "matched_matrices",

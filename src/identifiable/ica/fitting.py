@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, Progress, one_blas_thread
 from identifiable.groups import AffineMap
-from identifiable.ica.canonical import ORDERS, Canonical, Shape, canonical
-from identifiable.ica.contrasts import CONTRASTS, contrast
+from identifiable.ica.canonical import Canonical, Shape, canonical
+from identifiable.ica.contrasts import contrast
 from identifiable.ica.diagnostics import PAIR_ROWS, Directions
 from identifiable.ica.passes import Passes, RowChoice
 from identifiable.ica.solver import Search, Solution, finish, solve
-from identifiable.ica.whitening import Precision, Whitener
+from identifiable.ica.whitening import Whitener
 from identifiable.moments import Array, Moments
+from identifiable.options import IcaOptions
 from identifiable.results import Start
 
-PRECISIONS = ("single", "double")
 # "auto" restarts: where a start takes a second or two, three of them; and where they disagree, more, until three end at
 # the best contrast or half a minute is spent.
 AGREEING = 3
@@ -34,38 +33,9 @@ MOST_STARTS = 24
 FINER = 0.005  # of the tolerance, where a pass costs next to nothing; then the last ones are in double precision
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a fit depends on besides the data."""
-
-    rank: int | Literal["auto"] = "auto"
-    contrast: str = "logcosh"
-    order: str = "negentropy"
-    restarts: int | Literal["auto"] = "auto"
-    stability: int = 6
-    tol: float = 2e-8
-    precision: Precision = "single"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, choices in (("contrast", tuple(CONTRASTS)), ("order", ORDERS), ("precision", PRECISIONS)):
-            if getattr(self, name) not in choices:
-                raise UsageError(f"{name} {getattr(self, name)!r}: expected one of {', '.join(choices)}.")
-        for name, least in (("rank", 1), ("restarts", 1), ("stability", 0), ("seed", 0)):
-            value = getattr(self, name)
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not (value == "auto" and name in ("rank", "restarts")) and not (whole and value >= least):
-                raise UsageError(f"{name} {value!r}: expected a whole number of at least {least}.")
-        if self.stability % 2:
-            raise UsageError(
-                f"stability {self.stability}: refits come in pairs on halves without a row in common; pass an even number."
-            )
-        if not (isinstance(self.tol, (int, float, np.floating)) and 0 < self.tol < 1):
-            raise UsageError(f"tol {self.tol!r}: expected a number between 0 and 1.")
-
-    def starts(self, n: int, rank: int) -> int:
-        """How many starts a fit of this size makes if they agree."""
-        return affordable_starts(n, rank) if self.restarts == "auto" else self.restarts
+def starts_of(settings: IcaOptions, n: int, rank: int) -> int:
+    """How many starts a fit of this size makes if they agree."""
+    return affordable_starts(n, rank) if settings.restarts == "auto" else settings.restarts
 
 
 def affordable_starts(n: int, rank: int) -> int:
@@ -119,7 +89,7 @@ class Fit:
 def fit(
     blocks: Blocks,
     moments: Moments,
-    settings: Settings,
+    settings: IcaOptions,
     *,
     choice: RowChoice | None = None,
     first: int = 0,
@@ -154,7 +124,7 @@ def fit(
             best = (reached, solution)
         agree = sum(s.contrast >= (1 - SAME_CONTRAST) * best[0] for s in starts)
         disputed = agree < len(starts)
-        wanted = settings.starts(moments.n, whitener.rank)
+        wanted = starts_of(settings, moments.n, whitener.rank)
         if settings.restarts == "auto" and cheap and disputed:
             spent = passes.spent * _operations(moments.n, whitener.rank)
             wanted = MOST_STARTS if agree < AGREEING and spent < DISPUTE_OPERATIONS else 0
@@ -168,7 +138,7 @@ def fit(
     return _in_canonical_form(passes, settings, solution, tuple(starts))
 
 
-def _in_canonical_form(passes: Passes, settings: Settings, solution: Solution, starts: tuple[Start, ...]) -> Fit:
+def _in_canonical_form(passes: Passes, settings: IcaOptions, solution: Solution, starts: tuple[Start, ...]) -> Fit:
     score = contrast(settings.contrast)
     shape, step = Shape.of(solution.survey.shapes, settings.contrast), solution.survey.step
     pairs = passes.pairs(solution.rotation, score, PAIR_ROWS / passes.n)

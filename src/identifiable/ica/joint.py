@@ -15,7 +15,7 @@ from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.ica.matching import match_components, match_correlations
 from identifiable.ica.passes import uniforms
 from identifiable.ica.refits import group_numbers
-from identifiable.ica.resolving import Resolved, resolve
+from identifiable.ica.resolving import DEFAULT, Resolved, resolve
 from identifiable.intake import (
     as_representation,
     blocks_of,
@@ -25,8 +25,9 @@ from identifiable.intake import (
     identical_inputs,
 )
 from identifiable.moments import Array
+from identifiable.options import ResolveOptions
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import Alert, ComponentMatch, JointResolution, Provenance
+from identifiable.results import Alert, ComponentMatch, JointResolution
 
 SHARED_ABOVE = 0.8  # |correlation| between partners from which on a component counts as shared
 SHARED_P = 0.01
@@ -46,11 +47,11 @@ class JointlyResolved:
 
 
 def resolve_jointly(
-    *sources: Any,
-    shared_above: float = SHARED_ABOVE,
-    group_by: Any = None,
-    provenance: Provenance | None = None,
-    **options: Any,
+    sources: Sequence[Any],
+    options: ResolveOptions = DEFAULT,
+    *,
+    group_by_name: str | None = None,
+    cluster: Any = None,
 ) -> JointlyResolved:
     """Resolve two or more representations of the same rows and match their components.
 
@@ -62,36 +63,37 @@ def resolve_jointly(
 
     >>> rng = np.random.default_rng(0)
     >>> S = rng.laplace(size=(4000, 3))
-    >>> found = resolve_jointly(S @ rng.standard_normal((3, 3)), S @ rng.standard_normal((3, 3)))
+    >>> found = resolve_jointly([S @ rng.standard_normal((3, 3)), S @ rng.standard_normal((3, 3))])
     >>> found.result.headline
     '3 of 3 components are shared by a, b'
     """
     if len(sources) < 2:
         raise UsageError(f"joint mode needs at least two representations, got {len(sources)}.")
-    if not 0 < shared_above <= 1:
-        raise UsageError(f"shared_above {shared_above!r}: expected a correlation above 0 and at most 1.")
+    shared_above = SHARED_ABOVE if options.shared_above is None else options.shared_above
     representations = distinct([as_representation(s, i) for i, s in enumerate(sources)])
     pairing = pair(*representations)
     tables = [
         Representation(blocks_of(r) if rows is None else blocks_of(r).select(rows), name=r.name)
         for r, rows in zip(representations, pairing.rows, strict=True)
     ]
+    group_by = options.group_by
     if group_by is not None:  # labels are of the rows of the first table
         group_numbers(group_by, representations[0])
         rows = pairing.rows[0]
         group_by = np.asarray(group_by) if rows is None else np.asarray(group_by)[rows]
-    models = tuple(resolve(t, group_by=group_by, **options) for t in tables)
+    alone = replace(options, group_by=group_by)
+    models = tuple(resolve(t, alone, group_by_name=group_by_name, cluster=cluster) for t in tables)
     with one_blas_thread():
         components = [blocks_of(t).through(m.to_components, m.result.rank) for t, m in zip(tables, models, strict=True)]
-        correlation = _correlations(components, options)
-        matches = _matches(components, models, correlation, shared_above, int(options.get("seed", 0)))
+        how = {"workers": options.workers, "cluster": cluster, "progress": options.progress}
+        correlation = _correlations(components, how)
+        matches = _matches(components, models, correlation, shared_above, options.seed)
     inputs = tuple(m.result.inputs[0] for m in models)
-    seed = int(options.get("seed", 0))
     result = JointResolution(
         inputs=inputs,
         settings={**models[0].result.settings, "shared_above": shared_above, "shared_p": SHARED_P, "draws": DRAWS},
         alerts=tuple(_alerts(representations, pairing, models) + identical_inputs(inputs)),
-        provenance=provenance or default_provenance(seed, "identifiable.resolve(...)"),
+        provenance=default_provenance(options.seed, options.command or "identifiable.resolve(...)"),
         models=tuple(replace(m.result, provenance=replace(m.result.provenance, time="")) for m in models),
         matches=matches,
         shared_counts=_shared_counts([c.d for c in components], correlation, shared_above),
@@ -100,9 +102,8 @@ def resolve_jointly(
     return JointlyResolved(models, result)
 
 
-def _correlations(components: Sequence[Blocks], options: dict[str, Any]) -> dict[tuple[int, int], Array]:
+def _correlations(components: Sequence[Blocks], how: dict[str, Any]) -> dict[tuple[int, int], Array]:
     """Of the components of every two models, over all rows."""
-    how = {name: options.get(name) for name in ("workers", "cluster", "progress")}
     return {
         (i, j): _correlation([components[i], components[j]], how) for i, j in combinations(range(len(components)), 2)
     }

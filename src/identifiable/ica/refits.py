@@ -14,11 +14,12 @@ from identifiable.groups import WhiteBasis
 from identifiable.ica.contrasts import contrast
 from identifiable.ica.curvature import curvature_errors, pair_curvature
 from identifiable.ica.diagnostics import PAIR_ROWS
-from identifiable.ica.fitting import Fit, Settings, fit
+from identifiable.ica.fitting import Fit, fit, starts_of
 from identifiable.ica.passes import Passes, RowChoice, uniforms
 from identifiable.ica.stability import Refit
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
+from identifiable.options import IcaOptions
 from identifiable.representation import Representation
 
 REFIT_STARTS = (
@@ -28,7 +29,7 @@ LABELLED = 2**18  # rows given their half at a time
 
 
 def refit(
-    blocks: Blocks, settings: Settings, rank: int, groups: NDArray[np.intp] | None = None, **how: Any
+    blocks: Blocks, settings: IcaOptions, rank: int, groups: NDArray[np.intp] | None = None, **how: Any
 ) -> list[Refit]:
     """`settings.stability` refits in pairs on disjoint halves, each whitened and searched anew from its own start.
 
@@ -42,7 +43,7 @@ def refit(
         if not all(_has_variance(moments) for _, moments, _ in parts):
             continue  # both, so that refits stay in pairs
         for which, (rows, moments, choice) in enumerate(parts):
-            starts = min(REFIT_STARTS, settings.starts(moments.n, rank))
+            starts = min(REFIT_STARTS, starts_of(settings, moments.n, rank))
             alone = replace(settings, seed=seed + which, restarts=starts, stability=0)
             if settings.rank != "auto":
                 alone = replace(alone, rank=min(rank, WhiteBasis.of(moments).rank))

@@ -12,16 +12,17 @@ from identifiable.blocks import Progress, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica import diagnostics
 from identifiable.ica.data_alerts import data_alerts
-from identifiable.ica.fitting import Fit, Settings, fit
+from identifiable.ica.fitting import Fit, fit
 from identifiable.ica.refits import group_numbers, refit
 from identifiable.ica.stability import Refit, Stability
 from identifiable.ica.stability import stability as measure_stability
 from identifiable.intake import as_representation, blocks_of, default_provenance, gather_moments, inputs_of
 from identifiable.moments import Moments
+from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation
-from identifiable.results import Alert, Component, Provenance, Resolution
+from identifiable.results import Alert, Component, Resolution
 
-DEFAULT = Settings()
+DEFAULT = ResolveOptions()
 PICTURE_ROWS = 10_000  # of which densities are drawn
 DENSITY_EDGES = tuple(np.linspace(-5, 5, 41).tolist())
 FEW_ROWS = 10  # rows per component below which directions are mostly noise
@@ -42,22 +43,7 @@ class Resolved:
 
 
 def resolve(
-    source: Any,
-    *,
-    rank: Any = DEFAULT.rank,
-    contrast: str = DEFAULT.contrast,
-    order: str = DEFAULT.order,
-    restarts: Any = DEFAULT.restarts,
-    stability: int = DEFAULT.stability,
-    tol: float = DEFAULT.tol,
-    precision: Any = DEFAULT.precision,
-    seed: int = DEFAULT.seed,
-    group_by: Any = None,
-    group_by_name: str | None = None,
-    workers: int | None = None,
-    cluster: Any = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
+    source: Any, options: ResolveOptions = DEFAULT, *, group_by_name: str | None = None, cluster: Any = None
 ) -> Resolved:
     """Whiten and unmix one representation; say which components another sample would give again.
 
@@ -68,28 +54,18 @@ def resolve(
     ----------
     source
         An array (n, d), a `Representation`, `Blocks` or a Dask array.
-    rank
-        Principal directions to keep; "auto" keeps all that carry variance.
-    restarts
-        Starts of the solver, the best of which is kept; "auto" makes as many as cost little, up to three if they agree and
-        24 (or half a minute) if not.
-    stability
-        Refits on halves of the rows, two at a time on disjoint halves; 0 for none, then no component is called reproducible.
-    tol
-        Stop when a Newton step would gain less than this share of the contrast, and a two-hundredth of it where a pass costs
-        next to nothing.
-    precision
-        Of the products in each pass: "single", whose rounding is far below sampling error, or "double".
-
-    group_by
-        One label per row: rows with the same label stay together in the refits.
+    options
+        `group_by` holds one label per row, called `group_by_name` in the result.
+    cluster
+        A `distributed.Client`: its workers make the passes over the rows.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.laplace(size=(4000, 3)) @ rng.standard_normal((3, 3))
     >>> resolve(X).result.headline
     '3 of 3 components are reproducible'
     """
-    settings = Settings(rank, contrast, order, restarts, stability, tol, precision, seed)
+    settings = options.shared(IcaOptions)
+    workers, progress, group_by = options.workers, options.progress, options.group_by
     representation = as_representation(source)
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
@@ -107,7 +83,7 @@ def resolve(
             "group_by": group_by_name or ("labels" if group_by is not None else None),
         },
         alerts=tuple(alerts),
-        provenance=provenance or default_provenance(seed, "identifiable.resolve(...)"),
+        provenance=default_provenance(options.seed, options.command or "identifiable.resolve(...)"),
         rank=len(fitted.rotation),
         converged=fitted.converged,
         passes=fitted.passes.spent + sum(r.passes for r in refits),
@@ -126,7 +102,7 @@ def resolve(
 
 def _resolved(
     representation: Representation,
-    settings: Settings,
+    settings: IcaOptions,
     groups: NDArray[Any] | None,
     workers: int | None,
     cluster: Any,

@@ -11,34 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import PairingError, UsageError
-from identifiable.blocks import Progress, one_blas_thread
+from identifiable.blocks import one_blas_thread
 from identifiable.identifiability.consensus import consensus
 from identifiable.identifiability.judgement import alerts_of
 from identifiable.identifiability.pairs import PairRun
 from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import Run, Table
-from identifiable.identifiability.settings import DEFAULT, RUNGS, Settings
 from identifiable.intake import as_representation, blocks_of, default_provenance, distinct, identical_inputs, inputs_of
+from identifiable.options import CompareOptions
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import Comparison, Consensus, ErrorMatrix, PairResult, Provenance
+from identifiable.results import Comparison, Consensus, ErrorMatrix, PairResult
 
 
 def compare(
-    *representations: Any,
-    groups: Sequence[str] = DEFAULT.groups,
-    folds: int = DEFAULT.folds,
-    group_by: NDArray[Any] | Sequence[Any] | None = None,
-    bootstrap: int = DEFAULT.bootstrap,
-    nulls: Sequence[str] = DEFAULT.nulls,
-    null_draws: int = DEFAULT.null_draws,
-    epsilon: float = DEFAULT.epsilon,
-    protocol: str = DEFAULT.protocol,
-    seed: int = DEFAULT.seed,
-    workers: int | None = None,
-    cluster: Any = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-    group_by_name: str | None = None,
+    representations: Sequence[Any], options: CompareOptions, *, group_by_name: str | None = None, cluster: Any = None
 ) -> Comparison:
     """Compare two or more representations of the same rows, for every ordered pair.
 
@@ -52,58 +38,38 @@ def compare(
     ----------
     representations
         Arrays (n, d), `Representation`s, `Blocks` or Dask arrays. With ids rows are joined on them.
-    group_by
-        One label per row (of the first representation): rows with the same label stay together in folds
-        and in the bootstrap.
-    workers
-        Threads to use; changes no figure.
+    options
+        `group_by` holds one label per row of the first representation, called `group_by_name` in the result.
     cluster
-        A `distributed.Client`: its workers make the passes over the rows. Changes no figure.
-
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((300, 3))
-    >>> result = compare(X, X[:, [2, 0, 1]] * [1, -1, 1] + 5, bootstrap=0, nulls=())
-    >>> result.verdict.group
-    'signed_permutation'
+        A `distributed.Client`: its workers make the passes over the rows.
     """
-    settings = Settings(
-        groups=tuple(r for r in RUNGS if r in groups) if set(groups) <= set(RUNGS) else tuple(groups),
-        folds=folds,
-        group_by=group_by_name or ("labels" if group_by is not None else None),
-        bootstrap=bootstrap,
-        nulls=tuple(nulls),
-        null_draws=null_draws,
-        epsilon=float(epsilon),
-        protocol=protocol,
-        seed=seed,
-    )
     if len(representations) < 2:
         raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
+<<<<<<< HEAD
     run = Run(settings, workers, progress, cluster)
     import_module("scipy.optimize")  # columns are matched in threads, which do not import
+=======
+    run = Run(options, cluster)
+    name = group_by_name or ("labels" if options.group_by is not None else None)
+>>>>>>> h/k
     with one_blas_thread():
-        return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], group_by, provenance)
+        return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], name)
 
 
-def structural(Z: Any, sources: Any, **options: Any) -> Comparison:
+def structural(Z: Any, sources: Any, options: CompareOptions, **named: Any) -> Comparison:
     """How nearly a representation recovers known sources, up the same ladder.
 
     Implements Definition 2 of Nelson et al. 2026: the error of ``h(f(x)) - u`` for the best h of each
-    group. Options as for `compare`; the result holds the one pair, representation to sources.
-
-    >>> rng = np.random.default_rng(0)
-    >>> U = rng.laplace(size=(300, 2))
-    >>> structural(U @ [[1.0, 1.0], [-1.0, 1.0]], U, bootstrap=0, nulls=(), groups=["rigid", "similarity"]).verdict.group
-    'similarity'
+    group. The result holds the one pair, representation to sources; the rest is as for `compare`.
     """
     Z = _named(as_representation(Z, 0), "representation")
     sources = _named(as_representation(sources, 1), "sources")
     if Z.d != sources.d:
         raise UsageError(
-            f"Definition 2 speaks of as many dimensions as sources, got {Z.d} and {sources.d}; choose the dimensions to "
-            "hold against the sources, or use compare, which projects the wider side onto principal components."
+            f"Definition 2 needs as many dimensions as sources, got {Z.d} and {sources.d}; choose the dimensions to "
+            "compare with the sources, or use compare, which projects the wider side onto principal components."
         )
-    result = compare(Z, sources, **options)
+    result = compare([Z, sources], options, **named)
     return replace(result, pairs=result.pairs[:1])
 
 
@@ -111,13 +77,11 @@ def _named(representation: Representation, name: str) -> Representation:
     return replace(representation, name=name) if len(representation.name) == 1 else representation
 
 
-def _compared(
-    run: Run, representations: list[Representation], group_by: Any, provenance: Provenance | None
-) -> Comparison:
+def _compared(run: Run, representations: list[Representation], group_by: str | None) -> Comparison:
     representations = distinct(representations)
     pairing = _join(run, representations)
     run.ids = pairing.ids
-    labels = _joined_labels(group_by, representations[0], pairing)
+    labels = _joined_labels(run.settings.group_by, representations[0], pairing)
     run.plan = plan_rows(pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=labels)
     tables = [
         Table(r.name, blocks_of(r) if rows is None else blocks_of(r).select(rows), rows, run)
@@ -135,9 +99,9 @@ def _compared(
     run.alerts += alerts_of(pairs, run.settings.protocol)
     return Comparison(
         inputs=inputs,
-        settings=run.settings.public(),
+        settings=run.settings.settings(group_by=group_by),
         alerts=tuple(dict.fromkeys(run.alerts)),
-        provenance=provenance or default_provenance(run.settings.seed),
+        provenance=default_provenance(run.settings.seed, run.settings.command or "identifiable.compare(...)"),
         pairs=tuple(pairs),
         spectra=tuple(t.spectrum for t in tables),
         matrices=_matrices([t.name for t in tables], pairs) if many else (),

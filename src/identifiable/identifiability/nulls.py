@@ -27,7 +27,6 @@ from identifiable.identifiability.ladder import COLUMNS, FORWARD, ICA, IcaMatche
 from identifiable.moments import Array, Moments
 from identifiable.results import Null
 
-NULLS = ("shuffle", "rotation")
 AXIS_RUNGS = ("signed_permutation", ICA)  # the rungs whose result depends on the choice of axes
 
 

@@ -27,8 +27,8 @@ from identifiable.identifiability.ladder import (
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows
 from identifiable.identifiability.rows import RowPlan
 from identifiable.identifiability.run import Run, Table
-from identifiable.identifiability.settings import RUNGS, Settings
 from identifiable.moments import Array, Moments, leave_one_out
+from identifiable.options import RUNGS, CompareOptions
 from identifiable.results import Errors, Interval, Null, PairResult, Rung, Scale, Similarity, Solver, WorstRow
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
@@ -283,7 +283,7 @@ class _Measured:
 
     table: ErrorTable
     plan: RowPlan
-    settings: Settings
+    settings: CompareOptions
 
     def rung(self, group: str, direction: int, scale: Scale, nulls: dict[str, Null | None]) -> Rung:
         column = COLUMNS[group, direction]

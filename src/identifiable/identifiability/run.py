@@ -15,9 +15,9 @@ from identifiable.blocks import Blocks, Progress, silent
 from identifiable.diameter import diameter
 from identifiable.groups import Preconditioner, WhiteBasis
 from identifiable.identifiability.rows import RowPlan
-from identifiable.identifiability.settings import Settings
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
+from identifiable.options import CompareOptions, IcaOptions
 from identifiable.results import Alert, Spectrum
 
 
@@ -25,14 +25,20 @@ from identifiable.results import Alert, Spectrum
 class Run:
     """One call of compare: the settings, where it runs, and what has been noticed."""
 
-    settings: Settings
-    workers: int | None
-    progress: Progress | None
+    settings: CompareOptions
     cluster: Any = None
     alerts: list[Alert] = field(default_factory=list)
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
     cross_scatters: dict[tuple[str, str, int], Array] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> int | None:
+        return self.settings.workers
+
+    @property
+    def progress(self) -> Progress | None:
+        return self.settings.progress
 
     def say(self, stage: str, done: int, total: int) -> None:
         if self.progress is not None:
@@ -124,7 +130,7 @@ class Table:
         return ica.fit(
             self.blocks,
             self.moments,
-            ica.Settings(seed=self.run.settings.seed),
+            IcaOptions(seed=self.run.settings.seed),
             workers=self.run.workers,
             cluster=self.run.cluster,
             progress=self.run.progress,

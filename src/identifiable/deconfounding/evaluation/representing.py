@@ -31,6 +31,7 @@ from identifiable.ica.stability import stability
 from identifiable.ica.whitening import Whitener
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments, leave_one_out
+from identifiable.options import IcaOptions
 from identifiable.results import Alert
 
 Rank = int | Literal["auto"]
@@ -250,7 +251,11 @@ class Transforms:
         moments = self.training(splits, fold)
         # As many starts as cost little; `resolve` would go on for half a minute where they disagree, here in every fold.
         starts = affordable_starts(moments.n, self.white(splits, fold).matrix.shape[1])
+<<<<<<< HEAD
         settings = ica.Settings(rank=self.rank, seed=self.run.seed, stability=REFITS, restarts=starts)
+=======
+        settings = IcaOptions(rank=self.rank, seed=self.seed, stability=REFITS, restarts=starts)
+>>>>>>> h/k
         where = "all rows" if fold is None else f"fold {fold + 1}"
         with self.clock.stage("ica"), one_blas_thread():
             fitted = ica.fit(rows, moments, settings, stage=f"resolving {where}", **self.run.how)

@@ -1,0 +1,102 @@
+"""A command that measures something: declared here, run the same way for all of them.
+
+Parse, check every output and condition before the work, one call, write all or nothing, print, pick an exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from identifiable.cli.conditions import Condition, Fields
+from identifiable.cli.options import add_options, add_result_options, command, given, recorded
+from identifiable.cli.output import check_outputs, check_page, deliver, exit_code, progress_bar
+from identifiable.options import Options
+
+
+@dataclass
+class Job:
+    """One call of a command: what was typed, the options it gives, and the names of the tables."""
+
+    typed: argparse.Namespace
+    options: Any
+    paths: list[str] = field(default_factory=list)
+
+    def keywords(self) -> dict[str, Any]:
+        """The options as keywords of the Python call."""
+        return dict(vars(self.options))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What a command is called, what it is given and can be told, the call that does the work, and what a gate may name.
+
+    `call` takes the job and returns a result, or something that holds one in `result`. `inputs` are files it reads besides its
+    tables; `outputs` and `save` are those it writes besides page and JSON. `announced` is done before the work and after the checks.
+    """
+
+    name: str
+    text: str
+    example: str
+    options: type[Options]
+    tables: Mapping[str, Mapping[str, Any]]
+    call: Callable[[Job], Any]
+    fields: Callable[[Job], Fields]
+    gate: str
+    more: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    check: Callable[[Job], None] = lambda job: None
+    inputs: Callable[[Job], Iterable[str | None]] = lambda job: ()
+    outputs: Callable[[Job], Iterable[str | None]] = lambda job: ()
+    save: Callable[[Job, Any], Mapping[str, Callable[[str], object]]] = lambda job, found: {}
+    lines: bool = False  # progress of long work is also worth a log
+    gate_last: bool = False  # a condition that cannot be decided must not cost what took hours
+
+    def add_to(self, commands: Any) -> None:
+        parser = command(commands, self.name.split()[-1], self.text, self.example)
+        for name, form in self.tables.items():
+            parser.add_argument(name, **form)
+        self.more(parser)
+        add_options(parser, self.options)
+        parser.add_argument(
+            "--fail-if",
+            action="append",
+            default=[],
+            metavar="COND",
+            help=f"exit 1 if it holds, for example {self.gate}; may repeat".replace("%", "%%"),
+        )
+        add_result_options(parser)
+        parser.set_defaults(run=partial(run, self))
+
+
+def run(wanted: Command, typed: argparse.Namespace) -> int:
+    """Run a command; the exit code."""
+    given_tables = [getattr(typed, name) for name in wanted.tables]
+    paths = [path for given_ in given_tables for path in (given_ if isinstance(given_, list) else [given_]) if path]
+    job = Job(typed, given(wanted.options, typed), paths)
+    conditions = [Condition.parse(text, wanted.fields(job)) for text in typed.fail_if]
+    wanted.check(job)
+    inputs = [*paths, *filter(None, wanted.inputs(job))]
+    check_outputs([typed.json, typed.report, *wanted.outputs(job)], inputs)
+    check_page(typed.report)
+    words = recorded(wanted.name, paths, job.options)
+    with progress_bar(typed, lines=wanted.lines) as bar:
+        job.options = replace(job.options, progress=bar, command=words)
+        found = wanted.call(job)
+    result = getattr(found, "result", found)
+
+    def failures() -> list[str]:
+        return [sentence for condition in conditions for sentence in condition.failures(result)]
+
+    # Before anything is written: a gate that cannot decide is wrong usage, which leaves no output.
+    failed = [] if wanted.gate_last else failures()
+    deliver(result, typed, save=wanted.save(job, found))
+    return exit_code(failures() if wanted.gate_last else failed)
+
+
+def listed_ids(options: Any) -> list[str]:
+    """The values of `--ids`: sidecar files are inputs, too."""
+    given_ = options.ids
+    return [] if given_ is None else [given_] if isinstance(given_, str) else list(given_)

@@ -1,0 +1,48 @@
+"""What every command can be told: one declaration for each option.
+
+A command's options are a frozen dataclass (`tables`, `screens`, `experiments`); from it come the keywords of the Python call, the
+command line, the settings in the JSON, the recorded command and the reference page (`declaring`).
+"""
+
+from identifiable.options.declaring import Declared, Option, Options, declared, takes
+from identifiable.options.experiments import CellsOptions, ReproduceOptions, Scale, SourcesOptions
+from identifiable.options.screens import AttributeOptions, AuditOptions, CleanOptions, EvaluateOptions, ScreenOptions
+from identifiable.options.tables import (
+    NULLS,
+    RUNGS,
+    BilipschitzOptions,
+    CompareOptions,
+    DecoderOptions,
+    DisentangleOptions,
+    IcaOptions,
+    ResolveOptions,
+    ScoreOptions,
+    TransformOptions,
+)
+
+__all__ = [
+    "NULLS",
+    "RUNGS",
+    "AttributeOptions",
+    "AuditOptions",
+    "BilipschitzOptions",
+    "CellsOptions",
+    "CleanOptions",
+    "CompareOptions",
+    "Declared",
+    "DecoderOptions",
+    "DisentangleOptions",
+    "EvaluateOptions",
+    "IcaOptions",
+    "Option",
+    "Options",
+    "ReproduceOptions",
+    "ResolveOptions",
+    "Scale",
+    "ScoreOptions",
+    "ScreenOptions",
+    "SourcesOptions",
+    "TransformOptions",
+    "declared",
+    "takes",
+]

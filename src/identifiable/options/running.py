@@ -1,0 +1,66 @@
+"""What many commands can be told: their rows, their seed, and where the work runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from identifiable.options.declaring import Option, Options
+
+SEED_END = 2**32 - 1
+UNMOVED = "does not affect results"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Options):
+    """A call that draws at random. `command` is what the result records as having made it."""
+
+    seed: Annotated[int, Option("seed of every random choice", least=0, most=SEED_END, setting=False, metavar="N")] = 0
+    progress: Annotated[
+        Callable[..., None] | None, Option(f"called as progress(stage, done, total); {UNMOVED}", flag=None, moves=False)
+    ] = None
+    command: Annotated[str, Option("the command to record in the result", flag=None, moves=False)] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threaded(Seeded):
+    """A call that works on several threads."""
+
+    workers: Annotated[
+        int | None, Option(f"threads; {UNMOVED}", least=1, moves=False, metavar="N", shown="all cores")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identified(Options):
+    """A call of tables whose rows have ids."""
+
+    ids: Annotated[
+        Any,
+        Option(
+            "for paths: the column, key or sidecar file with sample ids to join rows on; one for all tables, or one for each",
+            repeat=True,
+            setting=False,
+            metavar="NAME",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streamed(Threaded):
+    """A call that makes passes over rows, read from storage or by the workers of a cluster."""
+
+    blocks: Annotated[
+        int | None,
+        Option(f"for paths: rows to read from storage at once; {UNMOVED}", least=1, moves=False, metavar="ROWS"),
+    ] = None
+    scheduler: Annotated[
+        str | None,
+        Option(f"address of a Dask scheduler whose workers read the rows; {UNMOVED}", moves=False, metavar="ADDRESS"),
+    ] = None
+
+
+def with_commas(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,174 @@
+"""What the commands about screens of cells can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from identifiable.options.declaring import Option, Options
+from identifiable.options.running import Threaded
+
+ROLES = "roles of the columns (looked for by their usual names where not given)"
+Auto = Literal["auto"]
+Representation = Literal["base", "pca", "ica", "rand"]
+Correction = Literal[
+    "control-z", "control-mad", "sphering", "tvn", "combat", "harmony", "pca-cs", "ica-cs", "rand-cs", "position-subtracted",
+    "count-regressed",
+]  # fmt: skip
+Level = Literal["perturbation", "target"]
+Against = Literal["controls", "others"]
+HoldOut = Literal["plate", "batch"]
+FitOn = Literal["train", "all"]
+ScreenProtocol = Literal["default", "paper", "single-batch"]
+
+
+def _column(what: str, metavar: str = "COLUMN") -> Option:
+    return Option(what, group=ROLES, metavar=metavar, setting=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScreenOptions(Options):
+    """A table of wells with the role of every row."""
+
+    preset: Annotated[
+        str | None, _column("roles by the conventions of a data set", "rxrx3-core|jump|pycytominer|anndata")
+    ] = None
+    batch: Annotated[str | None, _column("what plates belong to: an experiment, a week")] = None
+    plate: Annotated[
+        str | None,
+        _column("plates; several columns with commas are joined, and numbers that repeat in batches are told apart"),
+    ] = None
+    well: Annotated[str | None, _column("addresses such as B02 or AF48")] = None
+    perturbation: Annotated[str | None, _column("guide, or compound and dose (with commas)")] = None
+    target: Annotated[str | None, _column("what perturbations share: a gene, a mechanism")] = None
+    control: Annotated[
+        str | None,
+        _column(
+            "negative controls: a perturbation or pattern ('*DMSO*'), COLUMN=VALUE, or a column of 0 and 1", "WHICH"
+        ),
+    ] = None
+    cell_count: Annotated[str | None, _column("number of cells in the well")] = None
+    batch_key: Annotated[
+        str | None, _column("plate: equal plate numbers in several batches are one plate", "plate")
+    ] = None
+    metadata: Annotated[
+        Any, _column("a table of the same wells, joined on ids (.csv, .csv.gz, .tsv, .parquet, or a DataFrame)", "FILE")
+    ] = None
+    ids: Annotated[str | None, _column("the column of ids in both tables")] = None
+    features: Annotated[Sequence[str] | None, _column("names or patterns of the columns of the embedding", "LIST")] = (
+        None
+    )
+    use_rep: Annotated[str, Option("of an AnnData object: X, or a key of obsm", flag=None, setting=False)] = "X"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(ScreenOptions, Threaded):
+    """What the design allows one to conclude, before any fit."""
+
+    folds: Annotated[int, Option("parts of the plates, each predicted from the others", least=2, metavar="K")] = 5
+    permutations: Annotated[int, Option("shuffles for the nulls of mutual information", least=0, metavar="N")] = 200
+    min_wells: Annotated[int, Option("perturbations with fewer wells are named and left out", least=1, metavar="N")] = (
+        20
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(ScreenOptions, Threaded):
+    """Do Base, PCA, ICA and other representations separate perturbations from controls on plates held out?"""
+
+    representations: Annotated[Sequence[Representation], Option("representations to compare", metavar="LIST")] = (
+        "base", "pca", "ica", "rand",
+    )  # fmt: skip
+    corrections: Annotated[
+        Sequence[Correction],
+        Option("corrections to compare with, or all", flag="--baselines", metavar="LIST"),
+    ] = ()
+    classifiers: Annotated[
+        Sequence[Any], Option("lightgbm, ridge, logistic, l1; in Python also scikit-learn classifiers", metavar="LIST")
+    ] = ("lightgbm", "ridge")
+    targets: Annotated[
+        Sequence[str] | None, Option("perturbations to score", metavar="LIST", shown="those on most plates")
+    ] = None
+    max_targets: Annotated[int, Option("at most this many of them", least=1, metavar="N")] = 16
+    min_wells: Annotated[int, Option("perturbations with fewer wells are left out", least=1, metavar="N")] = 20
+    level: Annotated[Level, Option("what is compared with controls")] = "perturbation"
+    against: Annotated[Against, Option("compare with controls, or with other perturbations on the same plates")] = (
+        "controls"
+    )
+    folds: Annotated[int, Option("parts of the plates", least=2, metavar="K")] = 5
+    hold_out: Annotated[Sequence[HoldOut], Option("what test rows share with no training row", metavar="LIST")] = (
+        "plate",
+    )
+    fit: Annotated[
+        Sequence[FitOn], Option("rows that transforms are fitted on; the gap of both estimates leakage", metavar="LIST")
+    ] = ("train",)
+    rank: Annotated[int | Auto, Option("principal directions to keep; auto keeps all", least=1, metavar="auto|K")] = (
+        "auto"
+    )
+    basis: Annotated[
+        Any,
+        Option(
+            "a basis fitted elsewhere, on patches for example, scored as the representation 'given'", metavar="FILE"
+        ),
+    ] = None
+    seeds: Annotated[int, Option("seeds of the classifier", least=1, metavar="N")] = 1
+    rotations: Annotated[int, Option("random rotations", least=1, metavar="N")] = 20
+    null_guides: Annotated[
+        int, Option("sets of control wells scored as if they were a perturbation", least=0, metavar="N")
+    ] = 4
+    concentration: Annotated[
+        Sequence[float], Option("top per cents of features to refit on, for example 25,10,50", metavar="LIST")
+    ] = ()
+    bootstrap: Annotated[int, Option("draws of plates for intervals", least=0, metavar="N")] = 1000
+    protocol: Annotated[ScreenProtocol, Option("whose choices: ours, the paper's, or one batch at a time")] = "default"
+    checkpoint: Annotated[
+        Any,
+        Option(
+            "a folder that keeps finished parts, from which a call after an interruption continues; does not affect results",
+            moves=False,
+            metavar="FOLDER",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeOptions(ScreenOptions, Threaded):
+    """What every component contains information about: plate, position, cell count, or perturbations."""
+
+    basis: Annotated[
+        Any,
+        Option(
+            "attribute the components of this basis, fitted on patches for example, instead of a new one",
+            metavar="FILE",
+        ),
+    ] = None
+    rank: Annotated[int | Auto, Option("principal directions to keep; auto keeps all", least=1, metavar="auto|K")] = (
+        "auto"
+    )
+    stability: Annotated[int, Option("refits on halves of the plates, an even number", least=0, metavar="N")] = 6
+    permutations: Annotated[int, Option("shuffles for p-values", least=0, metavar="N")] = 200
+    fdr: Annotated[float, Option("false discovery rate", above=0, most=1, metavar="Q")] = 0.05
+    top: Annotated[int, Option("perturbations to name for each component", least=0, metavar="N")] = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanOptions(AttributeOptions):
+    """Drop or shrink technical components, and show what that costs."""
+
+    method: Annotated[
+        Literal["drop", "shrink"], Option("drop components, or shrink each by the share of biology in it")
+    ] = "drop"
+    budget: Annotated[
+        float, Option("share of the biological score that may be lost", least=0, most=1, metavar="SHARE")
+    ] = 0.1
+    metrics: Annotated[
+        Sequence[str] | None, Option("metrics of spaces to give; None for all, () for none", flag=None, setting=False)
+    ] = None
+    relations: Annotated[
+        Any,
+        Option(
+            "known pairs of perturbations or targets: a table with a pair in its first two columns, or the pairs",
+            metavar="PAIRS",
+        ),
+    ] = ()

@@ -1,0 +1,236 @@
+"""What the commands about representations, latents and decoders can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from identifiable._checks import UsageError
+from identifiable.options.declaring import Option, Options
+from identifiable.options.running import UNMOVED, Identified, Seeded, Streamed, Threaded, with_commas
+
+Rung = Literal["signed_permutation", "rigid", "similarity", "linear", "ica"]
+RUNGS: tuple[Rung, ...] = ("signed_permutation", "rigid", "similarity", "linear", "ica")
+Null = Literal["shuffle", "rotation"]
+NULLS: tuple[Null, ...] = ("shuffle", "rotation")
+Protocol = Literal["default", "paper"]
+Contrast = Literal["logcosh", "exp", "cube"]
+Order = Literal["negentropy", "variance", "kurtosis"]
+Precision = Literal["single", "double"]
+Auto = Literal["auto"]
+
+GROUP_BY = "FILE:COLUMN"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(Identified, Streamed):
+    """Are these the same representation, and up to what?"""
+
+    groups: Annotated[Sequence[Rung], Option("maps to fit", metavar="LIST", shown="all")] = RUNGS
+    folds: Annotated[int, Option("number of cross-validation folds", least=2, metavar="K")] = 5
+    group_by: Annotated[
+        Any,
+        Option(
+            "one label for each row, or a label file: rows with the same label stay together in folds and bootstrap",
+            metavar=GROUP_BY,
+        ),
+    ] = None
+    bootstrap: Annotated[int, Option("bootstrap draws, 0 for none", least=0, metavar="N")] = 200
+    nulls: Annotated[Sequence[Null], Option("what to compare with; none for no null", metavar="LIST", shown="both")] = (
+        NULLS
+    )
+    null_draws: Annotated[int, Option("draws of each null", least=1, metavar="N")] = 99
+    epsilon: Annotated[float, Option("held-out error below which a group fits", above=0, metavar="E")] = 0.1
+    protocol: Annotated[Protocol, Option("paper: in-sample errors divided by the diameter are the headline")] = (
+        "default"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.groups:
+            raise UsageError(f"groups: expected at least one of {', '.join(RUNGS)}, got none.")
+        object.__setattr__(self, "groups", tuple(rung for rung in RUNGS if rung in self.groups))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcaOptions(Options):
+    """What a fit of ICA depends on besides the data."""
+
+    rank: Annotated[
+        int | Auto,
+        Option(
+            "principal directions to keep; auto keeps all that are neither constant nor collinear",
+            least=1,
+            metavar="auto|K",
+        ),
+    ] = "auto"
+    contrast: Annotated[Contrast, Option("contrast function")] = "logcosh"
+    order: Annotated[Order, Option("what components are ordered by")] = "negentropy"
+    restarts: Annotated[
+        int | Auto,
+        Option(
+            "starts of the solver, the best of which is kept; auto makes as many as cost little, and more where they disagree",
+            least=1,
+            metavar="auto|R",
+        ),
+    ] = "auto"
+    stability: Annotated[
+        int,
+        Option(
+            "refits on halves of the rows, an even number; 0 for none, then no component is called reproducible",
+            least=0,
+            metavar="N",
+        ),
+    ] = 6
+    tol: Annotated[
+        float, Option("relative gain in contrast at which the solver stops", above=0, most=1, metavar="T")
+    ] = 2e-8
+    precision: Annotated[Precision, Option("precision of the products in each pass")] = "single"
+    seed: Annotated[int, Option("seed of starts, refits and row choices", least=0, metavar="N")] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stability % 2:
+            raise UsageError(
+                f"stability {self.stability}: refits come in pairs on disjoint halves; pass an even number."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolveOptions(IcaOptions, Identified, Streamed):
+    """Find components that mean the same thing in every run: whitening and ICA, saved as a basis."""
+
+    group_by: Annotated[
+        Any,
+        Option(
+            "one label for each row, or a label file: rows with the same label stay together in the refits",
+            metavar=GROUP_BY,
+        ),
+    ] = None
+    shared_above: Annotated[
+        float | None,
+        Option(
+            "with several tables: the absolute correlation above which a component counts as shared",
+            least=0,
+            most=1,
+            metavar="R",
+            shown="0.8",
+        ),
+    ] = None
+
+
+Metric = Literal[
+    "infomec", "dci", "mig", "mig_sup", "jemmig", "dcimig", "modularity", "explicitness", "sap", "irs", "mcc", "mcc_spearman",
+    "mcc_linear", "r2", "r2_kernel", "betavae", "factorvae", "unsupervised",
+]  # fmt: skip
+Profile = Literal["hsu-standalone", "hsu-training", "tripod", "factorqvae"]
+IcaMode = Literal["centred", "literal", "whitened"]
+ELSEWHERE = {  # metrics that do not take one table of latents and its factors
+    "udr": "it compares runs of a model without factors; in Python identifiable.metrics.udr([run1, run2])",
+    "sis": "it takes slots of latents and of factors; in Python identifiable.metrics.sis(latents, factors, slots_latents, slots_factors)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(Threaded):
+    """What is scored, by which metrics, and with what beside it."""
+
+    metrics: Annotated[Sequence[Metric | Literal["all"]], Option("metrics, or all", metavar="LIST", shown="the fast ones")] = (
+        "infomec", "dci", "mig", "sap", "modularity", "irs", "mcc", "r2",
+    )  # fmt: skip
+    profile: Annotated[Profile, Option("version of InfoMEC; scores of two versions are not comparable")] = (
+        "hsu-standalone"
+    )
+    resolve: Annotated[
+        Sequence[IcaMode], Option("score again after ICA in these modes", bare="centred", metavar="MODES", shown="none")
+    ] = ()
+    noise_sweep: Annotated[bool, Option("InfoMEC with noise added: separates a small leak from a mixture")] = False
+    null: Annotated[int, Option("shuffles of the factors, for the scores that chance gives", least=0, metavar="N")] = 0
+    bootstrap: Annotated[int, Option("random splits of the rows, for 95 % intervals", least=0, metavar="N")] = 0
+
+    def __post_init__(self) -> None:
+        if other := next((name for name in self.metrics if name in ELSEWHERE), None):
+            raise UsageError(f"metrics {other!r}: {ELSEWHERE[other]}.")
+        super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisentangleOptions(ScoreOptions, Identified):
+    """Which latent contains information about which factor, by InfoMEC and its peers?"""
+
+    kinds: Annotated[
+        Any,
+        Option(
+            "auto, discrete or continuous, for all factors or one for each",
+            read=with_commas,
+            metavar="LIST",
+            shown="auto",
+        ),
+    ] = "auto"
+    discrete: Annotated[
+        bool | None,
+        Option(
+            "whether latents are discrete codes",
+            negative="--continuous",
+            shown="they are if they are whole numbers by their type",
+        ),
+    ] = None
+    factor_names: Annotated[
+        Sequence[str] | None, Option("names of the factors, in place of the file's", metavar="LIST")
+    ] = None
+    drop_missing: Annotated[
+        bool, Option("leave out rows with a missing value, in both tables, instead of refusing them")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BilipschitzOptions(Seeded):
+    """How much does a decoder stretch and shrink, point by point, and what does that bound?"""
+
+    shape: Annotated[
+        Sequence[int] | None, Option("shape of one point, for a torch decoder that does not take rows", metavar="A,B,…")
+    ] = None
+    directions: Annotated[
+        int, Option("random directions of the paper's estimate, 0 for none", least=0, metavar="N")
+    ] = 10
+    ids: Annotated[str | None, Option("for a path: the column or key with sample ids", metavar="NAME")] = None
+    name: Annotated[str | None, Option("name of the decoder, for tables and pages", flag=None, moves=False)] = None
+    memory: Annotated[
+        int | None, Option("bytes of Jacobian to hold at once; affects rounding only", least=1, flag=None, moves=False)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderOptions(BilipschitzOptions):
+    """The same on the command line, where the decoder is named."""
+
+    decoder: Annotated[
+        str,
+        Option(
+            "a torch.nn.Module in eval mode, an object with a jvp method, g(z) for torch or jvp(z, v) for numpy, of a module that "
+            "can be imported from here (importing it runs its code); or an exported program (.pt2)",
+            metavar="module:attribute|FILE.pt2",
+            required=True,
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformOptions(Options):
+    """Components of new rows in a saved basis, or rows from components."""
+
+    inverse: Annotated[bool, Option("X holds components: go back to the space of the data")] = False
+    only_identifiable: Annotated[
+        bool, Option("write only the components that the result of resolve calls reproducible")
+    ] = False
+    ids: Annotated[
+        str | None, Option("column, key or sidecar file with sample ids, to write beside the values", metavar="NAME")
+    ] = None
+    blocks: Annotated[int | None, Option(f"rows to read from storage at once; {UNMOVED}", least=1, metavar="ROWS")] = (
+        None
+    )
+    dtype: Annotated[
+        Literal["float32", "float64"] | None,
+        Option("type of the values written", shown="float32 if X is not finer, else float64"),
+    ] = None
