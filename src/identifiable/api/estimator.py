@@ -24,10 +24,11 @@ from identifiable._checks import DataError, DataWarning, UsageError
 from identifiable.api.opening import is_path, open_sources
 from identifiable.api.transforming import transform
 from identifiable.blocks import Blocks
-from identifiable.ica import Resolved, Settings
-from identifiable.intake import as_representation, default_provenance
+from identifiable.ica import Resolved
+from identifiable.intake import as_representation
 from identifiable.io import load_basis, save_basis
 from identifiable.moments import Array
+from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation
 from identifiable.results import Alert, Resolution
 
@@ -49,6 +50,8 @@ FASTICA = {
 """Arguments of scikit-learn's FastICA that ICA does not have, and what to do instead."""
 
 P = ParamSpec("P")
+
+SAME = ("contrast", "order", "restarts", "stability", "tol", "precision", "workers")  # as `resolve` calls them
 
 
 def _answers_fastica(init: Callable[P, None]) -> Callable[P, None]:
@@ -143,7 +146,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         order: str = "negentropy",
         restarts: Any = "auto",
         stability: int = 0,
-        tol: float = Settings.tol,
+        tol: float = IcaOptions.tol,
         precision: str = "single",
         random_state: Any = None,
         workers: int | None = None,
@@ -162,17 +165,13 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Resolve the rows of `X`; `y` is ignored."""
         options = self._options()
         source = self._opened_for_fit(_frame_of(X) if _is_anndata(X) else X)
-        options |= {
-            "workers": self.workers,
-            "provenance": default_provenance(options["seed"], "identifiable.ICA(...).fit(...)"),
-        }
         try:
-            self.basis_: Resolved = ica.resolve(source, **options)
+            self.basis_: Resolved = ica.resolve(source, options)
         except UsageError:
             if self.n_components is None:
                 raise
             # The options themselves were checked: only the rank depends on the data.
-            self.basis_ = self._with_clipped_rank(ica.resolve(source, **options | {"rank": "auto"}))
+            self.basis_ = self._with_clipped_rank(ica.resolve(source, replace(options, rank="auto")))
         for message, category in self._warnings():
             warnings.warn(message, category, stacklevel=2)
         return self
@@ -264,20 +263,16 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> ResolveOptions:
         """The options of `ica.resolve`, checked."""
-        for name in ("n_components", "workers"):
-            value = getattr(self, name)
-            if value is not None and not (_is_whole(value) and value >= 1):
-                raise UsageError(f"{name} {value!r}: expected None or a whole number of at least 1.")
-        names = ("contrast", "order", "restarts", "stability", "tol", "precision")
-        options = {name: getattr(self, name) for name in names}
-        options |= {
-            "rank": "auto" if self.n_components is None else int(self.n_components),
-            "seed": _seed(self.random_state),
-        }
-        Settings(**options)
-        return options
+        if self.n_components is not None and not (_is_whole(self.n_components) and self.n_components >= 1):
+            raise UsageError(f"n_components {self.n_components!r}: expected None or a whole number of at least 1.")
+        return ResolveOptions(
+            rank="auto" if self.n_components is None else int(self.n_components),
+            seed=_seed(self.random_state),
+            command="identifiable.ICA(...).fit(...)",
+            **{name: getattr(self, name) for name in SAME},
+        )
 
     def _opened_for_fit(self, X: Any) -> Representation:
         if not _is_lazy(X):

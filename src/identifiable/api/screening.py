@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -17,16 +17,15 @@ from identifiable.api.opening import is_path
 from identifiable.api.transforming import COLUMNS, NAMED
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
-from identifiable.deconfounding.audit.auditing import AuditOptions
+from identifiable.deconfounding.audit import auditing
 from identifiable.deconfounding.audit.auditing import audit as audit_design
-from identifiable.deconfounding.components.attributing import AttributeOptions
+from identifiable.deconfounding.components import attributing, cleaning
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
-from identifiable.deconfounding.components.cleaning import CleanOptions, cleaned_basis
 from identifiable.deconfounding.components.cleaning import clean as clean_components
+from identifiable.deconfounding.components.cleaning import cleaned_basis
 from identifiable.deconfounding.design import pairs_of, summarise
+from identifiable.deconfounding.evaluation import options as evaluation
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
-from identifiable.deconfounding.evaluation.options import EvaluateOptions
-from identifiable.deconfounding.folds import HoldOut
 from identifiable.deconfounding.roles import RoleOptions, assign_roles
 from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
@@ -36,12 +35,21 @@ from identifiable.io import load_basis, read_pairs
 from identifiable.io.kept_arrays import KeptArrays
 from identifiable.io.locations import split_spec, suffix_of
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
+from identifiable.options import (
+    AttributeOptions,
+    AuditOptions,
+    CleanOptions,
+    EvaluateOptions,
+    ResolveOptions,
+    ScreenOptions,
+    declared,
+    takes,
+)
+from identifiable.options.running import Threaded
 from identifiable.representation import Representation
-from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenDesign, ScreenEvaluation
-from identifiable.results.evaluation import FitOn
+from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, ScreenDesign, ScreenEvaluation
 
 Path_ = str | os.PathLike[str]
-STABILITY = 6  # refits on halves of the plates
 
 
 class Roles(TypedDict, total=False):
@@ -146,122 +154,37 @@ def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
     )
 
 
-def audit(
-    source: Any,
-    *,
-    folds: int = 5,
-    permutations: int = 200,
-    min_wells: int = 20,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-    **roles: Unpack[Roles],
-) -> Audit:
+@takes(AuditOptions)
+def audit(source: Any, /, *, options: AuditOptions) -> Audit:
     """What the design of a screen allows one to conclude, before anything is fitted.
 
-    Ours. Roles and counts, what position and plate alone tell about perturbations, batches confounded with them, degenerate
+    Ours. Roles and counts, how well position and plate alone predict perturbations, batches confounded with them, degenerate
     folds, Gaussianised or duplicated features; a verdict in one sentence. Takes a `Screen`, or what `screen` takes.
-
-    Parameters
-    ----------
-    folds
-        Parts into which plates are split, each predicted from the others.
-    permutations
-        Shuffles for the nulls of mutual information.
-    min_wells
-        Perturbations with fewer wells are named and left out.
     """
-    opened = screen(source, **roles)
-    options = AuditOptions(folds, permutations, min_wells)
-    inputs = opened.inputs(workers=workers, progress=progress)
-    run = Run(seed, workers, progress, inputs, provenance, opened.alerts)
-    return audit_design(opened.blocks, opened.design, options, run)
+    opened = _screened(source, options)
+    return audit_design(
+        opened.blocks, opened.design, options.shared(auditing.AuditOptions), _run(opened, options, "audit")
+    )
 
 
-def evaluate(
-    source: Any,
-    *,
-    representations: Sequence[str] = ("base", "pca", "ica", "rand"),
-    corrections: Sequence[str] = (),
-    classifiers: Sequence[Any] = ("lightgbm", "ridge"),
-    targets: Sequence[str] | None = None,
-    max_targets: int = 16,
-    min_wells: int = 20,
-    level: Literal["perturbation", "target"] = "perturbation",
-    against: Literal["controls", "others"] = "controls",
-    folds: int = 5,
-    hold_out: Sequence[HoldOut] = ("plate",),
-    fit: Sequence[FitOn] = ("train",),
-    rank: Any = "auto",
-    basis: Path_ | Resolved | None = None,
-    seeds: int = 1,
-    rotations: int = 20,
-    null_guides: int = 4,
-    concentration: Sequence[float] = (),
-    bootstrap: int = 1000,
-    protocol: Literal["default", "paper", "single-batch"] = "default",
-    checkpoint: Path_ | None = None,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-    **roles: Unpack[Roles],
-) -> ScreenEvaluation:
-    """Do representations of a screen tell perturbations from controls on plates never seen, and is ICA's gain real?
+@takes(EvaluateOptions)
+def evaluate(source: Any, /, *, options: EvaluateOptions) -> ScreenEvaluation:
+    """Do representations of a screen separate perturbations from controls on plates never seen, and is ICA's gain real?
 
     Implements the evaluation of section 4.4 of Nelson et al. (2026) with `protocol="paper"`; its gaps are filled by choices of
     ours, which the result names. Ours: transforms fitted on training plates only (the default), position-only and plate-only
-    baselines, the linear probe, null guides, paired intervals over plates, sparsity beside its null, and the verdict.
-
-    Parameters
-    ----------
-    representations
-        Of "base", "pca", "ica" and "rand" (random rotations of the PCA space).
-    corrections
-        Baselines: names of `deconfound.CORRECTIONS`.
-    classifiers
-        "lightgbm" (needs lightgbm), "ridge", "logistic", "l1", or scikit-learn classifiers of your own.
-    targets
-        Perturbations (or, with `level="target"`, targets) to tell from controls; by default the `max_targets` on most plates.
-    hold_out
-        "plate", "batch" or both: what test rows share with no training row.
-    fit
-        "train", "all" (transforms see the test plates, as in the paper) or both; then their gap estimates leakage.
-    basis
-        A basis found before, by `resolve` on single patches for example, scored as the representation "given".
-    concentration
-        Top per cents of features by split count to refit on, for Tables 4 and 7.
-    checkpoint
-        A folder in which finished parts are kept; a call after an interruption goes on from them to the same figures.
+    baselines, the linear probe, null perturbations, paired intervals over plates, sparsity beside its null, and the verdict.
+    Takes a `Screen`, or what `screen` takes.
     """
-    opened = screen(source, **roles)
-    inputs = opened.inputs(workers=workers, progress=progress)
-    given = {} if basis is None else {"given": _basis(basis, opened).to_components}
-    options = EvaluateOptions(
-        representations=representations,
-        given=given,
-        corrections=corrections,
-        classifiers=classifiers,
-        targets=targets,
-        max_targets=max_targets,
-        min_wells=min_wells,
-        level=level,
-        against=against,
-        folds=folds,
-        hold_out=hold_out,
-        fit=fit,
-        rank=rank,
-        seeds=seeds,
-        rotations=rotations,
-        null_guides=null_guides,
-        concentration=concentration,
-        bootstrap=bootstrap,
-        protocol=protocol,
-    )
-    run = Run(seed, workers, progress, inputs, provenance, opened.alerts)
-    store = None if checkpoint is None else KeptArrays(checkpoint, _fingerprint(opened, inputs, rank, seed))
-    return evaluate_representations(opened.blocks, opened.design, options, run, store=store)
+    opened = _screened(source, options)
+    given = {} if options.basis is None else {"given": _basis(options.basis, opened).to_components}
+    asked = replace(options.shared(evaluation.EvaluateOptions), given=given)
+    run = _run(opened, options, "evaluate")
+    store = None
+    if options.checkpoint is not None:
+        fingerprint = _fingerprint(opened, tuple(run.inputs), options.rank, options.seed)
+        store = KeptArrays(options.checkpoint, fingerprint)
+    return evaluate_representations(opened.blocks, opened.design, asked, run, store=store)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,42 +198,21 @@ class Attributed:
         return f"<Attributed: {self.result.headline}>"
 
 
-def attribute(
-    source: Any,
-    *,
-    basis: Path_ | Resolved | None = None,
-    rank: Any = "auto",
-    stability: int = STABILITY,
-    permutations: int = 200,
-    fdr: float = 0.05,
-    top: int = 10,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-    **roles: Unpack[Roles],
-) -> Attributed:
-    """What every component of a screen is about: batch, plate, position, cell count, or perturbations.
+@takes(AttributeOptions)
+def attribute(source: Any, /, *, options: AttributeOptions) -> Attributed:
+    """What every component of a screen contains information about: batch, plate, position, cell count, or perturbations.
 
     Ours. Shares of variance are cross-validated; technical ones are measured on control wells, biological ones within plates and
-    replicated on plates held out.
-
-    Parameters
-    ----------
-    basis
-        The components of this basis (of `resolve`, on patches for example); without it the screen is resolved, refits on halves
-        of its plates.
+    replicated on plates held out. Without a `basis` the screen is resolved, with refits on halves of its plates. Takes a `Screen`,
+    or what `screen` takes.
     """
-    opened = screen(source, **roles)
-    inputs = opened.inputs(workers=workers, progress=progress)
-    if basis is None:
-        found = _resolved(opened, rank=rank, stability=stability, seed=seed, workers=workers, progress=progress)
-    else:
-        found = _basis(basis, opened)
-    run = Run(seed, workers, progress, inputs, provenance, opened.alerts)
-    options = AttributeOptions(permutations, top, fdr)
-    result = attribute_components(found, opened.blocks, opened.design, options, run)
-    return Attributed(result, found)
+    return _attributed(_screened(source, options), options, "attribute")
+
+
+def _attributed(opened: Screen, options: AttributeOptions, call: str) -> Attributed:
+    found = _resolved(opened, options) if options.basis is None else _basis(options.basis, opened)
+    asked, run = options.shared(attributing.AttributeOptions), _run(opened, options, call)
+    return Attributed(attribute_components(found, opened.blocks, opened.design, asked, run), found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,63 +232,32 @@ class Cleaned:
         return f"<Cleaned: {self.result.headline}>"
 
 
-def clean(
-    source: Any,
-    *,
-    method: Literal["drop", "shrink"] = "drop",
-    budget: float = 0.1,
-    metrics: Sequence[str] | None = None,
-    relations: Any = (),
-    basis: Path_ | Resolved | None = None,
-    rank: Any = "auto",
-    stability: int = STABILITY,
-    permutations: int = 200,
-    fdr: float = 0.05,
-    top: int = 10,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-    **roles: Unpack[Roles],
-) -> Cleaned:
+@takes(CleanOptions)
+def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     """A screen without its technical components, and what that costs, beside PCA and random axes with as many removed.
 
-    Ours.
-
-    Parameters
-    ----------
-    method
-        "drop" components, or "shrink" each by the share of biology in it.
-    budget
-        Share of the biological score of all components that may be lost.
-    metrics
-        Which metrics of spaces to give, by the names that a result has; None for all, () for none.
-    relations
-        Pairs of perturbations or of targets that are known to belong together (genes of a complex or a pathway), or a file or
-        DataFrame with a pair in the first two columns of each row, under their names: how many of them are among the most alike or
-        the most opposed of all pairs, in every space.
+    Ours. Takes a `Screen`, or what `screen` takes. With `relations`, how many of the known pairs are among the most alike or the most
+    opposed of all pairs, in every space.
     """
-    known = _relations(relations)
-    opened = screen(source, **roles)
-    record = provenance or default_provenance(seed, "identifiable.deconfound.clean(...)")
-    attributed = attribute(
-        opened,
-        basis=basis,
-        rank=rank,
-        stability=stability,
-        permutations=permutations,
-        fdr=fdr,
-        top=top,
-        seed=seed,
-        workers=workers,
-        progress=progress,
-        provenance=record,
-    )
-    found = attributed.resolved
-    options = CleanOptions(method, budget, fdr, metrics=metrics, relations=known)
-    run = Run(seed, workers, progress, attributed.result.inputs, record, opened.alerts)
-    result = clean_components(found, opened.blocks, opened.design, attributed.result, options, run)
+    asked = replace(options.shared(cleaning.CleanOptions), relations=_relations(options.relations))
+    opened = _screened(source, options)
+    attributed = _attributed(opened, options, "clean")
+    found, run = attributed.resolved, _run(opened, options, "clean", attributed.result.inputs)
+    result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
     return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
+
+
+def _screened(source: Any, options: ScreenOptions) -> Screen:
+    """The screen, opened by the roles that are given; one that is open has its roles already."""
+    given = {each.name: getattr(options, each.name) for each in declared(ScreenOptions)}
+    unsaid = {each.name for each in declared(ScreenOptions) if given[each.name] is each.default}
+    return screen(source, **{name: value for name, value in given.items() if name not in unsaid})
+
+
+def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:
+    known = opened.inputs(workers=options.workers, progress=options.progress) if inputs is None else inputs
+    record = default_provenance(options.seed, options.command or f"identifiable.deconfound.{call}(...)")
+    return Run(options.seed, options.workers, options.progress, known, record, opened.alerts)
 
 
 def _relations(given: Any) -> tuple[tuple[str, str], ...]:
@@ -408,9 +279,10 @@ def _relations(given: Any) -> tuple[tuple[str, str], ...]:
     return pairs_of(*(np.array([str(pair[k]) for pair in pairs]) for k in range(2)))
 
 
-def _resolved(opened: Screen, **how: Any) -> Resolved:
+def _resolved(opened: Screen, options: AttributeOptions) -> Resolved:
     """The screen resolved, its refits on halves of the plates."""
-    found = resolve_components(opened.representation, group_by=opened.design.plate.codes, group_by_name="plate", **how)
+    asked = replace(options.shared(ResolveOptions), group_by=opened.design.plate.codes, ids=None, command="")
+    found = resolve_components(opened.representation, asked, group_by_name="plate")
     if not opened.named:
         return found
     # So that rows of tomorrow are matched by the names of their columns, not by their order.

@@ -45,13 +45,9 @@ def compare(
     """
     if len(representations) < 2:
         raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
-<<<<<<< HEAD
-    run = Run(settings, workers, progress, cluster)
-    import_module("scipy.optimize")  # columns are matched in threads, which do not import
-=======
     run = Run(options, cluster)
+    import_module("scipy.optimize")  # columns are matched in threads, which do not import
     name = group_by_name or ("labels" if options.group_by is not None else None)
->>>>>>> h/k
     with one_blas_thread():
         return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], name)
 

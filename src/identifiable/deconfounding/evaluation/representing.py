@@ -251,11 +251,7 @@ class Transforms:
         moments = self.training(splits, fold)
         # As many starts as cost little; `resolve` would go on for half a minute where they disagree, here in every fold.
         starts = affordable_starts(moments.n, self.white(splits, fold).matrix.shape[1])
-<<<<<<< HEAD
-        settings = ica.Settings(rank=self.rank, seed=self.run.seed, stability=REFITS, restarts=starts)
-=======
-        settings = IcaOptions(rank=self.rank, seed=self.seed, stability=REFITS, restarts=starts)
->>>>>>> h/k
+        settings = IcaOptions(rank=self.rank, seed=self.run.seed, stability=REFITS, restarts=starts)
         where = "all rows" if fold is None else f"fold {fold + 1}"
         with self.clock.stage("ica"), one_blas_thread():
             fitted = ica.fit(rows, moments, settings, stage=f"resolving {where}", **self.run.how)
