@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from identifiable.identifiability.settings import DEFAULT, Settings
 from machine import Timed, interleaved, machine, ratios, seconds, timed, warnings_of
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
@@ -113,7 +112,7 @@ def correlation_condition(moments: Moments) -> float:
 
 def moments_pass(blocks: Sequence[Blocks]) -> Callable[[], list[Moments]]:
     """The first pass of `compare` over these tables, folds drawn beforehand."""
-    run = Run(Settings(groups=RUNGS, folds=FOLDS, bootstrap=0, nulls=(), seed=SEED), None, None)
+    run = Run(CompareOptions(groups=RUNGS, folds=FOLDS, bootstrap=0, nulls=(), seed=SEED))
     run.plan = plan_rows(blocks[0].n, None, seed=SEED, n_folds=FOLDS)
     sides = [Table(b.name, b, None, run) for b in blocks]
     return lambda: run.moments(sides)
@@ -183,7 +182,7 @@ def timed_runs(paths: Paths, X: Array, Y: Array) -> dict[str, Callable[[], Any]]
         "moments_memory_map": moments_pass([as_memory_map(p) for p in paths]),
         ONE_THREAD: bare_one_thread,
         "compare": lambda: whole_compare(paths, ()),
-        "compare_with_nulls": lambda: whole_compare(paths, DEFAULT.nulls),
+        "compare_with_nulls": lambda: whole_compare(paths, NULLS),
     }
 
 

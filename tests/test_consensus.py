@@ -11,9 +11,9 @@ from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import pdist
 
 from identifiable import blocks as blocks_room
+from identifiable import compare
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
-from identifiable.identifiability import compare
 from identifiable.identifiability import consensus as room
 from identifiable.identifiability.consensus import consensus
 from identifiable.moments import Moments

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.ica import resolve
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.passes import POWERS, Passes, RowChoice, uniforms
 from identifiable.ica.whitening import Whitener

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from identifiable import resolve
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.ica import Resolved, Settings, fit, match_components, permutation_matrix, resolve
+from identifiable.ica import Resolved, fit, match_components, permutation_matrix
 from identifiable.ica.canonical import Canonical, Shape, canonical
 from identifiable.ica.diagnostics import Judged, places, ties
 from identifiable.moments import Moments
+from identifiable.options import IcaOptions as Settings
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 2]

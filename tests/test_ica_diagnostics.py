@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from identifiable import resolve
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import AffineMap
-from identifiable.ica import Fit, Settings, fit, resolve
+from identifiable.ica import Fit, fit
 from identifiable.ica.canonical import Shape
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.curvature import curvature_errors, pair_curvature
@@ -19,6 +20,7 @@ from identifiable.ica.passes import Passes
 from identifiable.ica.stability import Refit, stability
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
+from identifiable.options import IcaOptions as Settings
 from identifiable.results import Resolution
 
 Matrix = NDArray[np.float64]

@@ -9,7 +9,6 @@ import pytest
 
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
-from identifiable.ica import Settings
 from identifiable.ica.canonical import Shape
 from identifiable.ica.contrasts import contrast
 from identifiable.ica.fitting import fit
@@ -18,6 +17,7 @@ from identifiable.ica.passes import Passes, RowChoice
 from identifiable.ica.search import _holds, far_rows, search_in_rounds
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Moments
+from identifiable.options import IcaOptions as Settings
 from identifiable.worlds import sources
 
 LOGCOSH = contrast("logcosh")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.ica import Resolved, resolve
+from identifiable.ica import Resolved
 from identifiable.ica.matching import match_correlations
 from identifiable.representation import Representation
 from identifiable.results import Resolution, from_json, without_time

@@ -14,7 +14,7 @@ from scipy.linalg import expm
 
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import haar_rotation
-from identifiable.ica import Fit, Settings, fit, solver
+from identifiable.ica import Fit, fit, solver
 from identifiable.ica.auditing import audit, misplaced, turned
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.curvature import pair_curvature
@@ -23,6 +23,7 @@ from identifiable.ica.search import orthogonal, search_apart
 from identifiable.ica.solver import _Momentum, _Point, _Secants, cayley, polish, sample_contrast
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
+from identifiable.options import IcaOptions as Settings
 from identifiable.results import Step
 from identifiable.worlds import sources
 

@@ -14,9 +14,8 @@ import scipy.stats
 from sklearn.cross_decomposition import CCA
 
 import identifiable
-from identifiable import Blocks, DataError, PairingError, Representation, UsageError
+from identifiable import Blocks, DataError, PairingError, Representation, UsageError, compare, structural
 from identifiable.groups import WhiteBasis
-from identifiable.identifiability import compare, structural
 from identifiable.identifiability.judgement import efficiency
 from identifiable.identifiability.rows import plan_rows
 from identifiable.results import without_time

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from identifiable import load
+from identifiable import compare, load
 from identifiable._checks import DataError, OutputError, UsageError
-from identifiable.identifiability import compare
 from identifiable.results import (
     Alert,
     Comparison,

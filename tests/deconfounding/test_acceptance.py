@@ -11,8 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from identifiable import deconfound
-from identifiable.ica import resolve
+from identifiable import deconfound, resolve
 from identifiable.results import ScreenEvaluation
 from identifiable.worlds import CellWorld, cells, recovery
 

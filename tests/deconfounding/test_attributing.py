@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.components.shares import (
@@ -22,7 +23,7 @@ from identifiable.deconfounding.components.variance import SLAB, between_plates
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.intervals import jackknife
 from identifiable.groups import AffineMap, match_columns
-from identifiable.ica import Resolved, resolve
+from identifiable.ica import Resolved
 from identifiable.results import without_time
 from identifiable.results.serial import from_json
 from identifiable.worlds.cell_world import cells

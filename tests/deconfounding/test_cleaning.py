@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.components import cleaning
@@ -29,7 +30,6 @@ from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.metrics.replicates import WellSums
 from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap, haar_rotation
-from identifiable.ica import resolve
 from identifiable.results import SpaceMetric, without_time
 from identifiable.results.cleaning import CleanDifference
 from identifiable.results.serial import from_json
