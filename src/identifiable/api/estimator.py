@@ -142,7 +142,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Components of the rows of `X`, in float32 if that is what `X` is in."""
         check_is_fitted(self)
         if not _is_lazy(X):
-            X = validate_data(self, X, dtype=ACCEPTED, reset=False)
+            X = self._named(validate_data(self, X, dtype=ACCEPTED, reset=False))  # which has checked the names
         return transform(self.basis_, X)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
@@ -153,7 +153,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return transform(self.basis_, X, inverse=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the fitted basis to a `.safetensors` file; names of features are not kept."""
+        """Write the fitted basis to a `.safetensors` file, with the names of its features."""
         check_is_fitted(self)
         return save_basis(path, self.basis_)
 
@@ -172,6 +172,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         )
         model.basis_ = basis
         model.n_features_in_ = basis.result.inputs[0].d
+        if basis.columns is not None:
+            model.feature_names_in_ = np.array(basis.columns, dtype=object)
         return model
 
     @property
@@ -229,13 +231,19 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _opened_for_fit(self, X: Any) -> Representation:
         if not _is_lazy(X):
-            # The name is what messages call it.
-            return Representation(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS), name="X")
+            return self._named(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS))
         source = as_representation(open_sources([X], None, None)[0])
         self.n_features_in_ = source.d
-        if hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
+        if source.columns is not None:
+            self.feature_names_in_ = np.array(source.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
             del self.feature_names_in_
         return source
+
+    def _named(self, X: NDArray[Any]) -> Representation:
+        """Rows that scikit-learn has checked, under the names of the features; "X" is what messages call them."""
+        names = getattr(self, "feature_names_in_", None)
+        return Representation(X, name="X", columns=None if names is None else tuple(names))
 
 
 def _is_lazy(X: Any) -> bool:
