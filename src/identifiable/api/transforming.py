@@ -228,7 +228,7 @@ def _opened(
     """`X` as a table; of a file with other columns beside those of the basis only these, the others as metadata."""
     if not is_path(X):
         return as_representation(X)
-    known = None if inverse else basis.columns
+    known = _known(basis, inverse)
     path, part = split_spec(X, (*HEADED, ANNDATA))
     if known and part is None and suffix_of(path) in HEADED:
         names = column_names(path)
@@ -244,8 +244,7 @@ def _opened(
 
 def _arranged(table: Representation, basis: Resolved, inverse: bool) -> tuple[Representation, tuple[Alert, ...]]:
     """The columns of a table in the order of the basis, by name; an alert where names are on one side only."""
-    known = tuple(_names(basis, None, inverse=False) or ()) if inverse else basis.columns
-    given = table.columns
+    known, given = _known(basis, inverse), table.columns
     if inverse and not set(known or ()) & set(given or ()):  # components under names of someone else, or under none
         known = None
     order = places(known, given, table.name)
@@ -289,6 +288,11 @@ def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: s
             f"({listed([shown(column) for column in twice])}) and the columns are in another order; rename them."
         )
     return [place[column] for column in known]
+
+
+def _known(basis: Resolved, inverse: bool) -> tuple[str, ...] | None:
+    """What the basis calls the columns of its input."""
+    return tuple(component_name(component.index) for component in basis.result.components) if inverse else basis.columns
 
 
 class _Columns:

@@ -16,6 +16,7 @@ from identifiable.results import Alert
 from identifiable.results.writing import together, write_texts
 
 EXIT_FINE, EXIT_CONDITION, EXIT_USAGE = 0, 1, 2
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 BASIS = ".safetensors"
 PAGE_SUFFIXES = (".html", ".htm", ".md")
 
