@@ -14,7 +14,7 @@ import numpy as np
 
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api.opening import is_path
-from identifiable.api.transforming import COLUMNS, NAMED
+from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
 from identifiable.deconfounding.audit.auditing import AuditOptions
@@ -32,9 +32,8 @@ from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
-from identifiable.io import load_basis, read_pairs
+from identifiable.io import read_pairs
 from identifiable.io.kept_arrays import KeptArrays
-from identifiable.io.locations import split_spec, suffix_of
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
 from identifiable.representation import Representation
 from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, Provenance, ScreenDesign, ScreenEvaluation
@@ -67,7 +66,6 @@ class Screen:
     """Embeddings of wells with the roles of their rows: what every call of `deconfound` begins with.
 
     `alerts` say what was assumed or dropped on the way. `path` is the file whose rows, all of them, it has; None if there is none.
-    `named`: its columns have names of their own, by which those of other tables can be found.
     """
 
     representation: Representation
@@ -75,7 +73,6 @@ class Screen:
     alerts: tuple[Alert, ...]
     feature_names: tuple[str, ...]
     path: Path | None = None
-    named: bool = False
 
     @property
     def blocks(self) -> Blocks:
@@ -141,9 +138,7 @@ def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
     asked = RoleOptions(**{each.name: given.get(each.name) for each in fields(RoleOptions)})
     assigned = assign_roles(table.labels, asked, name=table.name)
     path = None if opened.dropped_values else opened.path
-    return Screen(
-        table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path, _has_names(source)
-    )
+    return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
 
 
 def audit(
@@ -237,7 +232,10 @@ def evaluate(
     """
     opened = screen(source, **roles)
     inputs = opened.inputs(workers=workers, progress=progress)
-    given = {} if basis is None else {"given": _basis(basis, opened).to_components}
+    given = {}
+    if basis is not None:
+        found, opened = _basis(basis, opened)
+        given = {"given": found.to_components}
     options = EvaluateOptions(
         representations=representations,
         given=given,
@@ -306,7 +304,7 @@ def attribute(
     if basis is None:
         found = _resolved(opened, rank=rank, stability=stability, seed=seed, workers=workers, progress=progress)
     else:
-        found = _basis(basis, opened)
+        found, opened = _basis(basis, opened)
     run = Run(seed, workers, progress, inputs, provenance, opened.alerts)
     options = AttributeOptions(permutations, top, fdr)
     result = attribute_components(found, opened.blocks, opened.design, options, run)
@@ -368,6 +366,8 @@ def clean(
     """
     known = _relations(relations)
     opened = screen(source, **roles)
+    if basis is not None:
+        basis, opened = _basis(basis, opened)
     record = provenance or default_provenance(seed, "identifiable.deconfound.clean(...)")
     attributed = attribute(
         opened,
@@ -410,28 +410,26 @@ def _relations(given: Any) -> tuple[tuple[str, str], ...]:
 
 def _resolved(opened: Screen, **how: Any) -> Resolved:
     """The screen resolved, its refits on halves of the plates."""
-    found = resolve_components(opened.representation, group_by=opened.design.plate.codes, group_by_name="plate", **how)
-    if not opened.named:
-        return found
-    # So that rows of tomorrow are matched by the names of their columns, not by their order.
-    settings = {**found.result.settings, COLUMNS: list(opened.feature_names)}
-    return replace(found, result=replace(found.result, settings=settings))
+    return resolve_components(opened.representation, group_by=opened.design.plate.codes, group_by_name="plate", **how)
 
 
-def _basis(basis: Path_ | Resolved, opened: Screen) -> Resolved:
-    """A basis that fits the columns of the screen."""
-    found = load_basis(basis) if is_path(basis) else basis
-    if not isinstance(found, Resolved):
-        raise UsageError(
-            f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
-        )
+def _basis(basis: Path_ | Resolved, opened: Screen) -> tuple[Resolved, Screen]:
+    """A basis in the order of the columns of the screen, by name; and the screen, with an alert where this cannot be checked."""
+    found = as_basis(basis)
     wanted = found.to_components.matrix.shape[0]
     if wanted != opened.representation.d:
         raise PairingError(
             f"{opened.representation.name}: expected {wanted} columns, as {found.result.inputs[0].name} had when the basis was "
             f"fitted, got {opened.representation.d}."
         )
-    return found
+    known, given = found.columns, opened.representation.columns
+    if known == given:
+        return found, opened
+    order = places(known, given, opened.representation.name)
+    if order is None:
+        alert = not_checked(opened.representation.name, found)
+        return found, replace(opened, alerts=tuple(dict.fromkeys((*opened.alerts, alert))))
+    return found.arranged(np.argsort(order).tolist()), opened
 
 
 def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int) -> str:
@@ -442,13 +440,6 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
         digest.update(b"-" if labels is None else labels.text().tobytes())
     digest.update(design.control.tobytes())
     return digest.hexdigest()
-
-
-def _has_names(source: Any) -> bool:
-    """Whether a source names its columns: a table or an object with columns or variables, not an array."""
-    if is_path(source):
-        return suffix_of(split_spec(source, NAMED)[0]) in NAMED
-    return hasattr(source, "columns") or hasattr(source, "var_names")
 
 
 def _opened(source: Any, roles: Roles) -> OpenedScreen:

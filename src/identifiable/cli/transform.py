@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
-from identifiable.blocks import Blocks
 from identifiable.cli.options import TABLE_FORMATS, add_blocks_option, check_running_options, command
-from identifiable.cli.output import EXIT_FINE, check_outputs, check_suffix, progress_bar, say
-from identifiable.cli.progress import Watched
-from identifiable.intake import blocks_of
+from identifiable.cli.output import EXIT_FINE, check_outputs, check_suffix, progress_bar, say, warn
 from identifiable.io.saving import WRITERS
 
 DTYPES = ("float32", "float64")
@@ -42,30 +38,28 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from identifiable.api import load_basis, transform
-    from identifiable.api.transforming import open_rows
+    from identifiable.api import load_basis
+    from identifiable.api.transforming import apply_basis
 
     check_running_options(options)
     check_suffix(options.output, tuple(WRITERS), "an array")
     check_outputs([options.output], filter(None, [options.basis, options.table, options.ids]))
     basis = load_basis(options.basis)
-    table = open_rows(basis, options.table, options.ids, options.blocks, options.output, inverse=options.inverse)
     with progress_bar(options) as bar:
-        rows = blocks_of(table)
-        if bar is not None:
-            rows = Blocks(Watched(rows, bar, f"transforming {table.name}"), name=rows.name)
-        transform(
+        done = apply_basis(
             basis,
-            replace(table, values=rows),
+            options.table,
             options.output,
             inverse=options.inverse,
             only_identifiable=options.only_identifiable,
+            blocks=options.blocks,
             ids=options.ids,
             dtype=options.dtype,
+            progress=bar,
         )
     if not options.quiet:
-        width = (basis.from_components if options.inverse else basis.to_components).matrix.shape[1]
-        kept = len(basis.result.identifiable)
-        shape = f"{kept} ({kept} of {width} columns)" if options.only_identifiable else f"{width}"
-        say(f"{table.n} x {shape}: {options.output}")
+        n, kept = done.shape
+        of = f" ({kept} of {basis.result.rank} columns)" if options.only_identifiable else ""
+        say(f"{n} x {kept}{of}: {options.output}")
+        warn(done.alerts)
     return EXIT_FINE
