@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from identifiable import resolve, save_basis, transform
 from identifiable._checks import DataError, MissingExtra, UsageError
 from identifiable.blocks import Blocks
+from identifiable.cli import main
 from identifiable.io import (
     extend_anndata,
     open_representation,
@@ -21,7 +25,7 @@ from identifiable.io import (
     save_array,
     screen_of_anndata,
 )
-from identifiable.io.anndata_files import storable
+from identifiable.io.anndata_writing import storable
 
 ad = pytest.importorskip("anndata")
 h5py = pytest.importorskip("h5py")
@@ -345,3 +349,140 @@ def test_an_array_is_saved_with_ids_and_labels(tmp_path, values):
     np.testing.assert_array_equal(found.values[:N], values)
     assert found.ids.tolist() == ids()
     assert found.labels["plate"].tolist() == LABELS["plate"].tolist()
+
+
+# from one .h5ad to another
+
+
+def furnished(values: Any) -> Any:
+    """What real files hold beside `X`: a sparse layer, categories in an order of their own, nested uns, raw, graphs."""
+    rng = np.random.default_rng(SEED)
+    n, d = values.shape
+    obs = pd.DataFrame(
+        {
+            "dose": pd.Categorical(rng.choice(["low", "high", "none"], n), ["none", "low", "high"], ordered=True),
+            "count": pd.array(rng.integers(0, 9, n), dtype="Int64"),
+            "fine": rng.random(n) > 0.5,
+        },
+        index=[f"cell{i}" for i in range(n)],
+    )
+    var = pd.DataFrame({"gene": [f"g{j}" for j in range(d)]}, index=[f"v{j}" for j in range(d)])
+    adata = ad.AnnData(values, obs=obs, var=var)
+    adata.raw = ad.AnnData(sparse.random(n, 2 * d, 0.3, format="csr", rng=rng), obs=obs[[]])
+    adata.layers["counts"] = sparse.random(n, d, 0.2, format="csr", rng=rng)
+    adata.obsm["X_pca"] = rng.standard_normal((n, 2))
+    adata.obsm["frame"] = pd.DataFrame({"a": rng.random(n)}, index=obs.index)
+    adata.obsp["connectivities"] = sparse.random(n, n, 0.01, format="csr", rng=rng)
+    adata.varm["PCs"] = rng.standard_normal((d, 2))
+    adata.uns = {"neighbors": {"params": {"n": 15, "metric": "cosine"}}, "colors": np.array(["#fff", "#000"])}
+    return adata
+
+
+def test_transform_keeps_what_stands_beside_the_matrix_and_names_what_it_drops(tmp_path, values):
+    adata = furnished(values)
+    adata.write_h5ad(tmp_path / "in.h5ad", compression="gzip")
+    basis = resolve(tmp_path / "in.h5ad", stability=0, restarts=1)
+    with pytest.warns(UserWarning, match="parts_dropped") as said:
+        transform(basis, tmp_path / "in.h5ad", tmp_path / "out.h5ad")
+    dropped = {"layers/counts", "varm/PCs", "var/gene"}
+    assert all(name in str(said[0].message) for name in dropped)
+    assert not any(name in str(said[0].message) for name in ("obsm/", "obsp/", "uns/", "raw"))
+    found = ad.read_h5ad(tmp_path / "out.h5ad")
+    np.testing.assert_array_equal(found.X, transform(basis, tmp_path / "in.h5ad"))
+    assert list(found.var_names) == [f"component_{k:03d}" for k in range(found.n_vars)]
+    pd.testing.assert_frame_equal(found.obs, adata.obs)
+    np.testing.assert_array_equal(found.obsm["X_pca"], adata.obsm["X_pca"])
+    pd.testing.assert_frame_equal(found.obsm["frame"], adata.obsm["frame"])
+    assert (found.obsp["connectivities"] != adata.obsp["connectivities"]).nnz == 0
+    assert (found.raw.X != adata.raw.X).nnz == 0
+    assert list(found.raw.var_names) == list(adata.raw.var_names)
+    assert found.uns["neighbors"] == adata.uns["neighbors"]
+    assert found.uns["colors"].tolist() == ["#fff", "#000"]
+    assert not found.layers
+    again = ad.read_h5ad(transform(basis, tmp_path / "out.h5ad", tmp_path / "back.h5ad", inverse=True))
+    assert list(again.var_names) == list(adata.var_names)
+    np.testing.assert_allclose(again.X, values, atol=1e-4)
+    pd.testing.assert_frame_equal(again.obs, adata.obs)
+
+
+def test_of_a_key_of_obsm_the_matrix_of_the_file_is_named_as_dropped(tmp_path, values):
+    adata = furnished(values)
+    adata.write_h5ad(tmp_path / "in.h5ad")
+    basis = resolve(f"{tmp_path / 'in.h5ad'}:X_pca", stability=0, restarts=1)
+    with pytest.warns(UserWarning, match="parts_dropped.* X[,.]"):
+        transform(basis, f"{tmp_path / 'in.h5ad'}:X_pca", tmp_path / "out.h5ad")
+    assert "X_pca" in ad.read_h5ad(tmp_path / "out.h5ad").obsm
+
+
+def test_ids_that_were_asked_for_name_the_rows_of_the_copy(tmp_path, values):
+    adata = furnished(values)
+    adata.obs["well"] = [f"w{i}" for i in range(len(values))]
+    del adata.layers["counts"], adata.varm["PCs"], adata.var["gene"]
+    adata.write_h5ad(tmp_path / "in.h5ad")
+    basis = resolve(tmp_path / "in.h5ad", stability=0, restarts=1)
+    with pytest.warns(UserWarning, match="parts_dropped.*obsm/frame"):  # it repeats the other names of the rows
+        transform(basis, tmp_path / "in.h5ad", tmp_path / "out.h5ad", ids="well")
+    found = ad.read_h5ad(tmp_path / "out.h5ad")
+    assert found.obs_names[0] == "w0"
+    assert found.raw is not None
+    assert set(adata.obs) <= set(found.obs)
+
+
+@pytest.mark.parametrize("kind", ["external link", "soft link", "array elsewhere", "reference"])
+def test_what_leads_out_of_the_file_is_not_copied(tmp_path, values, kind):
+    furnished(values).write_h5ad(tmp_path / "in.h5ad")
+    with h5py.File(tmp_path / "in.h5ad", "r+") as file:
+        uns = file["uns"]
+        if kind == "external link":
+            uns["odd"] = h5py.ExternalLink("/etc/other.h5", "/x")
+        elif kind == "soft link":
+            uns["odd"] = h5py.SoftLink("/obs")
+        elif kind == "array elsewhere":
+            uns.create_dataset("odd", (3,), "f8", external=[("/etc/hostname", 0, 24)])
+        else:
+            uns["odd"] = np.arange(3)
+            uns["odd"].attrs["categories"] = file["obs"].ref
+    basis = resolve(tmp_path / "in.h5ad", stability=0, restarts=1)
+    with pytest.warns(UserWarning, match="parts_dropped.*uns/odd"):
+        transform(basis, tmp_path / "in.h5ad", tmp_path / "out.h5ad")
+    with h5py.File(tmp_path / "out.h5ad") as file:
+        assert "odd" not in file["uns"]
+        assert "neighbors" in file["uns"]
+
+
+def test_the_command_line_says_last_what_it_dropped(tmp_path, values, capsys):
+    furnished(values).write_h5ad(tmp_path / "in.h5ad")
+    save_basis(tmp_path / "b.safetensors", resolve(tmp_path / "in.h5ad", stability=0, restarts=1))
+    words = ["transform", str(tmp_path / "b.safetensors"), str(tmp_path / "in.h5ad"), "-o", str(tmp_path / "o.h5ad")]
+    assert main(words) == 0
+    err = capsys.readouterr().err
+    assert "parts_dropped" in err
+    assert "layers/counts" in err
+
+
+def test_parts_are_copied_in_little_memory(tmp_path):
+    """A raw matrix of 160 MB goes along; what the process holds at most grows by far less."""
+    n, wide = 2000, 10_000
+    with h5py.File(tmp_path / "in.h5ad", "w") as file:
+        adata = ad.AnnData(np.random.default_rng(0).laplace(size=(n, 3)))
+        adata.raw = ad.AnnData(np.zeros((n, 1)))
+        adata.write_h5ad(tmp_path / "small.h5ad")
+        with h5py.File(tmp_path / "small.h5ad") as small:
+            for key in small:
+                small.copy(key, file)
+            file.attrs.update(small.attrs)
+        del file["raw/X"]
+        file.create_dataset("raw/X", data=np.zeros((n, wide)))
+    save_basis(tmp_path / "b.safetensors", resolve(tmp_path / "in.h5ad", stability=0, restarts=1))
+    script = (
+        "import resource, sys, anndata, h5py\nfrom identifiable.cli import main\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "before = peak(); assert main(sys.argv[1:]) == 0; print(peak() - before)"
+    )
+    words = ["transform", "b.safetensors", "in.h5ad", "-o", "out.h5ad", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.h5ad").stat().st_size > 160e6
+    assert int(done.stdout) < 60

@@ -139,7 +139,8 @@ def test_cleaning_writes_tables_for_others_and_a_basis_for_new_plates(folder, wo
     for key in ("X_pca_white", "X_ica", "X_rand"):
         assert np.allclose(np.cov(written.obsm[key].T, bias=True), np.eye(len(kept)), atol=2e-3)
     assert np.allclose(written.obsm["X_ica_clean"], written.obsm["X_ica"][:, kept], atol=1e-5)
-    new_plates = transform(load_basis("c.safetensors"), world.X[:50])  # no batch, no plate, no control is given
+    with pytest.warns(UserWarning, match="columns_not_checked"):
+        new_plates = transform(load_basis("c.safetensors"), world.X[:50])  # no batch, no plate, no control is given
     assert np.allclose(new_plates, written.obsm["X_ica_clean"][:50], atol=1e-5)
     assert list(written.obs_names[:3]) == world.metadata["well_id"][:3].tolist()
     assert "verdict" in written.uns["identifiable"]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError, PairingError
-from identifiable.io.factor_tables import header_names, read_factor_table
+from identifiable.io import open_representation
+from identifiable.io.factor_tables import read_factor_table
 
 WORDS = "shape,hue,x\nball,0.25,3\ncube,0.5,1\nball,1.0,2\n"
 
@@ -232,7 +233,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_a_text_table_says_what_its_columns_of_latents_are_called(tmp_path: Path) -> None:
     path = written(tmp_path / "z.csv", "id,z0,z1\na,1,2\nb,3,4\n")
-    assert header_names(path) == ("z0", "z1")
-    assert header_names(f"{path}:z1") == ("z1",)
-    assert header_names(written(tmp_path / "bare.csv", "1,2\n3,4\n")) is None
-    assert header_names(tmp_path / "z.npy") is None
+    assert open_representation(path).columns == ("z0", "z1")
+    assert open_representation(f"{path}:z1").columns == ("z1",)
+    assert open_representation(written(tmp_path / "bare.csv", "1,2\n3,4\n")).columns is None

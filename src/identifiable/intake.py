@@ -32,7 +32,7 @@ BUFFER_ROWS = 1024  # at most, that are multiplied at once: 3 MB in float64 at 3
 
 
 def as_representation(source: Any, position: int = 0) -> Representation:
-    """Arrays, nested lists, torch tensors, `Blocks` and Dask arrays as a `Representation`; a `Representation` as it is."""
+    """Arrays, nested lists, torch tensors, data frames, `Blocks` and Dask arrays as a `Representation`; one of those as it is."""
     if isinstance(source, Representation):
         return replace(source, name=_letter(position)) if source.name == Representation.name else source
     if isinstance(source, Blocks):
@@ -44,12 +44,13 @@ def as_representation(source: Any, position: int = 0) -> Representation:
         raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
     if hasattr(source, "detach") and hasattr(source, "cpu"):  # a torch tensor, which need not be imported to be read
         source = source.detach().cpu().numpy()
+    columns = getattr(source, "columns", None)  # of a data frame
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
         try:
             source = np.asarray(source)
         except ValueError as error:
             raise DataError(f"{name}: expected a table of numbers, got {type(source).__name__} ({error}).") from None
-    return Representation(source, name=name)
+    return Representation(source, name=name, columns=None if columns is None else tuple(columns))
 
 
 def distinct(representations: Sequence[Representation]) -> list[Representation]:

@@ -17,17 +17,23 @@ class Representation:
     """What a model says about n samples: `values` (n, d), who the rows are, and a name.
 
     `values` is a numpy array, or any table that is read lazily (a memory-mapped file, a Dask array,
-    `identifiable.Blocks`). `labels` are further columns of the same rows, by name.
+    `identifiable.Blocks`). `labels` are further columns of the same rows, by name. `columns` are the names of the
+    columns of `values`, None where they have none.
     """
 
     values: Any
     ids: NDArray[Any] | None = None
     name: str = "array"
     labels: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        n, _ = check_matrix_shape(tuple(self.values.shape), self.name)
+        n, d = check_matrix_shape(tuple(self.values.shape), self.name)
         check_numeric(np.dtype(self.values.dtype), self.name)
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(map(str, self.columns)))
+            if len(self.columns) != d:
+                raise DataError(f"{self.name}: expected a name for each of {d} columns, got {len(self.columns)}.")
         if self.ids is not None:
             ids = np.asarray(self.ids)
             if ids.dtype.kind == "T":  # numpy's variable-width text

@@ -17,7 +17,7 @@ from identifiable.blocks import Blocks
 from identifiable.disentanglement.codes import as_codes
 from identifiable.intake import NonFinite, as_representation, blocks_of, content_hash, inputs_of
 from identifiable.io import open_representation
-from identifiable.io.factor_tables import FactorTable, header_names, read_factor_table, with_gaps
+from identifiable.io.factor_tables import FactorTable, read_factor_table, with_gaps
 from identifiable.io.missing_cells import REMEDY, gaps_in, of_rows
 from identifiable.io.opening import first_gap
 from identifiable.options import DisentangleOptions, takes
@@ -110,7 +110,8 @@ def _latents(
 ) -> tuple[Representation, tuple[str, ...] | None]:
     """The table of latents, and what its file or DataFrame calls them."""
     if is_path(source):
-        return open_representation(source, ids=ids, gaps=True), header_names(source, ids=ids)
+        opened = open_representation(source, ids=ids, gaps=True)
+        return opened, opened.columns
     if _is_frame(source):
         return Representation(source.to_numpy(), ids=labels, name=LATENTS), tuple(map(str, source.columns))
     table = as_representation(source)

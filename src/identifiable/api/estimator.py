@@ -183,7 +183,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             result: NDArray[Any] = self.transform(_frame_of(X))  # set_output then names the rows by obs_names
             return result
         if not _is_lazy(X):
-            X = Representation(validate_data(self, X, dtype=ACCEPTED, reset=False), name="X")
+            X = self._named(validate_data(self, X, dtype=ACCEPTED, reset=False))  # which has checked the names
         elif not hasattr(self, "feature_names_in_"):  # with names, the columns are looked for among any number
             X = self._of_width(X, self.n_features_in_, "features")
         return transform(self.basis_, _called_x(X))
@@ -197,7 +197,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return transform(self.basis_, self._of_width(X, self._n_features_out, "components"), inverse=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the fitted basis to a `.safetensors` file; names of features are not kept."""
+        """Write the fitted basis to a `.safetensors` file, with the names of its features."""
         check_is_fitted(self)
         return save_basis(path, self.basis_)
 
@@ -216,6 +216,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         )
         model.basis_ = basis
         model.n_features_in_ = basis.result.inputs[0].d
+        if basis.columns is not None:
+            model.feature_names_in_ = np.array(basis.columns, dtype=object)
         return model
 
     @property
@@ -276,11 +278,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _opened_for_fit(self, X: Any) -> Representation:
         if not _is_lazy(X):
-            # The name is what messages call it.
-            return Representation(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS), name="X")
+            return self._named(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS))
         source = as_representation(open_sources([_called_x(X)], None, None)[0])
         self.n_features_in_ = source.d
-        if hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
+        if source.columns is not None:
+            self.feature_names_in_ = np.array(source.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
             del self.feature_names_in_
         return source
 
@@ -318,6 +321,11 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 f"{X.name} has {X.d} features, but {type(self).__name__} is expecting {width} {of} as input."
             )
         return X
+
+    def _named(self, X: NDArray[Any]) -> Representation:
+        """Rows that scikit-learn has checked, under the names of the features; "X" is what messages call them."""
+        names = getattr(self, "feature_names_in_", None)
+        return Representation(X, name="X", columns=None if names is None else tuple(names))
 
 
 def _is_lazy(X: Any) -> bool:

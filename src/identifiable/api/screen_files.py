@@ -17,7 +17,7 @@ from identifiable.blocks import Blocks
 from identifiable.deconfounding.components.trade_off import principal_rotation
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
-from identifiable.io.anndata_files import extend_anndata, save_anndata
+from identifiable.io.anndata_writing import extend_anndata, save_anndata
 from identifiable.io.parquet_files import save_table
 from identifiable.results import FoldScore, ScreenEvaluation
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api.opening import is_path
-from identifiable.api.transforming import COLUMNS, NAMED
+from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
 from identifiable.deconfounding.audit import auditing
@@ -31,9 +31,8 @@ from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
-from identifiable.io import load_basis, read_pairs
+from identifiable.io import read_pairs
 from identifiable.io.kept_arrays import KeptArrays
-from identifiable.io.locations import split_spec, suffix_of
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
 from identifiable.options import (
     AttributeOptions,
@@ -75,7 +74,6 @@ class Screen:
     """Embeddings of wells with the roles of their rows: what every call of `deconfound` begins with.
 
     `alerts` say what was assumed or dropped on the way. `path` is the file whose rows, all of them, it has; None if there is none.
-    `named`: its columns have names of their own, by which those of other tables can be found.
     """
 
     representation: Representation
@@ -83,7 +81,6 @@ class Screen:
     alerts: tuple[Alert, ...]
     feature_names: tuple[str, ...]
     path: Path | None = None
-    named: bool = False
 
     @property
     def blocks(self) -> Blocks:
@@ -149,9 +146,7 @@ def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
     asked = RoleOptions(**{each.name: given.get(each.name) for each in fields(RoleOptions)})
     assigned = assign_roles(table.labels, asked, name=table.name)
     path = None if opened.dropped_values else opened.path
-    return Screen(
-        table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path, _has_names(source)
-    )
+    return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
 
 
 @takes(AuditOptions)
@@ -177,7 +172,10 @@ def evaluate(source: Any, /, *, options: EvaluateOptions) -> ScreenEvaluation:
     Takes a `Screen`, or what `screen` takes.
     """
     opened = _screened(source, options)
-    given = {} if options.basis is None else {"given": _basis(options.basis, opened).to_components}
+    given = {}
+    if options.basis is not None:
+        found, opened = _basis(options.basis, opened)
+        given = {"given": found.to_components}
     asked = replace(options.shared(evaluation.EvaluateOptions), given=given)
     run = _run(opened, options, "evaluate")
     store = None
@@ -206,13 +204,16 @@ def attribute(source: Any, /, *, options: AttributeOptions) -> Attributed:
     replicated on plates held out. Without a `basis` the screen is resolved, with refits on halves of its plates. Takes a `Screen`,
     or what `screen` takes.
     """
-    return _attributed(_screened(source, options), options, "attribute")
+    return _attributed(_screened(source, options), options, "attribute")[0]
 
 
-def _attributed(opened: Screen, options: AttributeOptions, call: str) -> Attributed:
-    found = _resolved(opened, options) if options.basis is None else _basis(options.basis, opened)
+def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[Attributed, Screen]:
+    if options.basis is None:
+        found = _resolved(opened, options)
+    else:
+        found, opened = _basis(options.basis, opened)
     asked, run = options.shared(attributing.AttributeOptions), _run(opened, options, call)
-    return Attributed(attribute_components(found, opened.blocks, opened.design, asked, run), found)
+    return Attributed(attribute_components(found, opened.blocks, opened.design, asked, run), found), opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,8 +241,7 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     opposed of all pairs, in every space.
     """
     asked = replace(options.shared(cleaning.CleanOptions), relations=_relations(options.relations))
-    opened = _screened(source, options)
-    attributed = _attributed(opened, options, "clean")
+    attributed, opened = _attributed(_screened(source, options), options, "clean")
     found, run = attributed.resolved, _run(opened, options, "clean", attributed.result.inputs)
     result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
     return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
@@ -282,28 +282,26 @@ def _relations(given: Any) -> tuple[tuple[str, str], ...]:
 def _resolved(opened: Screen, options: AttributeOptions) -> Resolved:
     """The screen resolved, its refits on halves of the plates."""
     asked = replace(options.shared(ResolveOptions), group_by=opened.design.plate.codes, ids=None, command="")
-    found = resolve_components(opened.representation, asked, group_by_name="plate")
-    if not opened.named:
-        return found
-    # So that rows of tomorrow are matched by the names of their columns, not by their order.
-    settings = {**found.result.settings, COLUMNS: list(opened.feature_names)}
-    return replace(found, result=replace(found.result, settings=settings))
+    return resolve_components(opened.representation, asked, group_by_name="plate")
 
 
-def _basis(basis: Path_ | Resolved, opened: Screen) -> Resolved:
-    """A basis that fits the columns of the screen."""
-    found = load_basis(basis) if is_path(basis) else basis
-    if not isinstance(found, Resolved):
-        raise UsageError(
-            f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
-        )
+def _basis(basis: Path_ | Resolved, opened: Screen) -> tuple[Resolved, Screen]:
+    """A basis in the order of the columns of the screen, by name; and the screen, with an alert where this cannot be checked."""
+    found = as_basis(basis)
     wanted = found.to_components.matrix.shape[0]
     if wanted != opened.representation.d:
         raise PairingError(
             f"{opened.representation.name}: expected {wanted} columns, as {found.result.inputs[0].name} had when the basis was "
             f"fitted, got {opened.representation.d}."
         )
-    return found
+    known, given = found.columns, opened.representation.columns
+    if known == given:
+        return found, opened
+    order = places(known, given, opened.representation.name)
+    if order is None:
+        alert = not_checked(opened.representation.name, found)
+        return found, replace(opened, alerts=tuple(dict.fromkeys((*opened.alerts, alert))))
+    return found.arranged(np.argsort(order).tolist()), opened
 
 
 def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int) -> str:
@@ -314,13 +312,6 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
         digest.update(b"-" if labels is None else labels.text().tobytes())
     digest.update(design.control.tobytes())
     return digest.hexdigest()
-
-
-def _has_names(source: Any) -> bool:
-    """Whether a source names its columns: a table or an object with columns or variables, not an array."""
-    if is_path(source):
-        return suffix_of(split_spec(source, NAMED)[0]) in NAMED
-    return hasattr(source, "columns") or hasattr(source, "var_names")
 
 
 def _opened(source: Any, roles: Roles) -> OpenedScreen:

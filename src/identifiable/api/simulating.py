@@ -172,7 +172,7 @@ class _Place:
 def _save_cells(place: _Place, world: CellWorld, X: Blocks, S: Blocks, truth: Mapping[str, Any]) -> Path:
     metadata = world.metadata
     if place.suffix == ".h5ad":
-        from identifiable.io.anndata_files import save_anndata
+        from identifiable.io.anndata_writing import save_anndata
 
         names = [f"{FEATURE}{k}" for k in range(X.d)]
         uns = {"simulation": {key: truth[key] for key in IN_ANNDATA}}

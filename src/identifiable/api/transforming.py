@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,20 +16,25 @@ from numpy.typing import DTypeLike, NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, open_sources
-from identifiable.blocks import Blocks, Rows, chunk_rows, silent
+from identifiable.blocks import Blocks, Progress, chunk_rows, silent
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
-from identifiable.io import load_basis, open_screen, open_with_metadata, save_array
-from identifiable.io.locations import split_spec, suffix_of
+from identifiable.io import load_basis, open_screen, open_with_metadata, save_anndata, save_array
+from identifiable.io.anndata_files import OBS_NAMES, AnnDataFile, Beside
+from identifiable.io.containers import listed, shown
+from identifiable.io.label_columns import is_id_name
+from identifiable.io.locations import check_is_file, split_spec, suffix_of
+from identifiable.io.opening import column_names
 from identifiable.representation import Representation
+from identifiable.results import Alert
 
 FLOATS = ("float16", "float32", "float64")
 HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
-COLUMNS = "columns"  # the setting of a result that names the columns it was fitted to, where they have names
-NAMED = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".h5ad")  # files that name their columns
+HEADED = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")  # files that name all their columns in one place
+ANNDATA = ".h5ad"
 WITHOUT_IDS = ".npy"  # the one format that has no place for them
-WITH_LABELS = (".parquet", ".h5ad")
+WITH_LABELS = (".parquet", ANNDATA)
 SHOWN_ROWS = 5
 
 
@@ -69,17 +78,24 @@ def transform(
     Ours. Rows are read, mapped and, with `output`, written a block at a time; the map is computed in float64 and
     rounded once. The same rows give the same bits whatever the format and `blocks`.
 
+    A basis fitted to columns with names (a table, a data frame, `X` of a `.h5ad`) knows them. Columns of `X` are then
+    found by name, in any order and among others; one that is missing or occurs twice is an error. Where only one of
+    the two has names, or names that only count (0, 1, 2, …), columns are taken by position, with a warning
+    (`columns_not_checked`).
+
     Parameters
     ----------
     basis
         What `resolve` returned, or the file it was saved to.
     X
-        Rows with the columns the basis was fitted to (with `inverse`: its components): an array, a `Representation`,
-        `Blocks`, a Dask array or a path.
+        Rows with the columns the basis was fitted to (with `inverse`: its components): an array, a data frame, a
+        `Representation`, `Blocks`, a Dask array or a path.
     output
         Where to write: `.npy`, `.npz`, `.safetensors`, `.parquet` or `.h5ad`, whole or not at all. Ids of the rows go along,
-        except into a `.npy`; columns of metadata from a `.parquet` or `.h5ad` into either of these. The path is returned;
-        without `output` an array is.
+        except into a `.npy`; columns of metadata from a `.parquet` or `.h5ad` into either of these. From one `.h5ad` to another
+        `obs`, `obsm`, `obsp`, `uns` and `raw` are copied; `layers`, `varm`, `varp` and the columns of `var`, which belong to the
+        columns of the input, are not, and a warning (`parts_dropped`) names them. The path is returned; without `output` an
+        array is.
     inverse
         From components back to the space of the data. Directions without variance, which resolving drops, come back
         as their mean.
@@ -102,70 +118,181 @@ def transform(
     >>> np.allclose(transform(basis, Z, inverse=True), X)
     True
     """
-    found = load_basis(basis) if is_path(basis) else basis
-    if not isinstance(found, Resolved):
-        raise UsageError(
-            f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
-        )
+    done = apply_basis(
+        basis,
+        X,
+        output,
+        inverse=inverse,
+        only_identifiable=only_identifiable,
+        blocks=blocks,
+        ids=ids,
+        dtype=dtype,
+    )
+    for alert in done.alerts:
+        warnings.warn(f"{alert.code}: {alert.message}", stacklevel=2)
+    return done.values
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed:
+    """What `transform` made: an array or the path it was written to, its shape, and what the user must know."""
+
+    values: NDArray[Any] | Path
+    shape: tuple[int, int]
+    alerts: tuple[Alert, ...]
+
+
+def apply_basis(
+    basis: str | os.PathLike[str] | Resolved,
+    X: Any,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    inverse: bool = False,
+    only_identifiable: bool = False,
+    blocks: int | None = None,
+    ids: str | None = None,
+    dtype: DTypeLike | None = None,
+    progress: Progress | None = None,
+) -> Transformed:
+    """As `transform`, with the alerts beside the values."""
+    found = as_basis(basis)
     columns = _identifiable_columns(found, inverse) if only_identifiable else None
-    representation = as_representation(open_rows(found, X, ids, blocks, output, inverse=inverse))
-    source = blocks_of(representation)
+    beside = _beside(X, output, ids)
+    table = _opened(found, X, ids, blocks, _has_labels(output) and not (beside and "obs" in beside.kept), inverse)
+    table, alerts = _arranged(table, found, inverse)
+    source = blocks_of(table)
     _check_width(source, found, inverse)
     by = found.from_components if inverse else found.to_components
-    mapped = _Mapped(source, by, _result_dtype(dtype, source), columns)
+    watch = None if progress is None else partial(progress, f"transforming {table.name}")
+    mapped = _Mapped(source, by, _result_dtype(dtype, source), columns, watch)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
     if output is not None:
         keeps_ids = ids is not None or Path(output).suffix.lower() != WITHOUT_IDS
         names = _names(found, columns, inverse)
-        return save_array(output, rows, representation.ids if keeps_ids else None, representation.labels, names)
+        if beside is None:
+            path = save_array(output, rows, table.ids if keeps_ids else None, table.labels, names)
+        else:
+            path = save_anndata(output, rows, table.labels, ids=table.ids, feature_names=names, beside=beside)
+            alerts += _dropped(beside, path)
+        return Transformed(path, rows.shape, alerts)
     result: NDArray[Any] = np.empty(rows.shape, rows.dtype)
     at = 0
     for block in rows:
         result[at : at + len(block)] = block
         at += len(block)
-    return result
+    return Transformed(result, rows.shape, alerts)
 
 
-def open_rows(
-    basis: Resolved,
-    X: Any,
-    ids: str | None,
-    blocks: int | None,
-    output: str | os.PathLike[str] | None,
-    *,
-    inverse: bool = False,
-) -> Any:
-    """`X` opened if it is a path: its columns by the names the basis knows them by, with metadata if `output` has a place for them."""
-    if not is_path(X):
-        return X
-    known = basis.result.settings.get(COLUMNS)
-    path, part = split_spec(X, NAMED)
-    if known and not inverse and suffix_of(path) in NAMED:
-        return _by_name(
-            X, [str(name) for name in known], ids, blocks, chosen=part is not None or suffix_of(path) == ".h5ad"
+def as_basis(basis: str | os.PathLike[str] | Resolved) -> Resolved:
+    """A basis as it is, or from its file."""
+    found = load_basis(basis) if is_path(basis) else basis
+    if not isinstance(found, Resolved):
+        raise UsageError(
+            f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
         )
-    if output is None or Path(output).suffix.lower() not in WITH_LABELS:
-        return open_sources([X], ids, blocks)[0]
-    return open_with_metadata(X, ids=ids, rows=blocks)
+    return found
 
 
-def _by_name(
-    X: str | os.PathLike[str], known: list[str], ids: str | None, blocks: int | None, *, chosen: bool
+def _beside(X: Any, output: str | os.PathLike[str] | None, ids: str | None) -> Beside | None:
+    """What goes along from one `.h5ad` to another."""
+    if output is None or Path(output).suffix.lower() != ANNDATA or not is_path(X):
+        return None
+    path, part = split_spec(X, (ANNDATA,))
+    if suffix_of(path) != ANNDATA:
+        return None
+    check_is_file(path)
+    return AnnDataFile(path).beside(part, obs=ids in (None, OBS_NAMES))
+
+
+def _dropped(beside: Beside, output: Path) -> tuple[Alert, ...]:
+    if not beside.dropped:
+        return ()
+    return (
+        Alert(
+            "parts_dropped",
+            f"{output} has other columns than {beside.path} and does not keep its "
+            f"{listed([shown(name) for name in beside.dropped])}. To keep everything, add the components to the input: "
+            'adata.obsm["X_ica"] = identifiable.transform(basis, path).',
+        ),
+    )
+
+
+def _has_labels(output: str | os.PathLike[str] | None) -> bool:
+    return output is not None and Path(output).suffix.lower() in WITH_LABELS
+
+
+def _opened(
+    basis: Resolved, X: Any, ids: str | None, blocks: int | None, with_labels: bool, inverse: bool
 ) -> Representation:
-    """The columns of a file that a basis was fitted to, in its order, whatever the file's."""
-    opened = open_screen(X, ids=ids, features=None if chosen else known)
-    place = {name: j for j, name in enumerate(opened.feature_names)}
-    missing = [name for name in known if name not in place]
+    """`X` as a table; of a file with other columns beside those of the basis only these, the others as metadata."""
+    if not is_path(X):
+        return as_representation(X)
+    known = _known(basis, inverse)
+    path, part = split_spec(X, (*HEADED, ANNDATA))
+    if known and part is None and suffix_of(path) in HEADED:
+        names = column_names(path)
+        others = [name for name in set(names) - {*known, ids, ""} if not is_id_name(name)]
+        if set(known) <= set(names) and len(set(names)) == len(names) and (others or suffix_of(path) == ".parquet"):
+            table = open_screen(X, ids=ids, features=known).representation
+            return replace(table, values=Blocks(blocks_of(table).source, rows=blocks, name=blocks_of(table).name))
+    if with_labels:
+        return open_with_metadata(X, ids=ids, rows=blocks)
+    opened: Representation = open_sources([X], ids, blocks)[0]
+    return opened
+
+
+def _arranged(table: Representation, basis: Resolved, inverse: bool) -> tuple[Representation, tuple[Alert, ...]]:
+    """The columns of a table in the order of the basis, by name; an alert where names are on one side only."""
+    known, given = _known(basis, inverse), table.columns
+    if inverse and not set(known or ()) & set(given or ()):  # components under names of someone else, or under none
+        known = None
+    order = places(known, given, table.name)
+    if order is None:
+        return table, () if known == given else (not_checked(table.name, basis),)
+    rows = blocks_of(table)
+    values = Blocks(_Columns(rows, order), rows=rows.rows, name=rows.name)
+    return replace(table, values=values, columns=known), ()
+
+
+def not_checked(name: str, basis: Resolved) -> Alert:
+    """The alert that columns were taken by position."""
+    return Alert(
+        "columns_not_checked",
+        f"The columns of {name} have no names in common with the basis of {basis.result.inputs[0].name} to match them by. "
+        "They were taken by position; check their order.",
+    )
+
+
+def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: str) -> list[int] | None:
+    """Where the columns that a basis was fitted to stand in a table, by name; an error if one is missing or there twice.
+
+    None where columns can only be taken as they come: they are the same, or one side has no names, or names that only count.
+    """
+    if known is None or given is None or known == given:
+        return None
+    if not set(known) <= set(given) and any(names == tuple(map(str, range(len(names)))) for names in (known, given)):
+        return None
+    place = {column: j for j, column in enumerate(given)}
+    missing = [column for column in known if column not in place]
     if missing:
         raise DataError(
-            f"{X}: {len(missing)} of the {len(known)} columns the basis was fitted to are not there "
-            f"({', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}); pass rows of the same model, or resolve them anew."
+            f"{name}: {len(missing)} of the {len(known)} columns the basis was fitted to are missing "
+            f"({listed([shown(column) for column in missing])}); rename the columns, or resolve the table anew."
         )
-    table = opened.representation
-    order = [place[name] for name in known]
-    rows: Rows = table.values if order == list(range(len(place))) else _Columns(blocks_of(table), order)
-    return replace(table, values=Blocks(rows, rows=blocks, name=blocks_of(table).name))
+    counts = [Counter(known), Counter(given)]
+    twice = [column for column in dict.fromkeys(known) if any(count[column] > 1 for count in counts)]
+    if twice:
+        raise DataError(
+            f"{name}: {len(twice)} column names of the basis occur more than once "
+            f"({listed([shown(column) for column in twice])}) and the columns are in another order; rename them."
+        )
+    return [place[column] for column in known]
+
+
+def _known(basis: Resolved, inverse: bool) -> tuple[str, ...] | None:
+    """What the basis calls the columns of its input."""
+    return tuple(component_name(component.index) for component in basis.result.components) if inverse else basis.columns
 
 
 class _Columns:
@@ -182,8 +309,7 @@ class _Columns:
 def _names(basis: Resolved, columns: list[int] | None, inverse: bool) -> list[str] | None:
     """What the columns of a result are called where a format has names: components by their place in the basis."""
     if inverse:
-        known = basis.result.settings.get(COLUMNS)
-        return [str(name) for name in known] if known else None
+        return None if basis.columns is None else list(basis.columns)
     components = basis.result.components
     return [component_name(components[k].index) for k in (range(len(components)) if columns is None else columns)]
 
@@ -196,13 +322,22 @@ def component_name(index: int) -> str:
 class _Mapped:
     """Rows of a table after an affine map, all `columns` or some, each block checked as it is read. A `blocks.Rows`."""
 
-    def __init__(self, source: Blocks, by: AffineMap, dtype: np.dtype[Any], columns: list[int] | None):
-        self.source, self.map, self.dtype, self.columns = source, by, dtype, columns
+    def __init__(
+        self,
+        source: Blocks,
+        by: AffineMap,
+        dtype: np.dtype[Any],
+        columns: list[int] | None,
+        progress: Callable[[int, int], None] | None,
+    ):
+        self.source, self.map, self.dtype, self.columns, self.progress = source, by, dtype, columns, progress
         self.shape = (source.n, by.matrix.shape[1] if columns is None else len(columns))
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         block = self.source[rows]
-        first = rows.indices(self.source.n)[0]
+        first, stop, _ = rows.indices(self.source.n)
+        if self.progress is not None:
+            self.progress(stop, self.source.n)
         _refuse(block, first, f"{self.source.name}: expected finite numbers, got", "remove or impute them.")
         with silent():
             # In row order, whatever the source's: products of another layout round differently.

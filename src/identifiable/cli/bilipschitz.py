@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from identifiable.cli.command import Command, Job
 from identifiable.cli.distortion_fields import distortion_fields
 from identifiable.cli.importing import imported
+from identifiable.cli.measuring import Command, Job
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.options import DecoderOptions
 

@@ -7,6 +7,7 @@ import atexit
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from identifiable import __version__
@@ -25,8 +26,9 @@ from identifiable.cli import (
     transform,
 )
 from identifiable.cli.options import Parser
-from identifiable.cli.output import EXIT_USAGE
+from identifiable.cli.output import EXIT_BUG, EXIT_USAGE
 
+DEBUG = "IDENTIFIABLE_DEBUG"  # an environment variable
 COMMANDS = (
     compare.COMMAND,
     resolve.COMMAND,
@@ -59,6 +61,8 @@ def run(arguments: Sequence[str] | None) -> int:
         code: int = options.run(options)
         return code
     except IdentifiableError as error:
+        if os.environ.get(DEBUG):
+            traceback.print_exc()
         print(f"identifiable: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:  # of a caller in Python; a process of ours does not raise it
@@ -67,6 +71,12 @@ def run(arguments: Sequence[str] | None) -> int:
     except MemoryError:
         print("identifiable: out of memory; pass fewer dimensions, or --workers 1.", file=sys.stderr)
         return 3
+    except Exception as error:  # 1 means that a --fail-if condition holds, so it must not end as Python ends
+        if os.environ.get(DEBUG):
+            traceback.print_exc()
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        print(f"identifiable: this is a bug ({what}); set {DEBUG}=1 to see where, and report it.", file=sys.stderr)
+        return EXIT_BUG
 
 
 def _parser() -> argparse.ArgumentParser:

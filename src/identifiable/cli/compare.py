@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.cli.command import Command, Job, listed_ids
 from identifiable.cli.comparison_fields import comparison_fields
+from identifiable.cli.measuring import Command, Job, listed_ids
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.options import CompareOptions
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from identifiable._checks import OutputError
 from identifiable.cli import report
-from identifiable.cli.command import Command, Job
+from identifiable.cli.measuring import Command, Job
 from identifiable.cli.options import Parser, command
 from identifiable.cli.output import BASIS, check_suffix
 from identifiable.cli.screen_fields import attribution_fields, audit_fields, cleaning_fields, evaluation_fields

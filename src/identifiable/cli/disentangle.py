@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from identifiable.cli.command import Command, Job, listed_ids
 from identifiable.cli.conditions import Fields
 from identifiable.cli.disentanglement_fields import disentanglement_fields
+from identifiable.cli.measuring import Command, Job, listed_ids
 from identifiable.cli.options import ALL, TABLE_FORMATS
 from identifiable.options import DisentangleOptions
 

@@ -12,9 +12,11 @@ from typing import Any, overload
 
 from identifiable._checks import OutputError, UsageError
 from identifiable.cli.progress import Bar, Lines
+from identifiable.results import Alert
 from identifiable.results.writing import together, write_texts
 
 EXIT_FINE, EXIT_CONDITION, EXIT_USAGE = 0, 1, 2
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 BASIS = ".safetensors"
 PAGE_SUFFIXES = (".html", ".htm", ".md")
 
@@ -47,6 +49,14 @@ def say(text: str, end: str = "\n") -> None:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputError(f"stdout: cannot be written ({error.strerror}); free some space.") from None
+
+
+def warn(alerts: Sequence[Alert]) -> None:
+    """What a user must know of a command that has no result to carry it, on stderr."""
+    from identifiable.report.terminal import alert_lines
+
+    for line in alert_lines(alerts):
+        print(line, file=sys.stderr)
 
 
 def deliver(

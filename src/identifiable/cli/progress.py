@@ -7,11 +7,7 @@ import shutil
 import sys
 import time
 from types import TracebackType
-from typing import Any, TextIO
-
-from numpy.typing import NDArray
-
-from identifiable.blocks import Blocks, Progress
+from typing import TextIO
 
 WIDTH = 16
 EVERY = 0.1  # seconds between redraws
@@ -140,19 +136,6 @@ class Lines:
         self.said, self.last = now, elapsed
         self.stream.write(f"{stage}: {done:,} of {total:,} done, {elapsed:.0f} s\n")
         self.stream.flush()
-
-
-class Watched:
-    """Rows of a table that report how far they have been read, each time they are. A `blocks.Rows`."""
-
-    def __init__(self, rows: Blocks, progress: Progress, stage: str):
-        self.rows, self.progress, self.stage = rows, progress, stage
-        self.shape, self.dtype = rows.shape, rows.dtype
-
-    def __getitem__(self, rows: slice) -> NDArray[Any]:
-        values = self.rows[rows]
-        self.progress(self.stage, rows.indices(self.rows.n)[1], self.rows.n)
-        return values
 
 
 def _shortened(name: str) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from identifiable._checks import OutputError, UsageError
-from identifiable.cli.command import Command, Job, run
 from identifiable.cli.conditions import Fields
+from identifiable.cli.measuring import Command, Job, run
 from identifiable.cli.output import EXIT_FINE, say
 from identifiable.cli.reproduction_fields import reproduction_fields, table2_fields, table3_fields
 from identifiable.options import ReproduceOptions

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.cli.command import Command, Job, listed_ids
+from identifiable.cli.measuring import Command, Job, listed_ids
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.cli.output import BASIS, check_outputs, check_suffix
 from identifiable.cli.resolution_fields import resolution_fields

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
-from identifiable.blocks import Blocks
 from identifiable.cli.options import TABLE_FORMATS, add_options, command, given
-from identifiable.cli.output import EXIT_FINE, check_outputs, check_suffix, progress_bar, say
-from identifiable.cli.progress import Watched
-from identifiable.intake import blocks_of
+from identifiable.cli.output import EXIT_FINE, check_outputs, check_suffix, progress_bar, say, warn
 from identifiable.io.saving import WRITERS
 from identifiable.options import TransformOptions
 
@@ -32,30 +28,28 @@ def add_to(commands: Any) -> None:
 
 
 def _run(typed: argparse.Namespace) -> int:
-    from identifiable.api import load_basis, transform
-    from identifiable.api.transforming import open_rows
+    from identifiable.api import load_basis
+    from identifiable.api.transforming import apply_basis
 
     options = given(TransformOptions, typed)
     check_suffix(typed.output, tuple(WRITERS), "an array")
     check_outputs([typed.output], filter(None, [typed.basis, typed.table, options.ids]))
     basis = load_basis(typed.basis)
-    table = open_rows(basis, typed.table, options.ids, options.blocks, typed.output, inverse=options.inverse)
     with progress_bar(typed) as bar:
-        rows = blocks_of(table)
-        if bar is not None:
-            rows = Blocks(Watched(rows, bar, f"transforming {table.name}"), name=rows.name)
-        transform(
+        done = apply_basis(
             basis,
-            replace(table, values=rows),
+            typed.table,
             typed.output,
             inverse=options.inverse,
             only_identifiable=options.only_identifiable,
+            blocks=options.blocks,
             ids=options.ids,
             dtype=options.dtype,
+            progress=bar,
         )
     if not typed.quiet:
-        width = (basis.from_components if options.inverse else basis.to_components).matrix.shape[1]
-        kept = len(basis.result.identifiable)
-        shape = f"{kept} ({kept} of {width} columns)" if options.only_identifiable else f"{width}"
-        say(f"{table.n} x {shape}: {typed.output}")
+        n, kept = done.shape
+        of = f" ({kept} of {basis.result.rank} columns)" if options.only_identifiable else ""
+        say(f"{n} x {kept}{of}: {typed.output}")
+        warn(done.alerts)
     return EXIT_FINE

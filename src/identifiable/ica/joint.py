@@ -15,7 +15,7 @@ from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.ica.matching import match_components, match_correlations
 from identifiable.ica.passes import uniforms
 from identifiable.ica.refits import group_numbers
-from identifiable.ica.resolving import DEFAULT, Resolved, resolve
+from identifiable.ica.resolving import COLUMNS, DEFAULT, Resolved, resolve
 from identifiable.intake import (
     as_representation,
     blocks_of,
@@ -73,7 +73,7 @@ def resolve_jointly(
     representations = distinct([as_representation(s, i) for i, s in enumerate(sources)])
     pairing = pair(*representations)
     tables = [
-        Representation(blocks_of(r) if rows is None else blocks_of(r).select(rows), name=r.name)
+        replace(r, values=blocks_of(r) if rows is None else blocks_of(r).select(rows), ids=None, labels={})
         for r, rows in zip(representations, pairing.rows, strict=True)
     ]
     group_by = options.group_by
@@ -91,7 +91,10 @@ def resolve_jointly(
     inputs = tuple(m.result.inputs[0] for m in models)
     result = JointResolution(
         inputs=inputs,
-        settings={**models[0].result.settings, "shared_above": shared_above, "shared_p": SHARED_P, "draws": DRAWS},
+        settings={
+            **{name: value for name, value in models[0].result.settings.items() if name != COLUMNS},
+            **{"shared_above": shared_above, "shared_p": SHARED_P, "draws": DRAWS},
+        },
         alerts=tuple(_alerts(representations, pairing, models) + identical_inputs(inputs)),
         provenance=default_provenance(options.seed, options.command or "identifiable.resolve(...)"),
         models=tuple(replace(m.result, provenance=replace(m.result.provenance, time="")) for m in models),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ PICTURE_ROWS = 10_000  # of which densities are drawn
 DENSITY_EDGES = tuple(np.linspace(-5, 5, 41).tolist())
 FEW_ROWS = 10  # rows per component below which directions are mostly noise
 OUTLIER_SHARE = 0.05  # of a component's variance in one row
+COLUMNS = "columns"  # the setting that holds the names of the columns, where they have names
 START_GAP = 1e-3  # relative difference in contrast from which on starts are said to disagree
 
 
@@ -37,6 +38,24 @@ class Resolved:
     to_components: AffineMap
     from_components: AffineMap
     result: Resolution
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the columns it was fitted to, None where they had none."""
+        known = self.result.settings.get(COLUMNS)
+        return tuple(map(str, known)) if known else None
+
+    def arranged(self, order: list[int]) -> Resolved:
+        """The same basis for rows whose columns come in another `order`: place j holds its column ``order[j]``."""
+        to, back, settings = self.to_components, self.from_components, dict(self.result.settings)
+        if self.columns is not None:
+            settings[COLUMNS] = [self.columns[j] for j in order]
+        return replace(
+            self,
+            to_components=AffineMap(to.matrix[order], to.offset),
+            from_components=AffineMap(back.matrix[:, order], back.offset[order]),
+            result=replace(self.result, settings=settings),
+        )
 
     def __repr__(self) -> str:
         return f"<Resolved {self.result.inputs[0].name}: {self.result.headline}>"
@@ -81,6 +100,7 @@ def resolve(
             "restarts": len(fitted.starts),
             "limits": diagnostics.LIMITS,
             "group_by": group_by_name or ("labels" if group_by is not None else None),
+            **({} if representation.columns is None else {COLUMNS: list(representation.columns)}),
         },
         alerts=tuple(alerts),
         provenance=default_provenance(options.seed, options.command or "identifiable.resolve(...)"),

@@ -8,7 +8,7 @@ executed. Whatever is wrong with a file is a `DataError` of one line.
 
 from __future__ import annotations
 
-from identifiable.io.anndata_files import extend_anndata, save_anndata
+from identifiable.io.anndata_writing import extend_anndata, save_anndata
 from identifiable.io.basis_files import load_basis, save_basis
 from identifiable.io.factor_pictures import DATASETS, DataSet, FactorPictures, read_factor_pictures
 from identifiable.io.images import Images, read_images

@@ -1,4 +1,4 @@
-"""`.h5ad`: `X`, a layer or a key of `obsm` as rows, and the columns of `obs` beside them; written, and added to.
+"""`.h5ad`: `X`, a layer or a key of `obsm` as rows, and the columns of `obs` beside them.
 
 What the file holds is decoded here with h5py alone, not by anndata: that needs no import of two seconds, no
 second copy of the table, and every length is compared with the number of rows before it is allocated. A
@@ -9,10 +9,9 @@ a temporary file without a name. Links and arrays that lead into other files are
 from __future__ import annotations
 
 import math
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, IdentifiableError, UsageError
 from identifiable._extras import require
-from identifiable.blocks import Blocks
 from identifiable.io.containers import (
     IdentifiedColumn,
     IdentifiedRows,
@@ -37,20 +35,32 @@ from identifiable.io.containers import (
 from identifiable.io.label_columns import (
     columns_named,
     filled_ids,
-    labels_from_array,
     labels_from_numbers,
     labels_from_objects,
     taken,
 )
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, scratch_file
-from identifiable.results.writing import whole_file
 
 X = "X"
-TOOL = "identifiable"  # our key of `uns`
 OBS_NAMES = "obs_names"  # what --ids may call the names of the rows
 MATRICES = ("obsm", "layers")  # where a part is looked for by its bare name
+BY_ROWS = (
+    "obsm",
+    "obsp",
+    "uns",
+)  # what anndata keeps whatever the columns of `X` are; `obs` and `raw` besides, each as one
+BY_COLUMNS = ("layers", "varm", "varp")
 SLAB_BYTES = 2**25  # unpacked at a time
 AGAIN = "copy or write it again"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a `.h5ad` holds beside one of its matrices: places that fit rows of any columns, and those that do not."""
+
+    path: Path
+    kept: tuple[str, ...]
+    dropped: tuple[str, ...]
 
 
 class AnnDataFile:
@@ -64,15 +74,16 @@ class AnnDataFile:
             obs = self._group(root, "obs")
             self._index = _attribute(obs, "_index") or "_index"
             held = [key for key in obs if key not in (self._index, "__categories")]
-            declared = [name for name in _column_order(obs) if name in held]
+            declared = [name for name in column_order(obs) if name in held]
             self._columns = declared + [key for key in held if key not in declared]
             self._n = self._length(obs, self._index)
         self.names = (*self._places, OBS_NAMES, *self._columns)
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
-        rows = self.rows(self._place(part))
+        place = self._place(part)
+        rows = self.rows(place)
         name = ids or (OBS_NAMES if own_ids else None)
-        return IdentifiedRows(rows, None if name is None else self._ids(name))
+        return IdentifiedRows(rows, None if name is None else self._ids(name), self._names_of(place, rows.shape[1]))
 
     def column(self, part: str | None) -> IdentifiedColumn:
         if part is None and len(self._columns) != 1:
@@ -93,8 +104,9 @@ class AnnDataFile:
         place = self._place(features)
         rows = self.rows(place)
         labels, notes = self.labels(self._columns)
-        names = self._feature_names(place, rows.shape[1])
-        return LabelledRows(rows, names, labels, self._ids(ids or OBS_NAMES), ids or OBS_NAMES, notes)
+        own = self._names_of(place, rows.shape[1])
+        names = own or tuple(f"{place.rpartition('/')[2]}_{j}" for j in range(rows.shape[1]))
+        return LabelledRows(rows, names, labels, self._ids(ids or OBS_NAMES), ids or OBS_NAMES, notes, own is not None)
 
     def labels(self, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
         """Columns of obs, and what of it could not be read."""
@@ -111,9 +123,33 @@ class AnnDataFile:
     def metadata(self, part: str | None = None) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None, str | None]:
         return self.labels(columns_named(self._columns, part, self._label))[0], self._ids(OBS_NAMES), OBS_NAMES
 
-    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
+    def beside(self, part: str | None, *, obs: bool) -> Beside:
+        """What can stand, as it is, beside other columns for the rows of a matrix; `obs` if it is to be among it."""
         place = self._place(part)
-        return None if place.startswith("obsm/") else self._variable_names()
+        kept: list[str] = []
+        dropped: list[str] = []
+        with self._opened() as root:
+            for key in root:
+                if key in (*BY_ROWS, *BY_COLUMNS):
+                    for name in (f"{key}/{member}" for member in self._group(root, key)):
+                        fits = key in BY_ROWS and _is_own(root, name)
+                        # a data frame repeats the names of the rows, which then may be others
+                        fits = fits and (obs or key != "obsm" or _attribute(root[name], "encoding-type") != "dataframe")
+                        (kept if fits else dropped).append(name)
+                elif key == "var":
+                    dropped += [f"var/{name}" for name in column_order(self._group(root, key))]
+                elif key == "obs":
+                    kept += [key] if obs and _is_own(root, key) else []
+                else:
+                    (kept if key == "raw" and _is_own(root, key) else dropped).append(key)
+        return Beside(self._path, tuple(kept), tuple(name for name in dropped if name != place))
+
+    def copy_into(self, root: Any, places: Sequence[str]) -> None:
+        """Copy parts of the file into another one, byte for byte, a piece at a time."""
+        with self._opened() as source:
+            for place in places:
+                group, _, name = place.rpartition("/")
+                source.copy(source[place], root[group] if group else root, name)
 
     def rows(self, place: str) -> StoredRows:
         """The rows of the matrix at a place in the file."""
@@ -208,12 +244,10 @@ class AnnDataFile:
             )  # as scipy: repeats add up
             file.write(dense.data)
 
-    def _feature_names(self, place: str, width: int) -> tuple[str, ...]:
-        """Names of the variables for `X` and layers; a key of obsm numbers its columns."""
+    def _names_of(self, place: str, width: int) -> tuple[str, ...] | None:
+        """Names of the variables for `X` and layers; the columns of a key of obsm have none."""
         names = None if place.startswith("obsm/") else self._variable_names()
-        if names is not None and len(names) == width:
-            return names
-        return tuple(f"{place.rpartition('/')[2]}_{j}" for j in range(width))
+        return names if names is not None and len(names) == width else None
 
     def _variable_names(self) -> tuple[str, ...] | None:
         with self._opened() as root:
@@ -363,205 +397,26 @@ class AnnDataFile:
         return DataError(f"{self._label}: not a .h5ad file, or damaged or truncated ({why}); {AGAIN}.")
 
 
-# -- writing
-
-
-def save_anndata(
-    path: str | os.PathLike[str],
-    values: Blocks,
-    obs: Mapping[str, NDArray[Any]],
-    *,
-    ids: NDArray[Any] | None = None,
-    feature_names: Sequence[str] | None = None,
-    obsm: Mapping[str, Blocks | NDArray[Any]] | None = None,
-    varm: Mapping[str, NDArray[Any]] | None = None,
-    uns: Mapping[str, Any] | None = None,
-) -> Path:
-    """Write a `.h5ad` that anndata and scanpy read, whole or not at all: `values` as `X`, in blocks of rows.
-
-    Text columns of `obs` that repeat are categorical; "" is a missing category. `uns` is made storable (`storable`).
-    """
-    path = Path(path)
-    with whole_file(path) as temporary:
-        write_anndata(temporary, values, obs, ids=ids, feature_names=feature_names)
-        if obsm or varm or uns:
-            _add(temporary, path, {}, obsm or {}, varm or {}, uns or {})
-    return path
-
-
-def write_anndata(
-    path: Path,
-    values: Blocks,
-    obs: Mapping[str, NDArray[Any]],
-    *,
-    ids: NDArray[Any] | None = None,
-    feature_names: Sequence[str] | None = None,
-) -> None:
-    """Write `X`, `obs` and `var` to `path` itself."""
-    require("anndata", extra="anndata", what="writing .h5ad")
-    import h5py
-    import pandas as pd
-    from anndata.io import write_elem
-
-    names = [str(j) for j in range(values.d)] if feature_names is None else [str(name) for name in feature_names]
-    if len(names) != values.d:
-        raise DataError(f"{values.name}: expected a name for each of {values.d} features, got {len(names)}.")
-    rows = np.arange(values.n) if ids is None else np.asarray(ids)
-    index = pd.Index(rows.astype(str).astype(object))
-    columns = {_key(name): _obs_column(column, name, values.n) for name, column in obs.items()}
-    with h5py.File(path, "w") as root:
-        root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
-        _write_matrix(root, X, values)
-        write_elem(root, "obs", pd.DataFrame({k: pd.Series(v, index=index) for k, v in columns.items()}, index=index))
-        write_elem(root, "var", pd.DataFrame(index=pd.Index(names, dtype=object)))
-        for group in ("layers", "obsm", "obsp", "uns", "varm", "varp"):
-            write_elem(root, group, {})
-
-
-def extend_anndata(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    *,
-    obs: Mapping[str, NDArray[Any]] | None = None,
-    obsm: Mapping[str, Blocks | NDArray[Any]] | None = None,
-    varm: Mapping[str, NDArray[Any]] | None = None,
-    uns: Mapping[str, Any] | None = None,
-) -> Path:
-    """Copy a `.h5ad` and add to the copy; what has the same name is replaced, everything else is kept byte for byte.
-
-    A matrix of `varm` whose rows are not the variables of the file (it belongs to a key of `obsm`) goes to
-    ``uns["identifiable"]["varm"]``, where AnnData lets it have any length.
-    """
-    source, target = Path(source), Path(target)
-    AnnDataFile(source)  # refuses what is not one
-    with whole_file(target) as temporary:
-        shutil.copyfile(source, temporary)
-        _add(temporary, target, obs or {}, obsm or {}, varm or {}, uns or {})
-    return target
-
-
-def _add(
-    path: Path,
-    target: Path,
-    obs: Mapping[str, NDArray[Any]],
-    obsm: Mapping[str, Blocks | NDArray[Any]],
-    varm: Mapping[str, NDArray[Any]],
-    uns: Mapping[str, Any],
-) -> None:
-    """Add to the `.h5ad` at `path`, which will be `target`."""
-    require("anndata", extra="anndata", what=f"writing {target}")
-    import h5py
-    from anndata.io import write_elem
-
-    held = AnnDataFile(path)
-    elsewhere: dict[str, NDArray[Any]] = {}
-    with h5py.File(path, "r+") as root:
-        n, variables = held.n, held.variables(root)
-        frame = held._group(root, "obs")
-        for name, column in obs.items():
-            key = _key(name)
-            _replace(frame, key)
-            write_elem(frame, key, _obs_column(column, name, n))
-            order = [*(known for known in _column_order(frame) if known != key), key]
-            frame.attrs["column-order"] = np.array(order, dtype=object)
-        for name, rows in obsm.items():
-            if rows.shape[0] != n:
-                raise DataError(f"{target}: obsm {name!r} has {rows.shape[0]} rows for {n} observations.")
-            _write_matrix(held.owned(root, "obsm"), _key(name), rows)
-        for name, matrix in varm.items():
-            if matrix.shape[0] == variables:
-                _write_matrix(held.owned(root, "varm"), _key(name), matrix)
-            else:
-                elsewhere[_key(name)] = matrix
-        group = held.owned(root, "uns")
-        for key, value in storable(uns).items():
-            _replace(group, key)
-            write_elem(group, key, value)
-        for key, matrix in elsewhere.items():
-            _write_matrix(held.owned(held.owned(group, TOOL), "varm"), key, matrix)
-
-
-def storable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A nested mapping of plain values in a form that a `.h5ad` holds: no None, no lists of several kinds.
-
-    None is left out; a list of numbers or of text becomes an array; any other list a mapping from "0", "1", … to its parts.
-
-    >>> storable({"a": None, "b": [1, 2.5], "c": [{"d": "x"}, 3], "e/f": True})
-    {'b': array([1. , 2.5]), 'c': {'0': {'d': 'x'}, '1': 3}, 'e_f': True}
-    """
-    return {_key(key): _storable(value) for key, value in values.items() if value is not None}
-
-
-def _storable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return storable(value)
-    if isinstance(value, (bool, float, np.bool_, np.floating)):
-        return value
-    if isinstance(value, (int, np.integer)):
-        return value if abs(int(value)) < 2**63 else str(value)
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iufbU" and value.ndim:
-        return value.astype(object) if value.dtype.kind == "U" else value
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return _storable_list(value.tolist() if isinstance(value, np.ndarray) else list(value))
-    return str(value)
-
-
-def _storable_list(items: Any) -> Any:
-    if not isinstance(items, list):  # an array without dimensions
-        return _storable(items)
-    if not items:
-        return np.empty(0)
-    if all(isinstance(item, str) for item in items):
-        return np.array(items, dtype=object)
-    if all(isinstance(item, (bool, int, float)) and not isinstance(item, np.generic) for item in items):
-        numbers = np.array(items)
-        if numbers.dtype.kind in "iufb":
-            return numbers
-    width = len(str(len(items) - 1))
-    return storable({f"{place:0{width}d}": item for place, item in enumerate(items)})
-
-
-def _write_matrix(group: Any, name: str, values: Blocks | NDArray[Any]) -> None:
-    """A dense matrix in one piece, a block of rows at a time."""
-    _replace(group, name)
-    blocks = values if isinstance(values, Blocks) else Blocks(values, name=name)
-    dataset = group.create_dataset(name, blocks.shape, blocks.dtype.newbyteorder("<"))
-    dataset.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
-    start = 0
-    for block in blocks:
-        dataset[start : start + len(block)] = block
-        start += len(block)
-
-
-def _obs_column(column: NDArray[Any], name: str, n: int) -> Any:
-    """A label as pandas holds it: text that repeats as a categorical."""
-    import pandas as pd
-
-    values = labels_from_array(column, f"obs {shown(name)!r}") if column.dtype.kind != "b" else column
-    if values.shape != (n,):
-        raise DataError(f"obs {shown(name)!r}: expected a value for each of {n} rows, got shape {values.shape}.")
-    if values.dtype.kind != "U":
-        return values
-    text = values.astype(object)
-    distinct = sorted(set(text.tolist()) - {""})
-    if len(distinct) == n:
-        return text
-    return pd.Categorical(text, categories=np.array(distinct, dtype=object))
-
-
-def _replace(group: Any, name: str) -> None:
-    if name in group:
-        del group[name]
-
-
-def _key(name: Any) -> str:
-    """A name as a key of HDF5, where a slash would begin a group."""
-    key = str(name).replace("/", "_")
-    return f"{key}_" if key in ("", ".", "_index") else key
-
-
 def _is_group(element: Any) -> bool:
     return hasattr(element, "keys")
+
+
+def _is_own(parent: Any, name: str) -> bool:
+    """Whether what lies at a place, all of it, is in the file itself and refers to nothing elsewhere, so that a copy is whole."""
+    import h5py
+
+    for key in name.split("/"):
+        if not isinstance(parent.get(key, getlink=True), h5py.HardLink):
+            return False
+        parent = parent[key]
+    held = [parent.attrs.get_id(key).dtype for key in parent.attrs]
+    if isinstance(parent, h5py.Dataset):
+        held.append(parent.dtype)
+        if parent.is_virtual or parent.external:
+            return False
+    elif not (isinstance(parent, h5py.Group) and all(_is_own(parent, key) for key in parent)):
+        return False
+    return all(h5py.check_ref_dtype(dtype) is None for dtype in held)
 
 
 def _attribute(element: Any, name: str) -> str | None:
@@ -569,7 +424,7 @@ def _attribute(element: Any, name: str) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, str) else None
 
 
-def _column_order(frame: Any) -> list[str]:
+def column_order(frame: Any) -> list[str]:
     order = frame.attrs.get("column-order", ())
     return [str(name) for name in order] if isinstance(order, np.ndarray) else []
 

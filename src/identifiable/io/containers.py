@@ -20,10 +20,11 @@ REASON_CHARACTERS = 120
 
 
 class IdentifiedRows(NamedTuple):
-    """A table, and who its rows are if the file says so."""
+    """A table, and who its rows are and what its columns are called if the file says so."""
 
     rows: StoredRows
     ids: NDArray[Any] | None
+    columns: tuple[str, ...] | None = None
 
 
 class IdentifiedColumn(NamedTuple):
@@ -36,7 +37,8 @@ class IdentifiedColumn(NamedTuple):
 class LabelledRows(NamedTuple):
     """A table with names for its columns, and further columns of the same rows.
 
-    `id_name` is the column that `ids` were read from, where they are a column; `notes` are for a reader.
+    `id_name` is the column that `ids` were read from, where they are a column; `notes` are for a reader. `named` is
+    False where the names only number the columns.
     """
 
     rows: StoredRows
@@ -45,6 +47,7 @@ class LabelledRows(NamedTuple):
     ids: NDArray[Any] | None
     id_name: str | None
     notes: tuple[str, ...] = ()
+    named: bool = True
 
 
 class Container(Protocol):
@@ -73,10 +76,6 @@ class LabelledTable(Container, Protocol):
 
     def metadata(self, part: str | None = None) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any] | None, str | None]:
         """Columns as labels, all or those that `part` names; the ids of the rows, and the column they were read from."""
-        ...
-
-    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
-        """What the columns of `table` are called, if they have names."""
         ...
 
 

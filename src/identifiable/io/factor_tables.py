@@ -110,21 +110,8 @@ def _cell_name(table: FactorTable, row: int, column: int) -> str:
     return f"row {row} (from 0), column {what}"
 
 
-def header_names(spec: str | os.PathLike[str], *, ids: str | None = None) -> tuple[str, ...] | None:
-    """What a `.csv`, `.tsv`, `.parquet` or `.h5ad` calls its columns of values; None where they have no names."""
-    path, part = split_spec(spec, tuple(READERS))
-    suffix = suffix_of(path)
-    if suffix in COLUMNS:
-        return COLUMNS[suffix](path).value_names(part, ids)
-    return _FactorText(path).value_names(part, ids) if suffix in DELIMITERS else None
-
-
 class _FactorText(TextTable):
     """A table of text whose columns may hold words."""
-
-    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
-        columns, _ = self._roles(part, ids if ids in self.names else None, ids is None)
-        return tuple(self._header[j] for j in columns) if self._has_header else None
 
     def factors(self, part: str | None, ids: str | None, name: str, *, drop_missing: bool) -> FactorTable:
         inside = ids is not None and ids in self.names

@@ -72,7 +72,14 @@ def open_representation(
             f"{label}: {n} rows but {len(row_ids)} ids (from {ids or 'the same file'}); give one id for each row."
         )
     name = stem_of(path) if part is None else f"{stem_of(path)}:{part}"
-    return Representation(Blocks(table.rows, rows=rows, name=label), ids=row_ids, name=name)
+    return Representation(Blocks(table.rows, rows=rows, name=label), ids=row_ids, name=name, columns=table.columns)
+
+
+def column_names(spec: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Every column a `.csv`, `.tsv` or `.parquet` has a name for, of whatever kind; nothing of other files."""
+    path, _ = split_spec(spec, tuple(READERS))
+    container = _container(path)
+    return container.column_names if isinstance(container, TextTable | ParquetTable) else ()
 
 
 def read_labels(spec: str | os.PathLike[str]) -> NDArray[Any]:

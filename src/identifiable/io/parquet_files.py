@@ -84,7 +84,13 @@ class ParquetTable:
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         choice = self.features(part, ids)
         id_name = ids or (self._own_ids(choice.names) if own_ids else None)
-        return IdentifiedRows(self.rows(choice.names), None if id_name is None else self._ids(id_name))
+        row_ids = None if id_name is None else self._ids(id_name)
+        named = self._kinds[choice.names[0]] != "list"
+        return IdentifiedRows(self.rows(choice.names), row_ids, choice.names if named else None)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return self.names
 
     def column(self, part: str | None) -> IdentifiedColumn:
         wanted = self._one_column(part)
@@ -97,10 +103,11 @@ class ParquetTable:
         labels, notes = self.labels([name for name in self._columns() if name not in set(choice.names)])
         id_name = ids or self._own_ids(choice.names)
         names = choice.names
-        if self._kinds[names[0]] == "list":
+        named = self._kinds[names[0]] != "list"
+        if not named:
             names = tuple(f"{names[0]}_{j}" for j in range(rows.shape[1]))
         row_ids = None if id_name is None else self._ids(id_name)
-        return LabelledRows(rows, names, labels, row_ids, id_name, (*choice.notes, *notes))
+        return LabelledRows(rows, names, labels, row_ids, id_name, (*choice.notes, *notes), named)
 
     def features(self, asked: Sequence[str] | str | None, ids: str | None = None) -> FeatureChoice:
         kinds = {name: self._kinds[name] for name in self._columns() if name not in (ids, *self._index)}
@@ -125,10 +132,6 @@ class ParquetTable:
         labels, _ = self.labels(columns_named(self._columns(), part, self._label))
         id_name = self._own_ids(())
         return labels, None if id_name is None else self._ids(id_name), id_name
-
-    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
-        names = self.features(part, ids).names
-        return None if self._kinds[names[0]] == "list" else names
 
     def rows(self, features: tuple[str, ...]) -> StoredRows:
         """The rows of some columns, unpacked."""

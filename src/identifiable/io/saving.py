@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, OutputError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.io.anndata_files import write_anndata
+from identifiable.io.anndata_writing import write_anndata
 from identifiable.io.containers import IDS, identities
 from identifiable.io.parquet_files import table_columns, write_parquet
 from identifiable.io.safetensors_files import DTYPES, LENGTH_BYTES

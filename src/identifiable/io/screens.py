@@ -72,6 +72,12 @@ class _Values:
     name: str
     notes: tuple[str, ...] = ()
     path: Path | None = None
+    named: bool = True
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the features, if they are not numbers of ours."""
+        return self.feature_names if self.named else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +132,7 @@ def open_with_metadata(spec: Path_, *, ids: str | None = None, rows: int | None 
     check_is_file(path)
     values = _from_file(path, part, ids, False)
     blocks = Blocks(values.blocks.source, rows=rows, name=values.blocks.name)
-    return Representation(blocks, ids=values.ids, name=values.name, labels=values.labels)
+    return Representation(blocks, ids=values.ids, name=values.name, labels=values.labels, columns=values.columns)
 
 
 def screen_of_frame(
@@ -164,20 +170,21 @@ def screen_of_anndata(
     row_ids, id_name = _obs_names(adata, name), OBS_NAMES
     if ids is not None:
         row_ids, id_name = _ids_in(known, ids, name), ids
-    matrix, names = _matrix_of(adata, use_rep, name)
-    return _joined(_Values(Blocks(matrix, name=name), names, known, row_ids, id_name, name), metadata, ids)
+    matrix, names, named = _matrix_of(adata, use_rep, name)
+    values = _Values(Blocks(matrix, name=name), names, known, row_ids, id_name, name, named=named)
+    return _joined(values, metadata, ids)
 
 
 def screen_of_array(values: Any, *, metadata: Any = None, ids: str | None = None, name: str = "array") -> OpenedScreen:
     """The same of an array, `Blocks` or a `Representation`, with `metadata` for its rows."""
     labels: Mapping[str, NDArray[Any]] = {}
-    row_ids = None
+    row_ids = own = None
     if isinstance(values, Representation):
-        name, labels, row_ids, values = values.name, values.labels, values.ids, values.values
+        name, labels, row_ids, own, values = values.name, values.labels, values.ids, values.columns, values.values
     blocks = values if isinstance(values, Blocks) else Blocks(values, name=name)
-    names = tuple(f"{name}_{j}" for j in range(blocks.d))
+    names = own or tuple(f"{name}_{j}" for j in range(blocks.d))
     known = {key: labels_from_array(column, f"{name}: column {key!r}") for key, column in labels.items()}
-    return _joined(_Values(blocks, names, known, row_ids, None, name), metadata, ids)
+    return _joined(_Values(blocks, names, known, row_ids, None, name, named=own is not None), metadata, ids)
 
 
 # -- the file of the values
@@ -196,7 +203,7 @@ def _from_file(path: Path, asked: Features | None, ids: str | None, has_metadata
         if len(row_ids) != found.rows.shape[0]:
             raise PairingError(f"{path}: {found.rows.shape[0]} rows but {len(row_ids)} ids (from {ids}).")
     blocks = Blocks(found.rows, name=str(path))
-    return _Values(blocks, found.feature_names, found.labels, row_ids, id_name, name, found.notes, path)
+    return _Values(blocks, found.feature_names, found.labels, row_ids, id_name, name, found.notes, path, found.named)
 
 
 def _from_array_file(path: Path, asked: Features | None, ids: str | None, name: str, has_metadata: bool) -> _Values:
@@ -206,7 +213,7 @@ def _from_array_file(path: Path, asked: Features | None, ids: str | None, name: 
     spec = str(path) if asked is None else f"{path}:{asked}"
     opened = open_representation(spec, ids=None if of_metadata else ids)
     names = tuple(f"feature_{j}" for j in range(opened.d))
-    return _Values(opened.values, names, {}, opened.ids, None, name, (), path)
+    return _Values(opened.values, names, {}, opened.ids, None, name, (), path, named=False)
 
 
 def labelled_table(path: Path) -> LabelledTable | None:
@@ -248,9 +255,6 @@ class ScreenText(GappedTable):
     def metadata(self, part: str | None = None) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None, str | None]:
         labels, own, id_name = self._read(list(range(len(self._header))), None)
         return {name: labels[name] for name in columns_named(list(labels), part, self._label)}, own, id_name
-
-    def value_names(self, part: str | None, ids: str | None) -> tuple[str, ...] | None:
-        return tuple(self._header[j] for j in self._roles(part, ids, ids is None)[0])
 
     def _kinds(self) -> dict[str, Kind]:
         """What the columns hold, by the first piece of the file."""
@@ -330,7 +334,8 @@ def _obs_names(adata: Any, name: str) -> NDArray[Any]:
     return identities_from_text(own.astype(str).tolist())
 
 
-def _matrix_of(adata: Any, use_rep: str, name: str) -> tuple[Any, tuple[str, ...]]:
+def _matrix_of(adata: Any, use_rep: str, name: str) -> tuple[Any, tuple[str, ...], bool]:
+    """A matrix of AnnData, what its columns are called, and whether these are names and not only numbers."""
     of_layer = use_rep.removeprefix("layers/")
     of_obsm = use_rep.removeprefix("obsm/")
     if use_rep == X and adata.X is not None:
@@ -343,9 +348,10 @@ def _matrix_of(adata: Any, use_rep: str, name: str) -> tuple[Any, tuple[str, ...
     else:
         held = [*([X] if adata.X is not None else []), *adata.obsm, *(f"layers/{key}" for key in adata.layers)]
         raise DataError(f"{name}: holds no {use_rep!r}; it holds {listed([shown(key) for key in held])}.")
+    named = use_rep == X or of_layer != use_rep
     if hasattr(matrix, "tocsr"):
-        return _SparseRows(matrix.tocsr()), names
-    return (matrix.to_numpy() if hasattr(matrix, "iloc") else np.asarray(matrix)), names
+        return _SparseRows(matrix.tocsr()), names, named
+    return (matrix.to_numpy() if hasattr(matrix, "iloc") else np.asarray(matrix)), names, named
 
 
 class _SparseRows:
@@ -386,7 +392,7 @@ def _joined(values: _Values, metadata: Any, ids: str | None) -> OpenedScreen:
         in_order = np.array_equal(places, np.arange(beside.n))
         more = beside.labels if in_order else {key: column[places] for key, column in beside.labels.items()}
         _merge(labels, more, values.name, beside.label, row_ids)
-    representation = Representation(blocks, ids=row_ids, name=values.name, labels=labels)
+    representation = Representation(blocks, ids=row_ids, name=values.name, labels=labels, columns=values.columns)
     _refuse_non_finite(blocks, values.feature_names, rows if dropped[0] else None, row_ids)
     return OpenedScreen(representation, values.feature_names, *dropped, tuple(notes), values.path)
 

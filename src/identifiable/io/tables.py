@@ -70,7 +70,13 @@ class TextTable:
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         columns, id_column = self._roles(part, ids, own_ids)
         rows, found = self.rows(columns, id_column)
-        return IdentifiedRows(rows, None if id_column is None else identities_from_text(found))
+        names = tuple(self._header[j] for j in columns) if self._has_header else None
+        return IdentifiedRows(rows, None if id_column is None else identities_from_text(found), names)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """What the header calls the columns, all of them; nothing without a header."""
+        return tuple(self._header) if self._has_header else ()
 
     def rows(self, columns: list[int], id_column: int | None = None) -> tuple[StoredRows, list[str]]:
         """The numbers of some columns, and the cells of the column of ids."""

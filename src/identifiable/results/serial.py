@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import json
 import math
+import reprlib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from identifiable._checks import DataError
 
+LARGEST = 1e100  # no number of ours is so large; a page could not draw it
 SCHEMAS: dict[str, type] = {}
 """The class of every schema; the front of this room fills it."""
 
@@ -27,7 +29,7 @@ def to_json(result: Any) -> str:
 def from_json(text: str, name: str = "result") -> Any:
     """The result that `to_json` wrote; a clear error for anything else."""
     try:
-        data = json.loads(text)
+        data = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{name}: expected a JSON result of identifiable, got text that is not JSON ({error})."
@@ -36,11 +38,22 @@ def from_json(text: str, name: str = "result") -> Any:
     if not isinstance(schema, str) or schema not in SCHEMAS:
         raise DataError(f"{name}: expected a result with schema {' or '.join(SCHEMAS)}, got {schema!r}.")
     try:
-        return _typed(SCHEMAS[schema], data)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return _typed(SCHEMAS[schema], data, "")
+    except (_Wrong, TypeError, ValueError, OverflowError) as error:  # the last three: of a class that checks itself
         raise DataError(
             f"{name}: the result does not follow schema {schema} ({error}); write it again with this version."
         ) from None
+
+
+class _Wrong(Exception):
+    """A value that is not what its annotation says, with the path of its field."""
+
+    def __init__(self, path: str, expected: str, got: Any):
+        super().__init__(f"{path or 'result'}: expected {expected}, got {reprlib.repr(got)}")
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _plain(value: Any) -> Any:
@@ -66,38 +79,69 @@ def _annotations(kind: type) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in fields(kind)}
 
 
-def _typed(kind: Any, value: Any) -> Any:
-    """`value` (from JSON) as an instance of the annotation `kind`."""
+def _typed(kind: Any, value: Any, path: str) -> Any:
+    """`value` (from JSON) as an instance of the annotation `kind`; `path` is where it stands."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
     if is_dataclass(kind):
-        if not isinstance(value, dict):
-            raise TypeError(f"expected an object for {getattr(kind, '__name__', kind)}, got {type(value).__name__}")
-        known = _annotations(typing.cast(type, kind))
-        return typing.cast(Any, kind)(**{k: _typed(known[k], v) for k, v in value.items() if k in known})
+        return _record(typing.cast(type, kind), value, path)
     if origin in (types.UnionType, typing.Union):
-        if value is None:
-            return None
-        return _typed(next(a for a in arguments if a is not type(None)), value)
+        return _one_of(arguments, value, path)
+    if origin is typing.Literal:
+        if not any(value == choice and type(value) is type(choice) for choice in arguments):
+            raise _Wrong(path, f"one of {', '.join(map(str, arguments))}", value)
+        return value
     if origin is tuple:
         if not isinstance(value, list):
-            raise TypeError(f"expected a list, got {type(value).__name__}")
+            raise _Wrong(path, "a list", value)
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_typed(arguments[0], v) for v in value)
+            return tuple(_typed(arguments[0], v, f"{path}[{i}]") for i, v in enumerate(value))
         if len(value) != len(arguments):
-            raise TypeError(f"expected {len(arguments)} values, got {len(value)}")
-        return tuple(_typed(a, v) for a, v in zip(arguments, value, strict=True))
+            raise _Wrong(path, f"{len(arguments)} values", value)
+        return tuple(_typed(a, v, f"{path}[{i}]") for i, (a, v) in enumerate(zip(arguments, value, strict=True)))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         if not isinstance(value, dict):
-            raise TypeError(f"expected an object, got {type(value).__name__}")
-        return {k: _typed(arguments[1], v) for k, v in value.items()}
+            raise _Wrong(path, "an object", value)
+        return {_typed(arguments[0], k, path): _typed(arguments[1], v, f"{path}.{k}") for k, v in value.items()}
     if kind is float:
         if value is None:  # written as null: JSON has no infinity or NaN
             return math.nan
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"expected a number, got {value!r}")
-        if not abs(float(value)) < 1e100:  # no figure of ours is so large; a page could not draw it
-            raise ValueError(f"expected a number of ordinary size, got {value!r:.40}")
+            raise _Wrong(path, "a number", value)
+        if not abs(value) < LARGEST:
+            raise _Wrong(path, "a number of ordinary size", value)
         return float(value)
-    if isinstance(kind, type) and kind in (int, str, bool) and not isinstance(value, kind):
-        raise TypeError(f"expected {kind.__name__}, got {value!r}")
+    if kind is int and isinstance(value, int) and abs(value) >= 2**63:
+        raise _Wrong(path, "a number of ordinary size", value)
+    if kind not in (int, str, bool):
+        raise TypeError(f"{path}: no value can be read as {kind}")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise _Wrong(path, kind.__name__, value)
     return value
+
+
+def _record(kind: type, value: Any, path: str) -> Any:
+    """A dataclass from an object; fields of a later version are passed over."""
+    if not isinstance(value, dict):
+        raise _Wrong(path, f"an object for {kind.__name__}", value)
+    known = _annotations(kind)
+    missing = [f.name for f in fields(kind) if f.name not in value and f.default is f.default_factory is MISSING]
+    if missing:
+        raise _Wrong(path, f"the field {missing[0]}", sorted(value))
+    within = f"{path}." if path else ""
+    return kind(**{k: _typed(known[k], v, f"{within}{k}") for k, v in value.items() if k in known})
+
+
+def _one_of(kinds: tuple[Any, ...], value: Any, path: str) -> Any:
+    """The first of the kinds that the value is an instance of; null where None is among them."""
+    if value is None and type(None) in kinds:
+        return None
+    errors = []
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return _typed(kind, value, path)
+            except _Wrong as error:
+                errors.append(error)
+    raise max(errors, key=lambda error: len(str(error).partition(":")[0]))  # the one that came furthest
