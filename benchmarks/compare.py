@@ -34,6 +34,7 @@ from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import Run, Table
 from identifiable.io import open_representation
 from identifiable.moments import Moments
+from identifiable.options import NULLS, CompareOptions
 from identifiable.results import Comparison, whole_file, write_text
 
 HERE = Path(__file__).resolve().parent

@@ -35,7 +35,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("ica", "jacobians", "bounds", "similarity", "diameter"),
     ("groups", "intake"),
     ("blocks", "moments", "representation", "results"),
-    ("_compiling", "_extras"),
+    ("_compiling", "_extras", "options"),
     ("_checks", "_stopping"),
 )
 HEIGHT = {room: -depth for depth, rooms in enumerate(LAYERS) for room in rooms}

@@ -72,7 +72,12 @@ def given(kind: type[Kind], namespace: argparse.Namespace, **beside: Any) -> Kin
         texts = value if isinstance(value, list) else [value]
         values = [text if isinstance(text, bool) else _value(option, text) for text in texts]
         found[option.name] = values if len(values) > 1 else values[0]
-    return kind(**{**found, **beside})
+    try:
+        return kind(**{**found, **beside})
+    except UsageError as error:  # in the words of the command line
+        name = str(error).partition(" ")[0].rstrip(":")
+        flag = next((option.flag for option in declared(kind) if option.name == name), None)
+        raise UsageError(str(error).replace(name, flag, 1) if flag else str(error)) from None
 
 
 def recorded(name: str, paths: Sequence[str], options: Options) -> str:
@@ -101,7 +106,7 @@ def _help(option: Declared) -> str:
     shown = option.option.shown or (
         ",".join(map(str, option.default)) if isinstance(option.default, tuple) else str(option.default)
     )
-    unset = option.option.shown is None and option.default in (None, False, ())
+    unset = option.option.shown is None and (option.default is None or option.default is False or option.default == ())
     listed = f": {', '.join(option.choices)}" if option.choices and option.item is not None else ""
     return f"{option.option.help}{listed}{'' if unset else f' (default {shown})'}".replace("%", "%%")
 
