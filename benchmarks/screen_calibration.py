@@ -4,7 +4,7 @@ Simulated screens without any effect (`cells("tiny", no_biology=True)`: 6 experi
 random layout, 24 columns; transforms fitted on training plates, LightGBM with the settings of Table 6 and ridge). Every guide and
 every null guide then has a true AUROC of 0.5, and every two representations a true difference of 0. Counted is how often the 95 %
 interval covers that; `unwidened` counts the same for plain percentiles of the draws of plates, without the factor of
-`held_out.interval`. `all` is the mean over targets, of which there is one in each screen; intervals of the several targets of one
+`intervals.interval`. `all` is the mean over targets, of which there is one in each screen; intervals of the several targets of one
 screen share their controls and are not independent.
 """
 

@@ -53,10 +53,11 @@ def say(text: str, end: str = "\n") -> None:
 
 def warn(alerts: Sequence[Alert]) -> None:
     """What a user must know of a command that has no result to carry it, on stderr."""
-    from identifiable.report.terminal import alert_lines
+    from identifiable.report.frame import notices
+    from identifiable.report.render.terminal import printed
 
-    for line in alert_lines(alerts):
-        print(line, file=sys.stderr)
+    if alerts:
+        print(printed(notices(alerts)), end="", file=sys.stderr)
 
 
 def deliver(
