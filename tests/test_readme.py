@@ -1,4 +1,4 @@
-"""What the README shows is run, so that it stays true."""
+"""What the README and docs/reproducibility.md show is run, so that it stays true."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ import pytest
 from identifiable.cli import main
 from laws import rows
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
-def fenced(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def fenced(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+SESSIONS = fenced("pycon") + fenced("pycon", (ROOT / "docs" / "reproducibility.md").read_text())
 
 
 @pytest.fixture
@@ -39,9 +43,9 @@ def test_the_python_example_runs_and_writes_its_page(folder, capsys):
     assert (folder / "run1-vs-run2.html").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("number", range(len(fenced("pycon"))))
+@pytest.mark.parametrize("number", range(len(SESSIONS)))
 def test_what_a_session_shows_is_what_it_prints(number):
-    session = fenced("pycon")[number]
+    session = SESSIONS[number]
     test = doctest.DocTestParser().get_doctest(session, {}, f"session {number}", "README.md", 0)
     found = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
     assert found.attempted
