@@ -1,13 +1,9 @@
-<<<<<<< HEAD
 """What the README and the pages of docs/ show is run, so that it stays true.
 
 A page of docs/ is run from top to bottom, in a folder that has the tables of `folder`: blocks of `python`, sessions
 (`pycon`) and commands (`sh`), with one namespace for the page. A block that cannot run here has
 ``<!-- not run: why -->`` on the line above it.
 """
-=======
-"""What the README and docs/reproducibility.md show is run, so that it stays true."""
->>>>>>> h/ica
 
 from __future__ import annotations
 
@@ -29,19 +25,13 @@ from laws import rows
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-<<<<<<< HEAD
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"(?P<above>[^\n]*)\n```(?P<language>\w*)\n(?P<text>.*?)\n```", flags=re.DOTALL)
 RUN, NOT_RUN = ("python", "pycon", "sh"), ("", "json", "text", "toml", "bibtex")
-=======
->>>>>>> h/ica
 
 
-def fenced(language: str, text: str = README) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
-
-
-SESSIONS = fenced("pycon") + fenced("pycon", (ROOT / "docs" / "reproducibility.md").read_text())
+def fenced(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
 @pytest.fixture
@@ -63,7 +53,6 @@ def test_the_python_example_runs_and_writes_its_page(folder, capsys):
     assert (folder / "run1-vs-run2.html").stat().st_size > 10_000
 
 
-<<<<<<< HEAD
 def run_session(session: str, names: dict[str, Any], page: str) -> None:
     """Run an interactive session in `names`, which it may add to, and compare what it prints."""
     test = doctest.DocTestParser().get_doctest(session + "\n", names, page, page, 0)
@@ -154,15 +143,6 @@ def test_a_page_that_is_not_true_fails(right, wrong, folder, capsys):
 @pytest.mark.parametrize("number", range(len(fenced("pycon"))))
 def test_what_a_session_shows_is_what_it_prints(number):
     run_session(fenced("pycon")[number], {}, "README.md")
-=======
-@pytest.mark.parametrize("number", range(len(SESSIONS)))
-def test_what_a_session_shows_is_what_it_prints(number):
-    session = SESSIONS[number]
-    test = doctest.DocTestParser().get_doctest(session, {}, f"session {number}", "README.md", 0)
-    found = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
-    assert found.attempted
-    assert not found.failed
->>>>>>> h/ica
 
 
 def test_the_tables_for_people_who_come_from_fastica_are_complete():
