@@ -335,6 +335,34 @@ def test_a_thousand_gaussian_rows_of_thirty_columns_give_none_either():
     assert {"gaussian_components", "unresolved_pairs"} & {a.code for a in result.alerts}
 
 
+OF_THE_RUN = {
+    "not_converged",
+    "refits_not_converged",
+    "starts_disagree",
+}  # alerts that say how it went, not what the data are
+
+
+@pytest.mark.parametrize(("seed", "n", "d"), [(13, 1000, 30), (8, 1500, 36), (18, 1500, 36)])
+def test_last_bits_decide_no_verdict_and_no_alert(seed, n, d):
+    """As another processor, or another kernel of BLAS, would round: docs/reproducibility.md."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    moved = X * (1 + 1e-13 * np.random.default_rng([1, 7]).standard_normal(X.shape))
+    results = [resolved(table) for table in (X, moved)]
+    codes, kept = ([f(r) for r in results] for f in (lambda r: {a.code for a in r.alerts}, lambda r: r.identifiable))
+    assert codes[0] - OF_THE_RUN == codes[1] - OF_THE_RUN
+    assert codes[0] >= {"gaussian_components", "unresolved_pairs", "nothing_reproducible"}
+    assert kept == [(), ()]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_start_among_flat_pairs_arrives(seed):
+    """Of noise every pair is flat: steps limited by pair turned each component by 2.5 radians, at a quarter of the contrast."""
+    found = fitted(np.random.default_rng(seed).standard_normal((1500, 36)), tol=1e-4)
+    assert found.solution.steps[-1].turn < 0.1
+    assert found.contrast > 0.5
+
+
 @pytest.mark.parametrize("seed", [21, 23, 44, 45])
 @pytest.mark.parametrize("others", ["", "eu"])
 def test_a_gaussian_that_looks_less_so_by_choice_does_not_make_its_partner_the_only_one(seed, others):

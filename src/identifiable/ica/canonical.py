@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class Shape:
 
     def reordered(self, order: NDArray[np.intp], signs: Array) -> Shape:
         """The same for the components in another order and with other signs."""
-        columns = {name: each[order] for name, each in vars(self).items() if isinstance(each, np.ndarray)}
+        columns: dict[str, Any] = {k: v[order] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
         return replace(self, **{**columns, "skew": columns["skew"] * signs})
 
 

@@ -136,7 +136,7 @@ def gaussian_p(shape: Shape) -> Array:
     errors = np.sqrt(np.sqrt(level.residual_variance / shape.n) * shape.departure_se.clip(NO_ERROR))
     z = np.abs(shape.departure) / errors
     order = np.argsort(-z, kind="stable")
-    p = np.empty_like(z)
+    p: Array = np.empty_like(z)
     p[order] = np.maximum.accumulate(_largest_p(z[order], np.arange(len(z), 0, -1), level.roughness))
     return p
 
@@ -165,7 +165,8 @@ def _largest_p(z: Array, dimensions: NDArray[np.intp], roughness: float) -> Arra
     decay = z - growth
     tail = log_ndtr(-decay) + (decay**2 - z**2) / 2
     log_p = surface + (dimensions - 1) / 2 * np.log((roughness - 1) / (2 * np.pi)) + log_size + tail
-    return np.exp(np.where(np.isnan(log_p), 0.0, log_p).clip(max=0.0))
+    p: Array = np.exp(np.where(np.isnan(log_p), 0.0, log_p).clip(max=0.0))
+    return p
 
 
 def looks_gaussian(shape: Shape) -> NDArray[np.bool_]:
