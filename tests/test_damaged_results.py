@@ -128,7 +128,12 @@ def test_one_wrong_value_is_drawn_or_refused(kind, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("kind", "path", "value"),
-    [("joint", ("shared_counts",), []), ("joint", ("inputs",), []), ("distortion", ("sigma_min",), [])],
+    [
+        ("joint", ("shared_counts",), []),
+        ("joint", ("inputs",), []),
+        ("distortion", ("sigma_min",), []),
+        ("reproduction", ("fits",), []),
+    ],
 )
 def test_lists_that_do_not_fit_each_other_are_refused(kind, path, value, tmp_path, capsys):
     data = json.loads(KINDS[kind]().to_json())

@@ -73,7 +73,7 @@ def inputs(tmp_path_factory) -> tuple[Path, Path]:
 
 def attempts(how: str, inputs: tuple[Path, Path], folder: Path, limits: list[tuple[str, int]]) -> list[dict[str, Any]]:
     words = [how, *map(str, inputs), str(folder), *(f"{suffix}:{limit}" for suffix, limit in limits)]
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=180)
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
@@ -96,7 +96,7 @@ def test_a_file_that_may_not_grow_is_refused_in_one_line(inputs, tmp_path):
     limits = []
     for suffix in SUFFIXES:
         whole = transform(load_basis(inputs[0]), inputs[1], tmp_path / f"whole{suffix}").stat().st_size
-        step = whole // 8 if suffix == ".h5ad" else whole
+        step = whole // 5 if suffix == ".h5ad" else whole
         limits += [(suffix, limit) for limit in (*range(STEP, whole - 1, step), whole - 1, whole)]
     folder = tmp_path / "limited"
     folder.mkdir()
@@ -113,7 +113,7 @@ def test_a_disk_that_is_nearly_full_is_refused_in_one_line(inputs, tmp_path):
     except (OSError, subprocess.SubprocessError):
         pytest.skip("needs the right to mount a tmpfs")
     subprocess.run(["umount", tmp_path], check=True, timeout=20)
-    found = attempts("mount", inputs, tmp_path, [(".h5ad", size) for size in range(STEP, 26 * STEP, 3 * STEP)])
+    found = attempts("mount", inputs, tmp_path, [(".h5ad", size) for size in range(STEP, 26 * STEP, 4 * STEP)])
     whole_or_refused(found)
     assert all(one["rows"] == 3000 for one in found if one["code"] == 0)
 

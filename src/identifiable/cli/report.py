@@ -42,9 +42,9 @@ def _drawn(path: str, output: str) -> str:
     result = load(path)
     try:
         return page(result, output)
-    except IdentifiableError:
+    except (IdentifiableError, MemoryError):
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:
         raise DataError(
             f"{path}: no page can be drawn, because parts of the result do not fit each other "
             f"({type(error).__name__}: {error}); write it again with this version."
