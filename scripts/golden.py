@@ -54,13 +54,23 @@ RUNS = {
     "--rotations 2 --null-guides 2 --bootstrap 50 --baselines control-z,tvn,combat --fit train,all --rank 6",
     "attribute": "deconfound attribute cells.csv --preset rxrx3-core --rank 8 --stability 2 --permutations 20 -o attributed.safetensors",
     "clean": "deconfound clean cells.csv --preset rxrx3-core --rank 8 --stability 2 --permutations 20 -o cleaned.csv",
-    "clean-shrink": "deconfound clean cells.csv --preset rxrx3-core --basis attributed.safetensors --method shrink --budget 0.3",
+    "clean-shrink": "deconfound clean cells.csv --preset rxrx3-core --rank 6 --stability 2 --permutations 20 --method shrink --budget 0.3",
     "fig2": "reproduce fig2 --scale smoke --set leaks=0.3,0.8 --set reference_leak=0.8 --set max_epochs=3",
-    "table2": "reproduce table2 --scale smoke --set data=sprites --set models=ae --set seeds=1 --set resolution=8 --set widths=4 --set dense=8 "
-    "--set latents-per-factor=1 --set rows=60 --set validation=60 --set sprite_sizes=3,2,2,3,2 --set steps=2 --set evaluations=1 "
-    "--set batch=8",
+    "table2": "reproduce table2 --scale smoke --set data=sprites --set models=ae --set seeds=1 --set resolution=8 --set widths=4 "
+    "--set dense=8 --set latents-per-factor=1 --set rows=60 --set validation=60 --set sprite_sizes=3,2,2,3,2 --set steps=2 "
+    "--set evaluations=1 --set batch=8",
 }
-PAGES = ("compare", "compare-three", "resolve", "resolve-joint", "bilipschitz", "disentangle", "audit", "evaluate", "attribute")
+PAGES = (
+    "compare",
+    "compare-three",
+    "resolve",
+    "resolve-joint",
+    "bilipschitz",
+    "disentangle",
+    "audit",
+    "evaluate",
+    "attribute",
+)
 PAGES += ("clean", "fig2", "table2")
 LEFT_OUT = {"provenance", "sha256", "times", "seconds", "message", "text"}
 
@@ -91,7 +101,9 @@ def make_inputs(folder: Path) -> None:
     (folder / "ids_a.txt").write_text("\n".join(ids) + "\n")
     order = rng.permutation(n)[: n - 20]
     third = np.tanh(a) + 0.1 * rng.standard_normal((n, 5))
-    _table(folder / "c.csv", ["id", *(f"x{j}" for j in range(5))], [[ids[i], *map(repr, third[i].tolist())] for i in order])
+    _table(
+        folder / "c.csv", ["id", *(f"x{j}" for j in range(5))], [[ids[i], *map(repr, third[i].tolist())] for i in order]
+    )
     _table(folder / "labels.csv", ["plate"], [[f"p{i // 20}"] for i in range(n)])
     factors = np.column_stack([rng.integers(4, size=600), rng.integers(3, size=600), rng.integers(5, size=600)])
     words = np.array(["square", "round", "star", "cross"])
@@ -161,7 +173,9 @@ def differences(kept: Any, found: Any, path: str = "") -> list[str]:
     if isinstance(kept, list) and isinstance(found, list):
         if len(kept) != len(found):
             return [f"{path}: {len(kept)} items, now {len(found)}"]
-        return [line for i, (a, b) in enumerate(zip(kept, found, strict=True)) for line in differences(a, b, f"{path}[{i}]")]
+        return [
+            line for i, (a, b) in enumerate(zip(kept, found, strict=True)) for line in differences(a, b, f"{path}[{i}]")
+        ]
     if _number(kept) and _number(found):
         same = math.isclose(kept, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
     else:
