@@ -302,7 +302,7 @@ def test_before_fit_there_is_nothing():
 
 
 def test_another_width_is_refused(X, fitted):
-    with pytest.raises(ValueError, match="X has 2 features, but ICA is expecting 3"):
+    with pytest.raises(ValueError, match=r"^X has 2 .* ICA .* 3 features"):
         fitted.transform(X[:, :2])
     lazy = [Blocks(X[:, :2]), Representation(X[:, :2]), pytest.importorskip("dask.array").from_array(X[:, :2])]
     for rows in lazy:

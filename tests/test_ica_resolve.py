@@ -271,8 +271,8 @@ def test_units_far_outside_single_precision_change_nothing(scale, all_columns):
     ("X", "message"),
     [
         (np.full((50, 3), 4.2), "constant"),
-        (np.where(np.eye(50)[:, :3] == 1, np.nan, 1.0), "NaN or infinite values in 3 rows"),
-        (np.where(np.eye(50)[:, :3] == 1, np.inf, 1.0), "NaN or infinite values in 3 rows"),
+        (np.where(np.eye(50)[:, :3] == 1, np.nan, 1.0), "NaN .* 3 rows"),
+        (np.where(np.eye(50)[:, :3] == 1, np.inf, 1.0), "NaN .* 3 rows"),
         (np.ones((1, 3)), "two rows"),
         (np.ones(5), "2-D"),
         (np.empty((0, 3)), "no rows"),
@@ -316,6 +316,13 @@ def test_a_setting_that_makes_no_sense_is_named(setting):
     X = np.random.default_rng(7).laplace(size=(100, 3))
     with pytest.raises(UsageError, match=next(iter(setting))):
         quick(X, **setting)
+
+
+@pytest.mark.parametrize("value", [0, -0.1, 1.1, float("nan"), True])
+def test_a_threshold_that_is_no_correlation_is_named(value):
+    X = np.random.default_rng(7).laplace(size=(100, 3))
+    with pytest.raises(UsageError, match=f"shared_above {value}"):
+        resolve(X, X, shared_above=value, stability=0)
 
 
 def test_numbers_of_numpy_are_settings_too():

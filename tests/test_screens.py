@@ -98,16 +98,16 @@ def test_one_file_gives_features_and_labels(tmp_path, values, monkeypatch, suffi
     alone = open_screen(f"{path}:feature_1")
     assert alone.representation.d == 1
     assert "feature_2" in alone.representation.labels
-    with pytest.raises(UsageError, match="the features are named twice"):
+    with pytest.raises(UsageError, match=r"features .*twice"):
         open_screen(f"{path}:feature_1", features="feature_2")
 
 
 def test_a_text_table_needs_names_for_its_columns(tmp_path):
     (tmp_path / "a.csv").write_text("1.5,2\n3.5,4\n")
-    with pytest.raises(DataError, match="expected the names of the columns in line 1"):
+    with pytest.raises(DataError, match=r"a\.csv: .*names .*line 1"):
         open_screen(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("x,x,plate\n1.5,2.5,p\n")
-    with pytest.raises(DataError, match="several columns are called 'x'"):
+    with pytest.raises(DataError, match=r"a\.csv: .*columns .*'x'"):
         open_screen(tmp_path / "a.csv")
 
 
@@ -118,9 +118,9 @@ def test_a_packed_text_table_is_read_like_any_other(tmp_path, values):
     np.testing.assert_array_equal(open_representation(tmp_path / "a.csv.gz").values[:N], values)
     whole = (tmp_path / "a.csv.gz").read_bytes()
     for data, message in (
-        (whole[:-9], r"a\.csv\.gz: not gzip, or damaged or truncated"),
+        (whole[:-9], r"a\.csv\.gz: not gzip"),
         (b"a,b\n1,2\n", "not gzip"),
-        (gzip.compress(b""), "is empty .* once unpacked"),
+        (gzip.compress(b""), r"a\.csv\.gz.* is empty"),
     ):
         (tmp_path / "a.csv.gz").write_bytes(data)
         with pytest.raises(DataError, match=message):
@@ -130,7 +130,7 @@ def test_a_packed_text_table_is_read_like_any_other(tmp_path, values):
 def test_a_packed_table_larger_than_the_disk_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"1.5,2.5\n" * 10_000))
     monkeypatch.setattr("identifiable.io.tables.shutil.disk_usage", lambda _: type("usage", (), {"free": 1000}))
-    with pytest.raises(DataError, match="unpacks to more than the 900 bytes"):
+    with pytest.raises(DataError, match=r"a\.csv\.gz: .*900 bytes"):
         open_representation(tmp_path / "a.csv.gz")
 
 
@@ -173,18 +173,18 @@ def test_ids_that_do_not_join_are_said_with_examples(tmp_path, values):
     other = metadata()
     other["well_id"] = [f"other-{i}" for i in range(N)]
     other.to_csv(tmp_path / "meta.csv", index=False)
-    with pytest.raises(PairingError, match=r"share none of 30 and 30 ids \(first: gene-000_0_A01, .*; other-0, "):
+    with pytest.raises(PairingError, match=r"none of 30 and 30 .*\(.*gene-000_0_A01, .*; other-0, "):
         open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv")
     other["well_id"] = [wells()[0]] * 2 + wells()[2:]
     other.to_csv(tmp_path / "meta.csv", index=False)
-    with pytest.raises(PairingError, match=r"meta\.csv: 1 sample ids occur more than once \(first: 'gene-000_0_A01'\)"):
+    with pytest.raises(PairingError, match=r"meta\.csv: 1 sample ids .*\(.*'gene-000_0_A01'\)"):
         open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv", ids="well_id")
     other["well_id"] = ["", *wells()[1:]]
     other.to_csv(tmp_path / "meta.csv", index=False)
-    with pytest.raises(DataError, match=r"column 'well_id': expected a value in every row, 1 rows have none"):
+    with pytest.raises(DataError, match=r"column 'well_id': .*, 1 rows"):
         open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv", ids="well_id")
     other.drop(columns="well_id").to_csv(tmp_path / "meta.csv", index=False)
-    with pytest.raises(PairingError, match=r"have no column of unique ids in common .* with ids \(--ids\)"):
+    with pytest.raises(PairingError, match=r"^emb .*meta\.csv .*no column .*--ids"):
         open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv")
 
 
@@ -192,7 +192,7 @@ def test_two_columns_that_could_join_are_not_chosen_between(tmp_path, values):
     both = frame(values).rename(columns={"well_id": "a"}).assign(b=np.arange(N))
     both.to_parquet(tmp_path / "emb.parquet", index=False)
     both[["a", "b"]].assign(plate="p").to_csv(tmp_path / "meta.csv", index=False)
-    with pytest.raises(PairingError, match="could be joined on a, b; choose one"):
+    with pytest.raises(PairingError, match=r"joined on a, b\b"):
         open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv")
     found = open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv", ids="b")
     assert found.representation.ids.tolist() == list(range(N))
@@ -203,9 +203,7 @@ def test_a_column_of_both_files_must_say_the_same(tmp_path, values):
     metadata().to_csv(tmp_path / "meta.csv", index=False)
     assert "plate" in open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv").representation.labels
     frame(values).assign(plate=9).to_parquet(tmp_path / "emb.parquet", index=False)
-    with pytest.raises(
-        DataError, match=r"both have a column 'plate' and differ in 30 rows \(first: gene-000_0_A01: 9 and 1\)"
-    ):
+    with pytest.raises(DataError, match=r"column 'plate' .* 30 rows \(.*gene-000_0_A01: 9 and 1\)"):
         open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv")
 
 
@@ -217,7 +215,7 @@ def test_rows_of_an_array_have_their_metadata_in_order(tmp_path, values):
     assert found.representation.ids.tolist() == wells()
     assert found.notes == (f"the rows of {tmp_path}/meta.csv are taken to be those of emb, in order",)
     metadata().iloc[:9].to_csv(tmp_path / "meta.csv", index=False)
-    with pytest.raises(PairingError, match=r"emb has 30 rows without ids and .*meta\.csv 9"):
+    with pytest.raises(PairingError, match=r"emb .*30 rows .*meta\.csv 9"):
         open_screen(tmp_path / "emb.npy", metadata=tmp_path / "meta.csv")
 
 
@@ -232,12 +230,12 @@ def test_an_array_with_ids_is_joined(tmp_path, values):
 
 def test_what_is_no_metadata_is_said(tmp_path, values):
     np.save(tmp_path / "emb.npy", values)
-    with pytest.raises(DataError, match=r"emb\.npy: expected metadata as one of \.csv"):
+    with pytest.raises(DataError, match=r"emb\.npy: .*metadata .*\.csv"):
         open_screen(tmp_path / "emb.npy", metadata=tmp_path / "emb.npy")
-    with pytest.raises(UsageError, match="metadata: expected a path, a DataFrame or a mapping of columns, got int"):
+    with pytest.raises(UsageError, match=r"metadata: .*DataFrame .*got int"):
         screen_of_array(values, metadata=3)
     (tmp_path / "a.xlsx").write_text("x")
-    with pytest.raises(DataError, match=r"cannot read \.xlsx; expected one of"):
+    with pytest.raises(DataError, match=r"a\.xlsx: .*\.xlsx; .*\.parquet"):
         open_screen(tmp_path / "a.xlsx")
 
 
@@ -255,7 +253,7 @@ def test_features_that_are_not_finite_are_named_by_row_and_column(tmp_path, valu
     else:
         frame(values).to_parquet(path, index=False)
     who = "" if suffix == ".npy" else r" \(gene-002_2_A01\)"
-    message = rf"got 3 missing, NaN or infinite values in 2 rows and 3 columns \(first, rows from 0: row 2{who} column feature_0"
+    message = rf"got 3 .* 2 rows and 3 columns \(.*: row 2{who} column feature_0"
     with pytest.raises(DataError, match=message):
         open_screen(path)
     if suffix == ".parquet":
@@ -266,11 +264,11 @@ def test_a_word_among_features_is_said_with_its_line(tmp_path, values):
     wrong = frame(values).astype({"feature_2": object})
     wrong.loc[4, "feature_2"] = "n.d."
     wrong.to_csv(tmp_path / "emb.csv", index=False)
-    with pytest.raises(DataError, match=r"emb\.csv: line 6, column 'feature_2': 'n\.d\.' is not a number"):
+    with pytest.raises(DataError, match=r"emb\.csv: line 6, column 'feature_2': 'n\.d\.' "):
         open_screen(tmp_path / "emb.csv")
     wrong.astype({"feature_2": str}).to_parquet(tmp_path / "emb.parquet")
     for features in (None, "feature_*"):
-        with pytest.raises(DataError, match="expected numbers in the columns of features, got text in feature_2"):
+        with pytest.raises(DataError, match=r"emb.*: .*numbers .*text in feature_2"):
             open_screen(tmp_path / "emb.parquet", features=features)
     assert open_screen(tmp_path / "emb.parquet", features=["feature_0", "feature_1"]).representation.d == 2
 
@@ -304,15 +302,15 @@ def test_a_column_of_mixed_types_is_refused_with_its_rows(values):
     mixed["plate"] = pd.Series([1, "1", None] * 10, dtype=object)
     with pytest.raises(
         DataError,
-        match=r"column 'plate': expected text or numbers in every row, got 10 rows of text .*rows 1, 4, 7.* and 10 of numbers",
+        match=r"column 'plate': .*10 rows of text .*rows 1, 4, 7.* 10 of numbers",
     ):
         screen_of_frame(mixed)
     mixed["plate"] = pd.Series([1, 2, None] * 10, dtype=object)
     np.testing.assert_array_equal(screen_of_frame(mixed).representation.labels["plate"][:3], [1, 2, np.nan])
     mixed["plate"] = pd.Series([[1], [2], [3]] * 10)
-    with pytest.raises(DataError, match="column 'plate': expected one value in every row, got a list"):
+    with pytest.raises(DataError, match=r"column 'plate': .*got a list"):
         screen_of_frame(mixed)
-    with pytest.raises(DataError, match="several columns are called 'a'"):
+    with pytest.raises(DataError, match=r"columns .*'a'"):
         screen_of_frame(pd.DataFrame([[1.5, 2.5]], columns=["a", "a"]))
 
 
@@ -322,7 +320,7 @@ def test_an_array_takes_metadata_from_a_mapping(values):
     assert found.representation.labels["cells"].dtype == np.int64
     with pytest.raises(DataError, match=r"rows of text .* and 1 of numbers"):
         screen_of_array(values, metadata={"plate": ["p"] * (N - 1) + [1]})
-    with pytest.raises(DataError, match="expected columns of one length"):
+    with pytest.raises(DataError, match=r"columns .*one length"):
         screen_of_array(values, metadata={"plate": ["p"], "b": ["p", "q"]})
 
 

@@ -134,9 +134,9 @@ def test_a_failure_leaves_no_file_and_no_new_folder(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("wells.zip", r"cannot write \.zip; choose \.parquet, \.csv, \.h5ad or a folder"),
-        ("missing/wells.csv", "there is no folder"),
-        ("file", "it is a file"),
+        ("wells.zip", r"wells\.zip: .*\.parquet, \.csv, \.h5ad"),
+        ("missing/wells.csv", r"wells\.csv: .*no folder .*missing"),
+        ("file", r"file: .*a file"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named_before_any_work(tmp_path: Path, name: str, message: str):
@@ -163,9 +163,9 @@ def test_sources_are_written_with_the_map_that_mixed_them(tmp_path: Path):
 
 
 def test_sources_refuse_a_size_or_seed_that_is_none(tmp_path: Path):
-    with pytest.raises(UsageError, match="at least one row and one column, got 0 and 3"):
+    with pytest.raises(UsageError, match="got 0 and 3"):
         simulate_sources(tmp_path, 0, 3)
-    with pytest.raises(UsageError, match="seed: expected a whole number of at least 0, got -1"):
+    with pytest.raises(UsageError, match=r"seed: .* 0, got -1"):
         simulate_sources(tmp_path, 10, 3, seed=-1)
     assert not list(tmp_path.iterdir())
 
@@ -203,18 +203,18 @@ def test_the_command_makes_sources_of_the_kinds_in_turn(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cells", "-o", "x", "--set", "delta"], "--set 'delta': expected NAME=VALUE with one of experiments"),
-        (["cells", "-o", "x", "--set", "layout=fixed"], "--set 'layout=fixed': expected NAME=VALUE"),
-        (["cells", "-o", "x", "--set", "delta=a"], "--set 'delta=a': expected a number"),
-        (["cells", "-o", "x", "--set", "query=1.5"], "--set 'query=1.5': expected a whole number"),
-        (["cells", "-o", "x", "--set", "compound_plates=a"], "expected whole numbers with commas"),
-        (["cells", "-o", "x", "--set", "rho=0", "--set", "rho=1"], "rho is given twice"),
-        (["cells", "-o", "x", "--keep-patches"], "--keep-patches: expected --patches M"),
-        (["cells", "-o", "x", "--patches", "4"], "--patches 4: expected --pooled or --keep-patches"),
-        (["cells", "-o", "x", "--preset", "huge"], "unknown preset 'huge'"),
+        (["cells", "-o", "x", "--set", "delta"], "--set 'delta': .*NAME=VALUE .*experiments"),
+        (["cells", "-o", "x", "--set", "layout=fixed"], "--set 'layout=fixed': .*NAME=VALUE"),
+        (["cells", "-o", "x", "--set", "delta=a"], "--set 'delta=a': .*a number"),
+        (["cells", "-o", "x", "--set", "query=1.5"], "--set 'query=1.5': .*whole number"),
+        (["cells", "-o", "x", "--set", "compound_plates=a"], "--set 'compound_plates=a': .*whole numbers"),
+        (["cells", "-o", "x", "--set", "rho=0", "--set", "rho=1"], "--set 'rho=1': .*rho .*twice"),
+        (["cells", "-o", "x", "--keep-patches"], "--keep-patches: .*--patches M"),
+        (["cells", "-o", "x", "--patches", "4"], "--patches 4: .*--pooled .*--keep-patches"),
+        (["cells", "-o", "x", "--preset", "huge"], "preset 'huge'"),
         (["cells"], "required: -o"),
-        (["sources", "-o", "x", "--kinds", "odd"], "--kinds 'odd': expected a list of super, sub"),
-        (["sources", "-o", "x", "--workers", "0"], "--workers 0: expected a whole number of at least 1"),
+        (["sources", "-o", "x", "--kinds", "odd"], "--kinds 'odd': .*super, sub, near_gaussian, gaussian .*skewed"),
+        (["sources", "-o", "x", "--workers", "0"], "--workers 0: .* 1"),
         ([], "required: WORLD"),
     ],
 )

@@ -82,7 +82,7 @@ def given(kind: type[Kind], namespace: argparse.Namespace, **beside: Any) -> Kin
 
 def recorded(name: str, paths: Sequence[str], options: Options) -> str:
     """The command that gives these results again: the options that affect them and differ from their defaults."""
-    words = ["identifiable", name, *paths]
+    words = ["identifiable", *name.split(), *paths]
     for option in declared(type(options)):
         value = getattr(options, option.name)
         if not option.option.moves or option.flag is None or value == option.default:

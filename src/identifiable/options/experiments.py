@@ -10,6 +10,7 @@ from identifiable.options.declaring import Option, Options
 from identifiable.options.running import UNMOVED, Seeded
 
 Scale = Literal["smoke", "small", "paper"]
+Kind = Literal["super", "sub", "near_gaussian", "gaussian", "skewed"]  # of the law of a source
 
 
 def _layout(text: str) -> str | float:
@@ -51,7 +52,7 @@ class SourcesOptions(Options):
     rows: Annotated[int, Option("number of rows", least=1, metavar="N")] = 10_000
     columns: Annotated[int, Option("number of sources", least=1, metavar="D")] = 16
     kinds: Annotated[
-        Sequence[str] | None,
+        Sequence[Kind] | None,
         Option("laws of the sources, in turn", metavar="LIST", shown="65 % super, 15 % sub, 20 % near_gaussian"),
     ] = None
     nonlinearity: Annotated[float, Option("how much sources bend each other before mixing", metavar="A")] = 0.0

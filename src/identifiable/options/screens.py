@@ -148,7 +148,7 @@ class AttributeOptions(ScreenOptions, Threaded):
     )
     stability: Annotated[int, Option("refits on halves of the plates, an even number", least=0, metavar="N")] = 6
     permutations: Annotated[int, Option("shuffles for p-values", least=0, metavar="N")] = 200
-    fdr: Annotated[float, Option("false discovery rate", above=0, most=1, metavar="Q")] = 0.05
+    fdr: Annotated[float, Option("false discovery rate", above=0, below=1, metavar="Q")] = 0.05
     top: Annotated[int, Option("perturbations to name for each component", least=0, metavar="N")] = 10
 
 

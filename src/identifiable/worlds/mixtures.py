@@ -18,8 +18,8 @@ from identifiable._checks import UsageError, check_matrix_shape
 from identifiable.blocks import in_threads
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.moments import Array
+from identifiable.options.experiments import Kind as Kind
 
-Kind = Literal["super", "sub", "near_gaussian", "gaussian", "skewed"]
 Family = Literal["generalised_gaussian", "student_t", "scale_mixture", "gamma", "gaussian"]
 Values = NDArray[np.floating[Any]]
 
