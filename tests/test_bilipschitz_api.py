@@ -261,7 +261,7 @@ def test_points_come_as_arrays_lists_representations_and_paths(tmp_path: Path) -
 def test_points_that_are_no_table_or_not_finite_are_refused() -> None:
     Z = points(9)
     Z[4, 1] = np.nan
-    with pytest.raises(DataError, match=r"finite latents, got 1 NaN or infinite values in 1 rows .*: 4\)"):
+    with pytest.raises(DataError, match=r"got 1 .* in 1 rows .*: 4\)"):
         bilipschitz(waves(), Z)
     with pytest.raises(DataError, match="2-D"):
         bilipschitz(waves(), np.zeros(3))
@@ -288,13 +288,13 @@ def test_memory_changes_no_figure_and_the_seed_only_what_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"directions": -1}, "directions: expected a whole number of at least 0, got -1"),
-        ({"directions": 2.5}, "directions: expected a whole number"),
-        ({"seed": -1}, "seed: expected a whole number of at least 0"),
-        ({"memory": 0}, "memory: expected a whole number of at least 1"),
-        ({"shape": (2, 2)}, "shape 2x2: expected positive numbers whose product is 3"),
+        ({"directions": -1}, "^directions -1: "),
+        ({"directions": 2.5}, r"^directions 2\.5: "),
+        ({"seed": -1}, "^seed -1: "),
+        ({"memory": 0}, "^memory 0: "),
+        ({"shape": (2, 2)}, "^shape 2x2: .* 3"),
         ({"shape": (-1, -3)}, "shape -1x-3"),
-        ({"shape": (3, 1)}, "shape is for torch decoders"),
+        ({"shape": (3, 1)}, "for torch decoders"),
     ],
 )
 def test_wrong_settings_are_refused(option: dict[str, Any], message: str) -> None:
@@ -316,12 +316,12 @@ def test_progress_reaches_every_row_in_both_stages() -> None:
 
 def test_what_could_be_either_or_neither_is_refused_with_a_hint() -> None:
     cases: list[tuple[Any, str]] = [
-        (Waves, "got a class; make an instance of it first"),
-        (lambda: waves(), "without arguments; pass what it returns"),
-        (lambda z, v, w: v, r"a function of \(z, v, w\), which could be either; wrap it"),
-        (lambda *arrays: arrays[0], r"a function of \(\*arrays\)"),
+        (Waves, "got a class"),
+        (lambda: waves(), "without arguments"),
+        (lambda z, v, w: v, r"function of \(z, v, w\)"),
+        (lambda *arrays: arrays[0], r"function of \(\*arrays\)"),
         (3.5, "got float"),
-        (max, "cannot see which arguments|could be either"),
+        (max, "which arguments|could be either"),
     ]
     for decoder, message in cases:
         with pytest.raises(UsageError, match=message):
@@ -330,9 +330,9 @@ def test_what_could_be_either_or_neither_is_refused_with_a_hint() -> None:
 
 
 def test_a_path_that_is_no_program_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"model:decoder: expected the path of an exported program \(\.pt2\)"):
+    with pytest.raises(UsageError, match=r"model:decoder: .*\.pt2"):
         bilipschitz("model:decoder", points())
-    with pytest.raises(DataError, match=r"none\.pt2: there is no such file"):
+    with pytest.raises(DataError, match=r"none\.pt2: "):
         bilipschitz(tmp_path / "none.pt2", points())
 
 
@@ -340,7 +340,7 @@ def test_an_error_in_the_decoder_is_told_with_its_name_and_kept() -> None:
     def broken(z: np.ndarray, v: np.ndarray) -> np.ndarray:
         raise KeyError("weights\nare missing")
 
-    with pytest.raises(DataError, match=r"^broken: the decoder failed at 1 points of 3 latents \(KeyError: ") as caught:
+    with pytest.raises(DataError, match=r"^broken: .* 1 points of 3 latents \(KeyError: ") as caught:
         bilipschitz(broken, points())
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(DataError, match="jvp: expected 1 rows"):
@@ -389,7 +389,7 @@ def test_a_torch_decoder_of_spatial_latents_needs_their_shape() -> None:
     Z = points(5, 2 * 3 * 3)
     found = bilipschitz(net, Z, shape=(2, 3, 3))
     assert (found.latents, found.outputs, found.settings["shape"]) == (18, 27, [2, 3, 3])
-    with pytest.raises(DataError, match=r"Conv2d: the decoder failed .* pass --shape \(shape=\)"):
+    with pytest.raises(DataError, match=r"Conv2d: .*--shape \(shape=\)"):
         bilipschitz(net, Z)
 
 
@@ -400,7 +400,7 @@ def test_a_module_in_training_mode_and_a_program_of_fixed_rows_are_refused(tmp_p
         bilipschitz(net, points())
     bilipschitz(net.eval(), points(4))
     torch.export.save(torch.export.export(net, (torch.zeros(4, 3),)), tmp_path / "four.pt2")
-    with pytest.raises(DataError, match=r"four\.pt2: the decoder failed .* dynamic_shapes"):
+    with pytest.raises(DataError, match=r"four\.pt2: .* dynamic_shapes"):
         bilipschitz(tmp_path / "four.pt2", points())
 
 

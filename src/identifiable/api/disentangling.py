@@ -65,7 +65,7 @@ def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -
         values if of_latents is None else values[of_latents],
         _table_of([c if of_factors is None else c[of_factors] for c in columns.columns]),
         discrete=_whole_numbers(table, values) if options.discrete is None else options.discrete,
-        kinds=options.kinds,
+        kinds=options.kinds[0] if len(options.kinds) == 1 else options.kinds,
         latent_names=latent_names,
         factor_names=options.factor_names if options.factor_names is not None else columns.names,
     )

@@ -126,6 +126,7 @@ Metric = Literal[
 ]  # fmt: skip
 Profile = Literal["hsu-standalone", "hsu-training", "tripod", "factorqvae"]
 IcaMode = Literal["centred", "literal", "whitened"]
+FactorKind = Literal["auto", "discrete", "continuous"]
 ELSEWHERE = {  # metrics that do not take one table of latents and its factors
     "udr": "it compares runs of a model without factors; in Python identifiable.metrics.udr([run1, run2])",
     "sis": "it takes slots of latents and of factors; in Python identifiable.metrics.sis(latents, factors, slots_latents, slots_factors)",
@@ -150,8 +151,10 @@ class ScoreOptions(Threaded):
     bootstrap: Annotated[int, Option("random splits of the rows, for 95 % intervals", least=0, metavar="N")] = 0
 
     def __post_init__(self) -> None:
-        if other := next((name for name in self.metrics if name in ELSEWHERE), None):
-            raise UsageError(f"metrics {other!r}: {ELSEWHERE[other]}.")
+        asked = (self.metrics,) if isinstance(self.metrics, str) else self.metrics
+        for name in asked if isinstance(asked, Sequence) else ():
+            if (other := str(name).lower()) in ELSEWHERE:
+                raise UsageError(f"metrics {name!r}: {ELSEWHERE[other]}.")
         super().__post_init__()
 
 
@@ -160,14 +163,9 @@ class DisentangleOptions(ScoreOptions, Identified):
     """Which latent contains information about which factor, by InfoMEC and its peers?"""
 
     kinds: Annotated[
-        Any,
-        Option(
-            "auto, discrete or continuous, for all factors or one for each",
-            read=with_commas,
-            metavar="LIST",
-            shown="auto",
-        ),
-    ] = "auto"
+        Sequence[FactorKind],
+        Option("kinds of the factors, one for all or one for each", read=with_commas, metavar="LIST"),
+    ] = ("auto",)
     discrete: Annotated[
         bool | None,
         Option(
