@@ -45,6 +45,7 @@ class Option:
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    below: float | None = None
     choices: tuple[str, ...] = ()
     moves: bool = True
     setting: bool = True
@@ -114,7 +115,8 @@ class Declared:
     def _within(self, value: float) -> float:
         o = self.option
         too_small = (o.least is not None and value < o.least) or (o.above is not None and value <= o.above)
-        if too_small or (o.most is not None and value > o.most) or not math.isfinite(value):
+        too_large = (o.most is not None and value > o.most) or (o.below is not None and value >= o.below)
+        if too_small or too_large or not math.isfinite(value):
             raise UsageError(f"{self.name} {value!r}: expected {self.expected}.")
         return value
 
@@ -124,7 +126,12 @@ class Declared:
         kind, o = self.item or self.kind, self.option
         limits = [
             f"{word} {int(limit) if limit == int(limit) else limit}"
-            for word, limit in (("of at least", o.least), ("above", o.above), ("of at most", o.most))
+            for word, limit in (
+                ("of at least", o.least),
+                ("above", o.above),
+                ("of at most", o.most),
+                ("below", o.below),
+            )
             if limit is not None
         ]
         number = "a whole number" if _accepts(kind, int) else "a number" if _accepts(kind, float) else ""

@@ -84,7 +84,7 @@ class IcaOptions(Options):
         ),
     ] = 6
     tol: Annotated[
-        float, Option("relative gain in contrast at which the solver stops", above=0, most=1, metavar="T")
+        float, Option("relative gain in contrast at which the solver stops", above=0, below=1, metavar="T")
     ] = 2e-8
     precision: Annotated[Precision, Option("precision of the products in each pass")] = "single"
     seed: Annotated[int, Option("seed of starts, refits and row choices", least=0, metavar="N")] = 0
@@ -112,7 +112,7 @@ class ResolveOptions(IcaOptions, Identified, Streamed):
         float | None,
         Option(
             "with several tables: the absolute correlation above which a component counts as shared",
-            least=0,
+            above=0,
             most=1,
             metavar="R",
             shown="0.8",
