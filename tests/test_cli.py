@@ -135,7 +135,7 @@ def test_a_sidecar_for_each_table_joins_rows_in_any_order(folder, capsys):
     assert not {"one_ids_file", "paired_by_position"} & {a.code for a in joined.alerts}
     assert joined.provenance.command.count("--ids") == 2
     code, _, err = run("compare", "a.npy", "b.npy", "b.npy", "--ids", "x", "--ids", "y", capsys=capsys)
-    assert (code, "one for each of 3 tables, got 2" in err) == (2, True)
+    assert (code, says(err, "ids:", "3 tables", "got 2")) == (2, True)
 
 
 @pytest.mark.parametrize("flag", ["--json", "--report"])
@@ -143,14 +143,14 @@ def test_an_input_is_never_written_over(folder, capsys, flag):
     before = Path("runs.npz").read_bytes()
     code, _, err = run("compare", "runs.npz:one", "runs.npz:two", flag, "./runs.npz", capsys=capsys)
     assert (code, one_line(err)) == (3, True)
-    assert "it is one of the inputs" in err
+    assert says(err, "./runs.npz", "the inputs")
     assert Path("runs.npz").read_bytes() == before
 
 
 def test_a_page_that_is_neither_html_nor_markdown_is_refused(folder, capsys):
     code, _, err = run("compare", "a.npy", "b.npy", "--report", "page.pdf", capsys=capsys)
     assert (code, one_line(err)) == (2, True)
-    assert ".html or .htm or .md" in err
+    assert says(err, "page.pdf", ".html", ".htm", ".md")
 
 
 def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
@@ -211,33 +211,37 @@ def test_one_output_that_cannot_be_written_keeps_the_other_back(folder, capsys, 
     assert (code, one_line(err)) == (3, True)
     assert not Path("p.html").exists()
     code, _, err = run("compare", "a.npy", "b.npy", "--report", "p.html", "--json", "./p.html", capsys=capsys)
-    assert (code, "choose two names" in err) == (2, True)
+    assert (code, says(err, "p.html", "./p.html")) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("condition", "message"),
+    ("condition", "parts"),
     [
-        ("rigid.null.chance.p > 1", "no null 'chance'; choose from shuffle, rotation"),
-        ("rigid.held_out.q95", "expected FIELD OPERATOR NUMBER"),
-        ("rigid.held_out.q95 > many", "expected FIELD OPERATOR NUMBER"),
-        ("rigid.held_out.q95 > 1.2.3", "is not a number"),
-        ("rotation.held_out.q95 > 1", "no rung or field 'rotation'; choose from signed_permutation"),
-        ("rigid.held.q95 > 1", "no field 'held'; choose from group, in_sample, held_out, null"),
-        ("rigid.held_out.q96 > 1", "no field 'q96'"),
-        ("rigid.held_out > 1", "is not a number; name one of its fields"),
-        ("rigid.held_out.mean.x > 1", "'x' is not a field of a number"),
-        ("__class__.x > 1", "expected FIELD OPERATOR NUMBER"),
-        ("verdict.text > 1", "no rung or field 'verdict'"),
+        ("rigid.null.chance.p > 1", ("'chance'", "shuffle, rotation")),
+        ("rigid.held_out.q95", ("FIELD OPERATOR NUMBER",)),
+        ("rigid.held_out.q95 > many", ("FIELD OPERATOR NUMBER",)),
+        ("rigid.held_out.q95 > 1.2.3", ("'1.2.3'",)),
+        ("rotation.held_out.q95 > 1", ("'rotation'", "signed_permutation")),
+        ("rigid.held.q95 > 1", ("'held'", "group, in_sample, held_out, null")),
+        ("rigid.held_out.q96 > 1", ("'q96'",)),
+        ("rigid.held_out > 1", ("is not a number",)),
+        ("rigid.held_out.mean.x > 1", ("'x'",)),
+        ("__class__.x > 1", ("FIELD OPERATOR NUMBER",)),
+        ("verdict.text > 1", ("'verdict'",)),
     ],
 )
-def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, message):
+def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, parts):
     code, out, err = run("compare", "missing.npy", "b.npy", "--fail-if", condition, capsys=capsys)
     assert (code, out) == (2, "")
-    assert message in err
+    assert says(err, *parts)
     assert "missing.npy" not in err
 
 
 # -- bad input: one helpful line, the right code, nothing half-written
+
+
+def says(err, *parts):
+    return all(part in err for part in parts)
 
 
 def one_line(err):
@@ -269,29 +273,29 @@ def write_bad_files():
 
 
 BAD = {
-    "nan.npy": "got 2 NaN or infinite values in 2 rows (first rows, from 0: 5, 9)",
-    "short.npy": "must be equally many, got short: 299, b: 300",
-    "flat.npy": "expected a 2-D array",
-    "cube.npy": "got 3-D with shape (300, 2, 2)",
-    "zero.npy": "there are no columns",
-    "norows.npy": "there are no rows",
-    "text.npy": "text",
-    "same.npy": "every row is the same",
-    "object.npy": "Python objects",
-    "cut.npy": "cut.npy",
-    "empty.npy": "empty",
-    "noise.npy": "noise.npy",
-    "cut.npz": "cut.npz",
-    "cut.safetensors": "cut.safetensors",
-    "twice.csv": "occur more than once",
-    "words.csv": "hello",
-    "folder.npy": "directory",
-    "model.bin": ".npy",
-    "absent.npy": "absent.npy",
-    "runs.npz": "one",
-    "runs.npz:three": "three",
-    "model.safetensors:layer.8": "layer.8",
-    "a.csv": "has sample ids and b has none",
+    "nan.npy": ("2 NaN", "in 2 rows", "5, 9"),
+    "short.npy": ("short: 299", "b: 300"),
+    "flat.npy": ("2-D",),
+    "cube.npy": ("3-D", "(300, 2, 2)"),
+    "zero.npy": ("no columns",),
+    "norows.npy": ("no rows",),
+    "text.npy": ("text",),
+    "same.npy": ("every row",),
+    "object.npy": ("Python objects",),
+    "cut.npy": ("cut.npy",),
+    "empty.npy": ("empty",),
+    "noise.npy": ("noise.npy",),
+    "cut.npz": ("cut.npz",),
+    "cut.safetensors": ("cut.safetensors",),
+    "twice.csv": ("more than once", "s1"),
+    "words.csv": ("hello",),
+    "folder.npy": ("directory",),
+    "model.bin": (".npy",),
+    "absent.npy": ("absent.npy",),
+    "runs.npz": ("one",),
+    "runs.npz:three": ("three",),
+    "model.safetensors:layer.8": ("layer.8",),
+    "a.csv": ("sample ids",),
 }
 
 
@@ -303,38 +307,36 @@ def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
     assert code == 3
     assert out == ""
     assert one_line(err)
-    assert BAD[name] in err
+    assert says(err, *BAD[name])
     assert Path("old.json").read_text() == "kept"
     assert not list(Path().glob("*.html"))
     assert not list(Path().glob(".*"))
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "parts"),
     [
-        (["compare", "a.npy"], "at least two tables"),
-        (["compare"], "required"),
-        (["compare", "a.npy", "b.npy", "--groups", "affine"], "--groups 'affine': expected a list of"),
-        (["compare", "a.npy", "b.npy", "--nulls", "bootstrap"], "--nulls 'bootstrap'"),
-        (["compare", "a.npy", "b.npy", "--folds", "one"], "--folds"),
-        (["compare", "a.npy", "b.npy", "--folds", "1"], "at least 2 folds"),
-        (["compare", "a.npy", "b.npy", "--blocks", "0"], "--blocks 0"),
-        (["compare", "a.npy", "b.npy", "--workers", "-1"], "--workers -1"),
-        (["compare", "a.npy", "b.npy", "--protocol", "mine"], "--protocol"),
-        (["compare", "a.npy", "b.npy", "--epsilon", "0"], "epsilon > 0"),
-        (
-            ["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"],
-            "30 groups cannot fill 31 folds",
-        ),
-        (["nonsense"], "nonsense"),
-        (["report", "r.json"], "-o"),
+        (["compare", "a.npy"], ("two", "1")),
+        (["compare"], ("required",)),
+        (["compare", "a.npy", "b.npy", "--groups", "affine"], ("--groups 'affine'", "signed_permutation, rigid")),
+        (["compare", "a.npy", "b.npy", "--groups", "none"], ("--groups:",)),
+        (["compare", "a.npy", "b.npy", "--nulls", "bootstrap"], ("--nulls 'bootstrap'",)),
+        (["compare", "a.npy", "b.npy", "--folds", "one"], ("--folds 'one'",)),
+        (["compare", "a.npy", "b.npy", "--folds", "1"], ("--folds 1", "at least 2")),
+        (["compare", "a.npy", "b.npy", "--blocks", "0"], ("--blocks 0", "at least 1")),
+        (["compare", "a.npy", "b.npy", "--workers", "-1"], ("--workers -1", "at least 1")),
+        (["compare", "a.npy", "b.npy", "--protocol", "mine"], ("--protocol 'mine'", "paper")),
+        (["compare", "a.npy", "b.npy", "--epsilon", "0"], ("--epsilon 0", "above 0")),
+        (["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"], ("30 groups", "31 folds")),
+        (["nonsense"], ("nonsense",)),
+        (["report", "r.json"], ("-o",)),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_2(folder, capsys, words, message):
+def test_wrong_usage_is_one_line_and_exit_2(folder, capsys, words, parts):
     code, out, err = run(*words, capsys=capsys)
     assert (code, out) == (2, "")
     assert one_line(err)
-    assert message in err
+    assert says(err, *parts)
 
 
 @pytest.mark.parametrize("flag", ["--json", "--report"])
@@ -344,7 +346,7 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(folder, capsys
     code, _, err = run("compare", "absent.npy", "b.npy", flag, target, capsys=capsys)
     assert code == 3
     assert one_line(err)
-    assert f"{target}: cannot write there" in err
+    assert f"{target}: cannot write" in err
     assert "absent" not in err
 
 
@@ -352,10 +354,10 @@ def test_labels_that_do_not_match_the_rows_are_refused(folder, capsys):
     Path("few.csv").write_text("id,plate\ns000,p1\n")
     code, _, err = run("compare", "a.csv", "b.csv", "--group-by", "few.csv:plate", capsys=capsys)
     assert code == 3
-    assert "299 of 300 sample ids of a have no label (first: s001)" in err
+    assert says(err, "299 of 300", "s001")
     code, _, err = run("compare", "a.npy", "b.npy", "--group-by", "few.csv:plate", capsys=capsys)
     assert code == 3
-    assert "expected one label for each of the 300 rows of a, got 1" in err
+    assert says(err, "300 rows", "got 1")
 
 
 # -- report and demo
@@ -377,9 +379,9 @@ def test_report_redraws_the_page_byte_for_byte(folder, capsys):
         ("{", "not JSON"),
         ("[1, 2]", "got None"),
         ('{"schema": "identifiable/resolve/9"}', "got 'identifiable/resolve/9'"),
-        ('{"schema": "identifiable/compare/1"}', "does not follow schema"),
-        ('{"schema": "identifiable/compare/1", "inputs": 5}', "does not follow schema"),
-        ("1e308 for a figure", "expected a number of ordinary size, got 1e+308"),
+        ('{"schema": "identifiable/compare/1"}', "identifiable/compare/1"),
+        ('{"schema": "identifiable/compare/1", "inputs": 5}', "identifiable/compare/1"),
+        ("1e308 for a figure", "1e+308"),
     ],
 )
 def test_a_file_that_is_no_result_is_refused(folder, capsys, content, message):
@@ -454,7 +456,7 @@ def test_interrupt_leaves_the_old_output_whole(folder):
     code, err = interrupted(["compare", "big.npy", "big.npy", "--json", "r.json"], reads("big.npy"))
     assert code == 130
     assert "Traceback" not in err
-    assert "no result was written" in err
+    assert "no result" in err
     assert Path("r.json").read_text() == "kept"
     assert sorted(p.name for p in Path().glob(".*")) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -63,6 +64,10 @@ def one_line(err):
     return err.startswith("identifiable: ") and err.count("\n") == 1 and "Traceback" not in err
 
 
+def says(text, *parts):
+    return all(part in text for part in parts)
+
+
 def files():
     return sorted(p.name for p in Path().iterdir())
 
@@ -77,7 +82,7 @@ def figures(path):
 def test_resolve_prints_a_table_writes_a_basis_and_exits_0(folder, capsys):
     code, out, err = run("resolve", "a.npy", "-o", "basis.safetensors", "--report", "p.html", capsys=capsys)
     assert (code, err) == (0, "")
-    assert "3 of 3 components are reproducible" in out
+    assert "3 of 3" in out
     assert out.endswith("basis: basis.safetensors\npage: p.html\n")
     assert load_basis("basis.safetensors").to_components(np.load("a.npy")).std(axis=0) == pytest.approx(np.ones(3))
     assert Path("p.html").stat().st_size > 10_000
@@ -171,7 +176,7 @@ def test_a_scheduler_that_does_not_answer_is_said(folder, capsys, monkeypatch):
     words = ["resolve", "a.npy", "--scheduler", "tcp://127.0.0.1:9", "-o", "x.safetensors"]
     code, out, err = run(*words, capsys=capsys)
     assert (code, out, one_line(err)) == (2, "", True)
-    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
+    assert "tcp://127.0.0.1:9" in err
     assert "x.safetensors" not in files()
 
 
@@ -199,7 +204,7 @@ def test_several_tables_are_resolved_jointly_each_with_its_basis(folder, capsys)
     words = ["resolve", "a.npy", "b.npy", *REFITTED, "-o", "basis-{name}.safetensors", "--json", "r.json"]
     code, out, _ = run(*words, capsys=capsys)
     assert code == 0
-    assert "3 of 3 components are shared by a, b" in out
+    assert says(out, "3 of 3", "a, b")
     assert out.endswith("basis: basis-a.safetensors\nbasis: basis-b.safetensors\n")
     joint = load("r.json")
     assert isinstance(joint, JointResolution)
@@ -216,7 +221,8 @@ def test_rows_of_several_tables_are_joined_by_id(folder, capsys):
         result = load("r.json")
         assert len(result.shared) == 3
         assert "paired_by_position" not in {a.code for a in result.alerts}
-    assert result.provenance.command.startswith("identifiable resolve a.csv b.csv --ids id ")
+    assert result.provenance.command.startswith("identifiable resolve a.csv b.csv ")
+    assert "--ids id" in result.provenance.command
     run("resolve", "a.npy", "b.npy", "--ids", "ids.txt", *QUICK, "--json", "r.json", "--quiet", capsys=capsys)
     assert "one_ids_file" in {a.code for a in load("r.json").alerts}
     run("resolve", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--quiet", capsys=capsys)
@@ -234,7 +240,7 @@ def test_names_that_cannot_be_file_names_become_some_that_can(folder, capsys):
     np.savez("odd.npz", **{"l:1": np.load("a.npy"), "l 1": np.load("b.npy")})
     code, _, err = run("resolve", "odd.npz:l:1", "odd.npz:l 1", *QUICK, "-o", "{name}.safetensors", capsys=capsys)
     assert (code, one_line(err)) == (2, True)
-    assert "two outputs cannot go to one file" in err
+    assert "l-1.safetensors" in err
 
 
 def test_shared_above_says_from_which_correlation_on_and_is_recorded(folder, capsys):
@@ -357,7 +363,7 @@ def test_a_gate_that_needs_refits_is_refused_before_the_work(folder, capsys, tab
     words = ["resolve", *tables, "--stability", "0", "--fail-if", "identifiable < 20"]
     code, out, err = run(*words, capsys=capsys)
     assert (code, out, one_line(err)) == (2, "", True)
-    assert "identifiable was not measured: needs refits; pass --stability 2 or more" in err
+    assert says(err, "identifiable < 20", "--stability 2")
     assert "absent" not in err
     assert run(*words[:-1], "rank < 1", capsys=capsys)[0] == 3  # the absent file is found by any other gate
 
@@ -369,7 +375,7 @@ def test_a_gate_whose_refits_had_too_few_rows_cannot_decide(folder, capsys, tabl
     words = ["resolve", *tables, "--json", "r.json", "--quiet", "--fail-if"]
     code, out, err = run(*words, "identifiable < 20", capsys=capsys)
     assert (code, out, one_line(err)) == (2, "", True)
-    assert "identifiable was not measured: needs refits; a has too few rows for them" in err
+    assert says(err, "identifiable < 20", "a has too few")
     assert "r.json" not in files()
     assert run(*words, "rank < 1", capsys=capsys)[0] == 0
 
@@ -394,93 +400,93 @@ def test_fail_if_of_several_tables_is_about_the_whole_or_any_model(folder, capsy
 
 
 @pytest.mark.parametrize(
-    ("condition", "message"),
+    ("condition", "parts"),
     [
-        ("identifiable", "expected FIELD OPERATOR NUMBER, for example 'identifiable < 20'"),
-        ("identifiable < 1.2.3", "'1.2.3' is not a number"),
-        ("converged == maybe", "expected FIELD OPERATOR NUMBER"),
-        (
-            "identifiable == true",
-            "identifiable is a number, not true or false; write it for example 'identifiable < 20'",
-        ),
-        ("shared < 10", "no field 'shared'; choose from inputs, alerts, rank, converged"),
-        ("rigid.held_out.q95 > 1", "no field 'rigid'"),
-        ("headline > 1", "headline is not a number"),
-        ("density_edges < 3", "density_edges is not a number"),
-        ("whitening > 1", "whitening is not a number; name one of its fields"),
-        ("whitening.depth > 1", "no field 'depth'; choose from rank, dropped"),
-        ("rank.x > 1", "'x' is not a field of a number"),
+        ("identifiable", ("FIELD OPERATOR NUMBER", "'identifiable < 20'")),
+        ("identifiable < 1.2.3", ("'1.2.3'",)),
+        ("converged == maybe", ("FIELD OPERATOR NUMBER",)),
+        ("identifiable == true", ("identifiable == true", "'identifiable < 20'")),
+        ("shared < 10", ("'shared'", "inputs, alerts, rank, converged")),
+        ("rigid.held_out.q95 > 1", ("'rigid'",)),
+        ("headline > 1", ("headline",)),
+        ("density_edges < 3", ("density_edges",)),
+        ("whitening > 1", ("whitening", "fields")),
+        ("whitening.depth > 1", ("'depth'", "rank, dropped")),
+        ("rank.x > 1", ("'x'",)),
     ],
 )
-def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, message):
+def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, parts):
     code, out, err = run("resolve", "missing.npy", "--fail-if", condition, capsys=capsys)
     assert (code, out, one_line(err)) == (2, "", True)
-    assert message in err
+    assert says(err, *parts)
+    assert "missing.npy" not in err
 
 
 def test_an_interval_is_not_counted_by_a_gate_of_compare(folder, capsys):
     code, _, err = run("compare", "a.npy", "b.npy", "--fail-if", "rigid.held_out.ci95 < 3", capsys=capsys)
-    assert (code, "rigid.held_out.ci95 is not a number" in err) == (2, True)
+    assert (code, "rigid.held_out.ci95" in err) == (2, True)
 
 
 # -- wrong usage, bad data: one helpful line, the right code, nothing written
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "parts"),
     [
-        (["resolve"], "required"),
-        (["resolve", "a.npy", "--rank", "many"], "--rank: expected auto or a whole number, got 'many'"),
-        (["resolve", "a.npy", "--rank", "0"], "rank 0: expected a whole number of at least 1"),
-        (["resolve", "a.npy", "--rank", "4"], "rank 4: expected a number from 1 to 3"),
-        (["resolve", "a.npy", "--restarts", "0"], "restarts 0"),
-        (["resolve", "a.npy", "--restarts", "1.5"], "--restarts: expected auto or a whole number, got '1.5'"),
-        (["resolve", "a.npy", "--stability", "-1"], "stability -1"),
-        (["resolve", "a.npy", "--stability", "3"], "stability 3: refits come in pairs"),
-        (["resolve", "a.npy", "--shared-above", "0.9"], "shared_above is about components of several representations"),
-        (["resolve", "a.npy", "b.npy", "--shared-above", "1.5"], "shared_above 1.5: expected a correlation"),
-        (["resolve", "a.npy", "b.npy", "--shared-above", "nan"], "shared_above nan"),
-        (["resolve", "a.npy", "b.npy", "--shared-above", "high"], "--shared-above"),
-        (["resolve", "a.npy", "--group-by", "one.csv:plate"], "expected at least two groups"),
-        (["resolve", "a.npy", "b.npy", "--group-by", "one.csv:plate"], "expected at least two groups"),
-        (["resolve", "a.npy", "--contrast", "tanh"], "--contrast"),
-        (["resolve", "a.npy", "--order", "size"], "--order"),
-        (["resolve", "a.npy", "--tol", "2"], "tol 2.0: expected a number between 0 and 1"),
-        (["resolve", "a.npy", "--tol", "nan"], "tol nan"),
-        (["resolve", "a.npy", "--precision", "half"], "--precision"),
-        (["resolve", "a.npy", "--seed", "-1"], "seed -1"),
-        (["resolve", "a.npy", "--blocks", "0"], "--blocks 0: expected a whole number of at least 1"),
-        (["resolve", "a.npy", "--workers", "0"], "--workers 0"),
-        (["resolve", "a.npy", "--stab", "2"], "--stab"),
-        (["resolve", "a.npy", "b.npy", "--ids", "x", "--ids", "y", "--ids", "z"], "one for each of 2 tables, got 3"),
-        (["resolve", "a.npy", "-o", "basis.npy"], "basis.npy: a basis is written as .safetensors"),
-        (["resolve", "a.npy", "-o", "-"], "-: a basis is written as .safetensors"),
-        (["resolve", "a.npy", "--report", "p.pdf"], "a page is written as .html"),
-        (["resolve", "a.npy", "b.npy", "-o", "x.safetensors"], "2 tables give 2 bases; write {name} where"),
-        (["resolve", "a.npy", "-o", "x.safetensors", "--json", "./x.safetensors"], "choose two names"),
-        (["transform", "basis.safetensors", "a.npy"], "-o"),
-        (["transform", "basis.safetensors", "-o", "z.npy"], "required"),
-        (["transform", "basis.safetensors", "a.npy", "-o", "z.txt"], "an array is written as .npy or .npz or"),
-        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--dtype", "int8"], "--dtype"),
-        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--blocks", "-5"], "--blocks -5"),
-        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--ids", "ids.txt"], "no place for ids"),
+        (["resolve"], ("required",)),
+        (["resolve", "a.npy", "--rank", "many"], ("--rank 'many'", "auto")),
+        (["resolve", "a.npy", "--rank", "0"], ("--rank 0", "at least 1")),
+        (["resolve", "a.npy", "--rank", "4"], ("rank 4", "1 to 3")),
+        (["resolve", "a.npy", "--restarts", "0"], ("--restarts 0",)),
+        (["resolve", "a.npy", "--restarts", "1.5"], ("--restarts '1.5'", "auto")),
+        (["resolve", "a.npy", "--stability", "-1"], ("--stability -1",)),
+        (["resolve", "a.npy", "--stability", "3"], ("--stability 3", "even number")),
+        (["resolve", "a.npy", "--shared-above", "0.9"], ("shared_above", "got one")),
+        (["resolve", "a.npy", "b.npy", "--shared-above", "1.5"], ("--shared-above 1.5", "at most 1")),
+        (["resolve", "a.npy", "b.npy", "--shared-above", "0"], ("--shared-above 0", "above 0")),
+        (["resolve", "a.npy", "b.npy", "--shared-above", "nan"], ("--shared-above nan",)),
+        (["resolve", "a.npy", "b.npy", "--shared-above", "high"], ("--shared-above 'high'",)),
+        (["resolve", "a.npy", "--group-by", "one.csv:plate"], ("at least two groups",)),
+        (["resolve", "a.npy", "b.npy", "--group-by", "one.csv:plate"], ("at least two groups",)),
+        (["resolve", "a.npy", "--contrast", "tanh"], ("--contrast 'tanh'", "logcosh")),
+        (["resolve", "a.npy", "--order", "size"], ("--order 'size'", "negentropy")),
+        (["resolve", "a.npy", "--tol", "2"], ("--tol 2", "above 0", "below 1")),
+        (["resolve", "a.npy", "--tol", "1"], ("--tol 1", "below 1")),
+        (["resolve", "a.npy", "--tol", "nan"], ("--tol nan",)),
+        (["resolve", "a.npy", "--precision", "half"], ("--precision 'half'", "single")),
+        (["resolve", "a.npy", "--seed", "-1"], ("--seed -1",)),
+        (["resolve", "a.npy", "--blocks", "0"], ("--blocks 0", "at least 1")),
+        (["resolve", "a.npy", "--workers", "0"], ("--workers 0", "at least 1")),
+        (["resolve", "a.npy", "--stab", "2"], ("--stab",)),
+        (["resolve", "a.npy", "b.npy", "--ids", "x", "--ids", "y", "--ids", "z"], ("ids:", "2 tables", "got 3")),
+        (["resolve", "a.npy", "-o", "basis.npy"], ("basis.npy", ".safetensors")),
+        (["resolve", "a.npy", "-o", "-"], ("-: ", ".safetensors")),
+        (["resolve", "a.npy", "--report", "p.pdf"], ("p.pdf", ".html")),
+        (["resolve", "a.npy", "b.npy", "-o", "x.safetensors"], ("2 tables", "2 bases", "{name}")),
+        (["resolve", "a.npy", "-o", "x.safetensors", "--json", "./x.safetensors"], ("x.safetensors", "two names")),
+        (["transform", "basis.safetensors", "a.npy"], ("-o",)),
+        (["transform", "basis.safetensors", "-o", "z.npy"], ("required",)),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.txt"], ("z.txt", ".npy or .npz")),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--dtype", "int8"], ("--dtype 'int8'", "float32")),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--blocks", "-5"], ("--blocks -5",)),
+        (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--ids", "ids.txt"], ("z.npy", "ids")),
         (
             ["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--inverse", "--only-identifiable"],
-            "--only-identifiable: not allowed with argument --inverse",
+            ("inverse", "only_identifiable"),
         ),
         (
             ["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--only-identifiable"],
-            "of a: 3 components; how many are reproducible was not measured; resolve it with refits",
+            ("a: 3 components", "not measured"),
         ),
     ],
 )
-def test_wrong_usage_is_one_line_exit_2_and_no_output(folder, capsys, words, message):
+def test_wrong_usage_is_one_line_exit_2_and_no_output(folder, capsys, words, parts):
     Path("one.csv").write_text("plate\n" + "p1\n" * 1500)
     run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     before = files()
     code, out, err = run(*words, capsys=capsys)
     assert (code, out, one_line(err)) == (2, "", True)
-    assert message in err
+    assert says(err, *parts)
     assert files() == before
 
 
@@ -504,26 +510,26 @@ def write_bad_files():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["resolve", "nan.npy"], "got 2 NaN or infinite values in 2 rows"),
+        (["resolve", "nan.npy"], "2 NaN"),
         (["resolve", "same.npy"], "constant"),
-        (["resolve", "row.npy"], "at least two rows"),
-        (["resolve", "flat.npy"], "expected a 2-D array"),
+        (["resolve", "row.npy"], "two rows"),
+        (["resolve", "flat.npy"], "2-D"),
         (["resolve", "cut.npy"], "cut.npy"),
-        (["resolve", "absent.npy"], "absent.npy: no such file"),
+        (["resolve", "absent.npy"], "absent.npy"),
         (["resolve", "runs.npz"], "one"),
         (["resolve", "runs.npz:three"], "three"),
         (["resolve", "a.npy", "--ids", "nowhere"], "nowhere"),
         (["resolve", "a.npy", "short.npy"], "equally many"),
-        (["resolve", "a.npy", "--group-by", "few.csv:plate"], "one label for each of the 1500 rows of a, got 2"),
-        (["resolve", "a.csv", "--group-by", "few.csv:plate"], "1498 of 1500 sample ids of a have no label"),
-        (["resolve", "a.npy", "b.npy", "--group-by", "few.csv:plate"], "each of the 1500 rows of a, got 2"),
+        (["resolve", "a.npy", "--group-by", "few.csv:plate"], "1500 rows of a, got 2"),
+        (["resolve", "a.csv", "--group-by", "few.csv:plate"], "1498 of 1500"),
+        (["resolve", "a.npy", "b.npy", "--group-by", "few.csv:plate"], "1500 rows of a, got 2"),
         (["resolve", "a.npy", "--group-by", "few.csv:well"], "well"),
         (["resolve", "a.npy", "--group-by", "absent.csv:plate"], "absent.csv"),
         (["resolve", "a.npy", "a.csv"], "ids"),
         (["transform", "absent.safetensors", "a.npy"], "absent.safetensors"),
         (["transform", "a.npy", "a.npy"], "expected a basis"),
         (["transform", "cut.safetensors", "a.npy"], "cut.safetensors"),
-        (["transform", "edited.safetensors", "a.npy"], "not as it was written"),
+        (["transform", "edited.safetensors", "a.npy"], "edited.safetensors"),
         (["transform", "basis.safetensors", "absent.npy"], "absent.npy"),
         (["transform", "basis.safetensors", "wide.npy"], "expected 3 columns"),
         (["transform", "basis.safetensors", "nan.npy"], "NaN or infinite"),
@@ -564,7 +570,7 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(folder, capsys
         Path(target).mkdir()
     code, out, err = run(*words, target, capsys=capsys)
     assert (code, out, one_line(err)) == (3, "", True)
-    assert f"{target}: cannot write there" in err
+    assert f"{target}: cannot write" in err
     assert "absent" not in err
 
 
@@ -573,7 +579,7 @@ def test_bases_that_cannot_be_written_are_said_before_the_work(folder, capsys, p
     words = ["resolve", "a.npy", "b.npy", "--rank", "99", "-o", pattern]  # the rank is found to be wrong in the work
     code, _, err = run(*words, capsys=capsys)
     assert (code, one_line(err)) == (3, True)
-    assert f"{pattern.replace('{name}', 'a')}: cannot write there (there is no folder" in err
+    assert says(err, pattern.replace("{name}", "a"), "no folder")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -589,7 +595,7 @@ def test_a_folder_without_permission_is_said_before_the_work(folder, capsys):
 
 def test_a_folder_without_permission_is_refused_whoever_asks(folder, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(OSError, match=r"x\.safetensors: cannot write there \(permission denied\); choose another path"):
+    with pytest.raises(OSError, match=r"^x\.safetensors: .*permission denied"):
         check_outputs(["x.safetensors"], [])
 
 
@@ -616,7 +622,7 @@ def test_an_input_is_never_written_over(folder, capsys, words, target):
     before = {name: Path(name).read_bytes() for name in files()}
     code, _, err = run(*words, target, capsys=capsys)
     assert (code, one_line(err)) == (3, True)
-    assert "it is one of the inputs" in err
+    assert says(err, target.replace("{name}", "model"), "the inputs")
     assert {name: Path(name).read_bytes() for name in files()} == before
 
 
@@ -634,7 +640,7 @@ def test_one_output_on_a_full_disk_keeps_the_others_back(folder, capsys, full):
     ]
     code, out, err = run("resolve", "a.npy", *QUICK, "--quiet", *words, capsys=capsys)
     assert (code, out, one_line(err)) == (3, "", True)
-    assert f"{names[full]}: cannot write there (No space left on device)" in err
+    assert says(err, names[full], os.strerror(errno.ENOSPC))
     assert files() == before
     assert stat.S_ISCHR(os.stat(FULL).st_mode)  # a device is written to, never replaced
 
@@ -645,7 +651,7 @@ def test_transform_to_a_full_disk_is_one_line(folder, capsys):
     Path("full.npy").symlink_to(FULL)
     before = files()
     code, out, err = run("transform", "basis.safetensors", "a.npy", "-o", "full.npy", capsys=capsys)
-    assert (code, out, one_line(err), "No space left" in err) == (3, "", True, True)
+    assert (code, out, one_line(err), os.strerror(errno.ENOSPC) in err) == (3, "", True, True)
     assert files() == before
 
 
@@ -677,7 +683,7 @@ def test_an_error_while_files_take_their_names_is_one_line_and_leaves_no_tempora
     words = ["-o", "x.safetensors", "--json", "r.json", "--report", "p.html"]
     code, _, err = run("resolve", "a.npy", *QUICK, "--quiet", *words, capsys=capsys)
     assert (code, one_line(err)) == (3, True)
-    assert f"{failing}: cannot write there (Input/output error)" in err
+    assert says(err, failing, "Input/output error")
     assert not [name for name in files() if name.endswith(".part")]
     assert failing not in files()
 
@@ -699,7 +705,7 @@ def test_interrupt_leaves_old_outputs_whole_and_nothing_new(folder, capsys, comm
     before = files()
     code, err = interrupted(words, reads("big.npy"))
     assert (code, one_line(err)) == (130, True)
-    assert "no result was written" in err
+    assert "no result" in err
     assert Path("old.safetensors").read_text() == "kept"
     assert files() == before
 

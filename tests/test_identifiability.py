@@ -495,7 +495,7 @@ def test_principal_axes_are_not_called_the_models_axes():
     assert pair.rung("signed_permutation").held_out.q95 < 0.1  # the principal axes happen to be X's
     assert pair.verdict.group == "rigid"
     assert 0.999 < pair.kept_target < 1 == pair.kept_source
-    assert "Compared were 100 % of the variance of b" in pair.verdict.text
+    assert "100 %" in pair.verdict.text
 
 
 def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():
@@ -518,14 +518,14 @@ def test_verdict_of_several_models_is_the_weakest_of_all_pairs():
     result = compare(X, X[:, ::-1], LADDER[1].sample(6, np.random.default_rng(76))(X), **BARE)
     assert result.pairs[0].verdict.group == "signed_permutation"
     assert result.verdict.group == "rigid"
-    assert " to c: The same up to a rigid motion" in result.verdict.text or "c to " in result.verdict.text
+    assert " to c: " in result.verdict.text or "c to " in result.verdict.text
     assert compare(X, X, rows(7), **BARE).verdict.group is None
     assert "a, b, c" in repr(result)
 
 
 def test_verdict_on_unrelated_rows_says_that_chance_does_as_well():
     result = compare(rows(0, n=80), rows(50, n=80), groups=FOUR, bootstrap=0, null_draws=19)
-    assert "no better than rows paired at random" in result.verdict.text
+    assert "at random" in result.verdict.text
     linked = compare(rows(0, n=80), noisy_copy(rows(0, n=80), 0, 20.0), groups=FOUR, bootstrap=0, null_draws=19)
     assert linked.verdict.group is None
     assert "at random" not in linked.verdict.text
@@ -550,7 +550,7 @@ def test_structural_recovers_sources_up_to_order_and_sign():
 
 
 def test_structural_asks_for_as_many_dimensions_as_sources():
-    with pytest.raises(UsageError, match="as many dimensions as sources, got 6 and 3"):
+    with pytest.raises(UsageError, match="6 and 3"):
         structural(rows(0), rows(0, d=3))
 
 
@@ -566,7 +566,7 @@ def test_nan_and_infinity_say_how_many_and_where():
     X = rows(0)
     bad = X.copy()
     bad[[3, 7, 7], [0, 1, 2]] = [np.nan, np.inf, -np.inf]
-    with pytest.raises(DataError, match=r"b: expected finite numbers, got 3 .* in 2 rows \(first rows, from 0: 3, 7\)"):
+    with pytest.raises(DataError, match=r"^b: .* 3 .* in 2 rows .* 3, 7\b"):
         compare(X, bad, **BARE)
 
 
@@ -575,14 +575,14 @@ def test_nan_beyond_the_first_chunk_is_found_in_the_row_of_the_file():
     bad = X.copy()
     bad[8888, 1] = np.nan
     ids = np.arange(9000)
-    with pytest.raises(DataError, match="first rows, from 0: 8888"):
+    with pytest.raises(DataError, match=r"\b8888\b"):
         compare(Representation(X, ids, "a"), Representation(bad, ids, "b"), **BARE)
-    with pytest.raises(DataError, match="first rows, from 0: 111"):
+    with pytest.raises(DataError, match=r"\b111\b"):
         compare(Representation(X, ids, "a"), Representation(bad[::-1], ids[::-1], "b"), **BARE)
 
 
 def test_squares_that_overflow_say_so():
-    with pytest.raises(DataError, match=r"^b: the squares of the values overflow float64"):
+    with pytest.raises(DataError, match=r"^b: .* overflow float64"):
         compare(rows(0), rows(0) * 1e200, **BARE)
 
 
@@ -596,7 +596,7 @@ def test_tiny_and_huge_scales_are_compared_like_any_other():
 
 
 def test_all_rows_equal_say_there_is_nothing_to_compare():
-    with pytest.raises(DataError, match="b: every row is the same"):
+    with pytest.raises(DataError, match=r"^b: every row"):
         compare(rows(0), np.full((400, 6), 0.1), **BARE)
 
 
@@ -605,12 +605,12 @@ def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
     assert "more_columns_than_rows" in {a.code for a in compare(X, X + 1, **BARE).alerts}
     assert "more_columns_than_rows" not in {a.code for a in compare(X.T, X.T + 1, **BARE).alerts}
     huge = np.broadcast_to(np.float32(1.0), (20, 200_000))
-    with pytest.raises(DataError, match=r"200000 columns \(and 20 rows\) need about .* Are rows and columns swapped"):
+    with pytest.raises(DataError, match=r"200000 columns .*20 rows.* swapped"):
         compare(huge, huge, **BARE)
 
 
 def test_one_representation_is_not_enough():
-    with pytest.raises(UsageError, match="at least two representations, got 1"):
+    with pytest.raises(UsageError, match=r"two .*got 1"):
         compare(rows(0))
 
 
@@ -622,20 +622,23 @@ def test_different_lengths_without_ids_say_both():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"groups": ["affine"]}, "unknown group 'affine'"),
-        ({"groups": []}, "choose at least one group"),
-        ({"nulls": ["bootstrap"]}, "unknown null 'bootstrap'"),
-        ({"protocol": "papers"}, "unknown protocol 'papers'"),
-        ({"folds": 1}, "at least 2 folds, got 1"),
-        ({"folds": 2.5}, "folds: expected a whole number, got 2.5"),
-        ({"bootstrap": 10.0}, "bootstrap: expected a whole number, got 10.0"),
-        ({"seed": -1}, "seed: expected a number from 0"),
-        ({"seed": 2**32}, "seed: expected a number from 0"),
-        ({"epsilon": float("inf")}, "a finite epsilon"),
-        ({"folds": 300}, "400 rows are too few for 300 folds"),
-        ({"epsilon": 0.0}, "epsilon > 0"),
-        ({"bootstrap": -1}, "bootstrap >= 0"),
-        ({"null_draws": 0}, "null_draws >= 1"),
+        ({"groups": ["affine"]}, "groups 'affine': .*signed_permutation, rigid, similarity, linear or ica"),
+        ({"groups": []}, "^groups: .*signed_permutation, rigid, similarity, linear, ica"),
+        ({"groups": 3}, "^groups: .*3"),
+        ({"nulls": ["bootstrap"]}, "nulls 'bootstrap': .*shuffle or rotation"),
+        ({"protocol": "papers"}, "protocol 'papers': .*default or paper"),
+        ({"folds": 1}, "folds 1: .*at least 2"),
+        ({"folds": 2.5}, r"folds 2\.5: .*whole number"),
+        ({"folds": True}, "folds True: .*whole number"),
+        ({"bootstrap": 10.0}, r"bootstrap 10\.0: .*whole number"),
+        ({"seed": -1}, "seed -1: .*at least 0"),
+        ({"seed": 2**32}, f"seed {2**32}: .*at most {2**32 - 1}"),
+        ({"epsilon": float("inf")}, "epsilon inf: "),
+        ({"epsilon": float("nan")}, "epsilon nan: "),
+        ({"folds": 300}, "400 rows .*300 folds"),
+        ({"epsilon": 0.0}, r"epsilon 0\.0: .*above 0"),
+        ({"bootstrap": -1}, "bootstrap -1: .*at least 0"),
+        ({"null_draws": 0}, "null_draws 0: .*at least 1"),
     ],
 )
 def test_wrong_options_say_what_was_expected(options, message):
@@ -643,18 +646,23 @@ def test_wrong_options_say_what_was_expected(options, message):
         compare(rows(0), rows(1), **options)
 
 
+def test_an_unknown_option_is_a_type_error_that_names_it():
+    with pytest.raises(TypeError, match=r"fold'.*folds"):
+        compare(rows(0), rows(1), fold=3)
+
+
 def test_labels_of_the_wrong_length_say_both_numbers():
-    with pytest.raises(PairingError, match="one label for each of the 400 rows of a, got shape"):
+    with pytest.raises(PairingError, match=r"400 rows of a, .*\(3,\)"):
         compare(rows(0), rows(1), group_by=np.zeros(3))
 
 
 def test_masked_arrays_are_refused_because_their_masks_would_be_lost():
-    with pytest.raises(DataError, match="b: masked arrays are not read"):
+    with pytest.raises(DataError, match=r"^b: masked"):
         compare(rows(0), np.ma.masked_less(rows(1), 0))
 
 
 def test_a_ragged_list_is_refused():
-    with pytest.raises(DataError, match="a: expected a table of numbers"):
+    with pytest.raises(DataError, match=r"^a: "):
         compare([[1.0], [2.0, 3.0]], rows(0))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -126,7 +127,7 @@ def test_a_rung_is_found_by_its_name(comparison):
     assert pair.rung("rigid") is pair.rungs[1]
     assert comparison.verdict.group is None  # the weakest pair's, not the first one's
     assert comparison.rungs is pair.rungs
-    with pytest.raises(UsageError, match="no rung 'no such group' here; choose from signed_permutation"):
+    with pytest.raises(UsageError, match=r"'no such group' .*signed_permutation"):
         pair.rung("no such group")
 
 
@@ -168,7 +169,7 @@ def test_nan_inside_lists_and_intervals_survives(comparison):
 
 @pytest.mark.parametrize("text", ["", "not json", "{", '{"schema": "identifiable/compare/1"', "\x00\x01", "[1, 2"])
 def test_text_that_is_not_json_is_refused_with_the_name(text):
-    with pytest.raises(DataError, match=r"^r\.json: expected a JSON result of identifiable, got text that is not JSON"):
+    with pytest.raises(DataError, match=r"^r\.json: .*not JSON"):
         from_json(text, "r.json")
 
 
@@ -176,7 +177,7 @@ def test_text_that_is_not_json_is_refused_with_the_name(text):
 def test_ten_thousand_nested_lists_are_refused_not_a_crash(opening):
     closing = "]" if opening.endswith("[") else "}"
     deep = opening + "[" * 10_000 + "]" * 10_000 + closing + ("}" if "schema" in opening else "")
-    with pytest.raises(DataError, match="expected a JSON result"):
+    with pytest.raises(DataError, match="JSON result"):
         from_json(deep)
     json.loads(
         opening + "[" * 10 + "1" * opening.endswith(":") + "]" * 10 + closing + ("}" if "schema" in opening else "")
@@ -186,13 +187,13 @@ def test_ten_thousand_nested_lists_are_refused_not_a_crash(opening):
 @pytest.mark.parametrize("schema", [None, "", "identifiable/compare/2", "identifiable/other/1", 1, ["x"], {"a": 1}])
 def test_another_schema_is_refused_and_the_known_one_named(data, schema):
     data["schema"] = schema
-    with pytest.raises(DataError, match=r"expected a result with schema identifiable/compare/1 or .*, got "):
+    with pytest.raises(DataError, match=r"identifiable/compare/1 or .*, got "):
         from_json(json.dumps(data))
 
 
 @pytest.mark.parametrize("text", ["[]", "1", '"identifiable/compare/1"', "null", "{}", '["identifiable/compare/1"]'])
 def test_json_that_is_no_result_is_refused(text):
-    with pytest.raises(DataError, match=r"expected a result with schema identifiable/compare/1 or .*, got None"):
+    with pytest.raises(DataError, match=r"identifiable/compare/1 or .*, got None"):
         from_json(text)
 
 
@@ -263,13 +264,13 @@ def test_numbers_that_are_no_json_are_refused(data, number):
 
 
 def test_a_number_of_too_many_digits_is_refused():
-    with pytest.raises(DataError, match="expected a JSON result"):
+    with pytest.raises(DataError, match="JSON result"):
         from_json('{"schema": ' + "1" * 5000 + "}")
 
 
 def test_an_integer_beyond_the_range_of_floats_is_refused(data):
     spoil(data, "pairs.0.scale.rms", 10**400)
-    with pytest.raises(DataError, match="does not follow schema"):
+    with pytest.raises(DataError, match=r"identifiable/compare/1 \(pairs\[0\]\.scale\.rms"):
         from_json(json.dumps(data))
 
 
@@ -280,7 +281,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_path(tmp_path, kind):
         path.mkdir()
     if kind == "binary":
         path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match=r"r\.json: expected a JSON result of identifiable, could not read it \("):
+    with pytest.raises(DataError, match=r"r\.json: .*could not read"):
         load(path)
 
 
@@ -325,10 +326,10 @@ def test_a_full_disk_is_a_message_and_leaves_the_old_file(tmp_path, monkeypatch,
     path.write_text("old")
 
     def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(*{"write": (Path, "write_text", full), "replace": (os, "replace", full)}[where])
-    with pytest.raises(OutputError, match=r"r\.json: cannot write there \(No space left on device\); choose another"):
+    with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.ENOSPC)}\)"):
         write_text(path, "new")
     assert path.read_bytes() == b"old"
     assert parts(tmp_path) == ["r.json"]
@@ -352,40 +353,40 @@ def test_of_two_files_none_is_replaced_if_one_cannot_be_written(tmp_path):
 
 def test_a_path_that_is_a_directory_is_refused(tmp_path):
     (tmp_path / "r.json").mkdir()
-    with pytest.raises(OutputError, match=r"r\.json: cannot write there \(it is a directory\); choose another path"):
+    with pytest.raises(OutputError, match=r"r\.json: .*a directory\)"):
         write_text(tmp_path / "r.json", "x")
     assert parts(tmp_path) == ["r.json"]
     assert parts(tmp_path / "r.json") == []
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(OutputError, match=r"r\.json: cannot write there \(No such file or directory\)"):
+    with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.ENOENT)}\)"):
         write_text(tmp_path / "nowhere" / "r.json", "x")
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"r\.json: cannot write there \(Not a directory\)"):
+    with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.ENOTDIR)}\)"):
         write_text(tmp_path / "file" / "r.json", "x")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the longest name is the file system's")
 def test_a_name_that_no_file_can_have_is_refused(tmp_path):
-    with pytest.raises(OutputError, match=r"cannot write there \(File name too long\); choose another path"):
+    with pytest.raises(OutputError, match=rf"\({os.strerror(errno.ENAMETOOLONG)}\)"):
         write_text(tmp_path / ("r" * 300), "x")
     assert parts(tmp_path) == []
 
 
 def test_a_folder_without_permission_is_refused(tmp_path, monkeypatch):
     def denied(**_: Any) -> None:
-        raise PermissionError(13, "Permission denied")
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(tempfile, "mkstemp", denied)
-    with pytest.raises(OutputError, match=r"r\.json: cannot write there \(Permission denied\)"):
+    with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.EACCES)}\)"):
         write_text(tmp_path / "r.json", "x")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_is_really_read_only_is_refused(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match=r"r\.json: cannot write there \(Permission denied\)"):
+    with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.EACCES)}\)"):
         write_text(tmp_path / "r.json", "x")
 
 

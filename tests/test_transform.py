@@ -116,12 +116,12 @@ def test_resolve_joins_rows_by_id_and_warns_of_one_list_for_all(X, tmp_path):
 
 
 def test_resolve_needs_something():
-    with pytest.raises(UsageError, match="at least one representation"):
+    with pytest.raises(UsageError, match="at least one"):
         resolve()  # type: ignore[call-overload]
 
 
 def test_shared_above_needs_several(X):
-    with pytest.raises(UsageError, match="shared_above is about components of several representations, got one"):
+    with pytest.raises(UsageError, match=r"shared_above .*got one"):
         resolve(X, shared_above=0.9)
     found = resolve(X[:500], X[:500], shared_above=0.9, stability=0, restarts=1)
     assert found.result.settings["shared_above"] == 0.9
@@ -129,7 +129,7 @@ def test_shared_above_needs_several(X):
 
 def test_resolve_counts_ids(X, tmp_path):
     np.save(tmp_path / "x.npy", X[:100])
-    with pytest.raises(UsageError, match="one for all or one for each of 1 tables, got 2"):
+    with pytest.raises(UsageError, match=r"^ids: .*1 tables, got 2"):
         resolve(tmp_path / "x.npy", ids=["a", "b"])
 
 
@@ -147,7 +147,7 @@ def test_load_takes_the_result_of_every_command(X, tmp_path, kind):
     assert isinstance(loaded, kind)
     assert loaded.to_json() == result.to_json()
     path.write_text(result.to_json().replace("/1", "/99"))
-    with pytest.raises(DataError, match="expected a result with schema"):
+    with pytest.raises(DataError, match=r"result\.json: .*/99"):
         load(path)
 
 
@@ -218,12 +218,12 @@ def test_only_identifiable_columns_are_those_columns_bit_for_bit(X, tmp_path):
 
 
 def test_only_identifiable_needs_some_and_a_direction(X, basis, tmp_path):
-    with pytest.raises(UsageError, match="how many are reproducible was not measured; resolve it with refits"):
+    with pytest.raises(UsageError, match=r"not measured; .*refits"):
         transform(basis, X, tmp_path / "z.npy", only_identifiable=True)
-    with pytest.raises(UsageError, match="inverse gives rows of data; pass one of the two"):
+    with pytest.raises(UsageError, match=r"only_identifiable .*inverse "):
         transform(basis, X, tmp_path / "z.npy", only_identifiable=True, inverse=True)
     gaussian = resolve(np.random.default_rng(SEED).standard_normal((2000, 3)), stability=2)
-    with pytest.raises(UsageError, match="of a: 0 of 3 components are reproducible"):
+    with pytest.raises(UsageError, match="a: 0 of 3"):
         transform(gaussian, X, only_identifiable=True)
     assert not list(tmp_path.iterdir())
 
@@ -297,7 +297,7 @@ def test_bfloat16_is_read_and_gives_float32(basis, tmp_path):
 
 @pytest.mark.parametrize("asked", ["int32", "complex128", "nonsense", object])
 def test_a_result_is_in_floats(X, basis, asked):
-    with pytest.raises(UsageError, match="expected one of float16, float32, float64"):
+    with pytest.raises(UsageError, match=r"^dtype .*float16, float32, float64"):
         transform(basis, X, dtype=asked)
 
 
@@ -388,7 +388,7 @@ def test_what_is_no_table_is_refused(basis, bad):
 def test_what_is_no_basis_is_refused(X, tmp_path):
     np.save(tmp_path / "x.npy", X)
     refused("expected a basis", tmp_path / "x.npy", X)
-    with pytest.raises(UsageError, match="expected what resolve returned or the path of a saved basis, got ndarray"):
+    with pytest.raises(UsageError, match="got ndarray"):
         transform(X, X)  # type: ignore[call-overload]
 
 
