@@ -60,7 +60,7 @@ RUNS = {
     "--set dense=8 --set latents-per-factor=1 --set rows=60 --set validation=60 --set sprite_sizes=3,2,2,3,2 --set steps=2 "
     "--set evaluations=1 --set batch=8",
 }
-PAGES = (
+PAGES: tuple[str, ...] = (
     "compare",
     "compare-three",
     "resolve",

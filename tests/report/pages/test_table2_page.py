@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from identifiable import report
+from identifiable._checks import DataError
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
 from identifiable.report.page import LEFT_OUT, Curves, Dots, Fold, Gallery, Image, Table, Text
@@ -179,13 +180,11 @@ def test_discrete_rows_never_stand_among_continuous_ones(name: str) -> None:
     assert (WORDS["Not comparable"] in " ".join(report.text_table(result).split())) == has_discrete
 
 
-def test_latents_of_an_unknown_kind_do_not_stand_among_continuous_ones() -> None:
+def test_latents_of_an_unknown_kind_are_refused() -> None:
     data = json.loads(to_json(PLAIN))
-    for cell in data["cells"]:
-        cell["latents"] = "other" if cell["row"] == "BioAE" else cell["latents"]
-    changed = from_json(json.dumps(data))
-    for table in tables_of(changed, "scores"):
-        assert ("BioAE" in {row[0] for row in table.rows}) == ("discrete" in table.caption)
+    data["cells"][0]["latents"] = "other"
+    with pytest.raises(DataError, match=r"cells\[0\]\.latents.*'other'"):
+        from_json(json.dumps(data))
 
 
 def test_a_row_that_no_setting_passed_for_is_shown_as_missing_and_left_out_of_the_figure() -> None:
