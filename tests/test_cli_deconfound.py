@@ -187,9 +187,18 @@ def test_a_role_that_is_not_there_is_named(folder, capsys, words, message):
     assert not out
 
 
-@pytest.mark.parametrize("value", ["0", "1", "2", "nan"])
-def test_a_rate_that_is_none_is_refused_before_the_table_is_opened(capsys, value):
-    assert f"--fdr {value}" in refused("attribute", "nowhere.parquet", "--fdr", value, capsys=capsys, code=2)
+@pytest.mark.parametrize(
+    ("part", "flag", "value"),
+    [
+        *(("attribute", "--fdr", value) for value in ("0", "1", "2", "nan")),
+        ("attribute", "--permutations", "19"),
+        ("audit", "--permutations", "0"),
+        ("audit", "--min-wells", "1"),
+        ("evaluate", "--concentration", "100"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_before_the_table_is_opened(capsys, part, flag, value):
+    assert f"{flag} {value}" in refused(part, "nowhere.parquet", flag, value, capsys=capsys, code=2)
 
 
 def test_metadata_that_do_not_join_are_named(folder, capsys):

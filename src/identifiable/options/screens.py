@@ -67,8 +67,8 @@ class AuditOptions(ScreenOptions, Threaded):
     """What the design allows one to conclude, before any fit."""
 
     folds: Annotated[int, Option("parts of the plates, each predicted from the others", least=2, metavar="K")] = 5
-    permutations: Annotated[int, Option("shuffles for the nulls of mutual information", least=0, metavar="N")] = 200
-    min_wells: Annotated[int, Option("perturbations with fewer wells are named and left out", least=1, metavar="N")] = (
+    permutations: Annotated[int, Option("shuffles for the nulls of mutual information", least=1, metavar="N")] = 200
+    min_wells: Annotated[int, Option("perturbations with fewer wells are named and left out", least=2, metavar="N")] = (
         20
     )
 
@@ -118,7 +118,8 @@ class EvaluateOptions(ScreenOptions, Threaded):
         int, Option("sets of control wells scored as if they were a perturbation", least=0, metavar="N")
     ] = 4
     concentration: Annotated[
-        Sequence[float], Option("top per cents of features to refit on, for example 25,10,50", metavar="LIST")
+        Sequence[float],
+        Option("top per cents of features to refit on, for example 25,10,50", above=0, below=100, metavar="LIST"),
     ] = ()
     bootstrap: Annotated[int, Option("draws of plates for intervals", least=0, metavar="N")] = 1000
     protocol: Annotated[ScreenProtocol, Option("whose choices: ours, the paper's, or one batch at a time")] = "default"
@@ -147,7 +148,7 @@ class AttributeOptions(ScreenOptions, Threaded):
         "auto"
     )
     stability: Annotated[int, Option("refits on halves of the plates, an even number", least=0, metavar="N")] = 6
-    permutations: Annotated[int, Option("shuffles for p-values", least=0, metavar="N")] = 200
+    permutations: Annotated[int, Option("shuffles for p-values", least=20, metavar="N")] = 200
     fdr: Annotated[float, Option("false discovery rate", above=0, below=1, metavar="Q")] = 0.05
     top: Annotated[int, Option("perturbations to name for each component", least=0, metavar="N")] = 10
 
