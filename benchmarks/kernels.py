@@ -52,6 +52,7 @@ def measured() -> dict[str, Any]:
         resolved = identifiable.resolve(X)
         found["resolved"].append(
             (
+                kind,
                 resolved.to_components(X),
                 [c.index for c in resolved.result.identifiable],
                 {a.code for a in resolved.result.alerts},
@@ -87,17 +88,18 @@ def compared(here: dict[str, Any], there: dict[str, Any]) -> str:
         for name in ("errors", "infomec")
     ]
     scatter = max(np.abs(a - b).max() / np.abs(b).max() for a, b in zip(here["scatter"], there["scatter"], strict=True))
-    least, codes, verdicts = 1.0, 0, 0
-    for (a, kept, first), (b, also, second) in zip(here["resolved"], there["resolved"], strict=True):
+    least, total, verdicts, codes = dict.fromkeys(SHAPES, 1.0), 0, 0, 0
+    for (kind, a, kept, first), (_, b, also, second) in zip(here["resolved"], there["resolved"], strict=True):
         d = a.shape[1]
         r = np.abs(np.corrcoef(a, b, rowvar=False)[:d, d:])
-        least = min([least, *(r[i].max() for i in kept)])
+        least[kind] = min([least[kind], *(r[i].max() for i in kept)])
+        same = {int(r[i].argmax()) for i in kept}  # in the other run's order
+        total, verdicts = total + d, verdicts + len(same ^ set(also))
         codes += first - OF_THE_RUN != second - OF_THE_RUN
-        verdicts += kept != also
-    n = len(here["resolved"])
     return (
-        f"moments {scatter:.0e}, errors {moved[0]:.0e}, InfoMEC {moved[1]:.0e}; reproducible components |r| >= {least:.8f}; "
-        f"verdicts differ in {verdicts} and alert codes in {codes} of {n} tables"
+        f"moments {scatter:.0e}, errors {moved[0]:.0e}, InfoMEC {moved[1]:.0e}; |r| of reproducible components: laplace "
+        f"{least['laplace']:.8f}, half Gaussian {least['half Gaussian']:.5f}; verdicts differ on {verdicts} of {total} "
+        f"components, alert codes on {codes} of {len(here['resolved'])} tables"
     )
 
 
