@@ -46,7 +46,7 @@ RUNS = {
     "resolve-options": "resolve c.csv --ids id --rank 3 --contrast exp --order kurtosis --stability 2 --restarts 2 --precision double",
     "resolve-joint": "resolve mixed.npy remixed.npy --stability 2 --shared-above 0.9",
     "bilipschitz": "bilipschitz mixed.npy --decoder golden_decoder:decoder --directions 5",
-    "disentangle": "disentangle latents.npy factors.csv --resolve --noise-sweep --null 4 --bootstrap 4",
+    "disentangle": "disentangle latents.npy factors.csv --metrics infomec,mig,sap,mcc,r2 --resolve --noise-sweep --null 3 --bootstrap 3",
     "disentangle-all": "disentangle latents.npy factors.csv --metrics all --profile hsu-training",
     "disentangle-codes": "disentangle codes.npy factors.csv:shape,size --metrics infomec,mig,modularity --profile tripod",
     "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20",
