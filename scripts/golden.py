@@ -56,7 +56,8 @@ RUNS = {
     "--rotations 2 --null-guides 2 --bootstrap 50 --baselines control-z,tvn,combat --fit train,all --rank 6",
     "attribute": "deconfound attribute cells.csv --preset rxrx3-core --basis given.safetensors --permutations 20",
     "clean": "deconfound clean cells.csv --preset rxrx3-core --basis given.safetensors --permutations 20",
-    "clean-shrink": "deconfound clean cells.csv --preset rxrx3-core --basis given.safetensors --permutations 20 --method shrink --budget 0.3",
+    "clean-shrink": "deconfound clean cells.csv --preset rxrx3-core --basis given.safetensors "
+    "--permutations 20 --method shrink --budget 0.3",
     "fig2": "reproduce fig2 --scale smoke --set leaks=0.3,0.8 --set reference_leak=0.8 --set max_epochs=3",
     "table2": "reproduce table2 --scale smoke --set data=sprites --set models=ae --set seeds=1 --set resolution=8 --set widths=4 "
     "--set dense=8 --set latents-per-factor=1 --set rows=60 --set validation=60 --set sprite_sizes=3,2,2,3,2 --set steps=2 "
