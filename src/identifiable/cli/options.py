@@ -58,8 +58,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
                 default=argparse.SUPPRESS,
                 help="the opposite",
             )
-        flags = [flag for flag in (option.option.short, option.flag) if flag is not None]
-        place.add_argument(*flags, dest=option.name, default=argparse.SUPPRESS, help=_help(option), **_form(option))
+        place.add_argument(
+            option.flag, dest=option.name, default=argparse.SUPPRESS, help=_help(option), **_form(option)
+        )
 
 
 def given(kind: type[Kind], namespace: argparse.Namespace, **beside: Any) -> Kind:

@@ -50,7 +50,6 @@ class Option:
     moves: bool = True
     setting: bool = True
     flag: str | None = ""
-    short: str | None = None
     metavar: str | None = None
     group: str | None = None
     negative: str | None = None
