@@ -22,7 +22,7 @@ def client():
     # Two processes, so that everything a fold needs really travels.
     with (
         dask.config.set(scheduler=None),  # a client leaves its scheduler behind as the default, for every later test
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
