@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError, UsageError
-from identifiable.groups import AffineMap, match_columns
+from identifiable.groups import AffineMap, permutation_matrix
 from identifiable.moments import Array
 
 
@@ -84,15 +84,6 @@ def matched_matrices(
     forward: Array = to_x.matrix @ permutation @ from_y.matrix
     backward: Array = to_y.matrix @ permutation.T @ from_x.matrix
     return forward, backward
-
-
-def permutation_matrix(correlation: NDArray[Any]) -> Array:
-    """Signed partial permutation that matches rows to columns of a correlation matrix by Hungarian on |r|."""
-    tall = correlation.shape[0] > correlation.shape[1]
-    order, signs = match_columns(correlation.T if tall else correlation)
-    matrix = np.zeros(correlation.T.shape if tall else correlation.shape)
-    matrix[np.arange(len(order)), order] = signs
-    return matrix.T if tall else matrix
 
 
 def _matched(correlation: Array) -> tuple[NDArray[np.intp], Array, Array]:

@@ -1,8 +1,9 @@
 """The ladder of maps between two representations, fitted from moments, and its errors row by row.
 
 All maps act about the means of the rows they were fitted to, so a map is a matrix. Both directions are
-measured together: a signed permutation and a rotation keep lengths, so their error from y to x is the
-error from x to y; the two similarities share one rotation. What remains is three products per row.
+measured together: between tables of one width a signed permutation and a rotation keep lengths, so their error
+from y to x is the error from x to y, and the two similarities share one rotation. What remains is three products
+per row. Between different widths a signed permutation selects columns, and a rotation is semi-orthogonal.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.groups import SignedPermutation, procrustes, similarity_scale
+from identifiable.groups import correlation, permutation_matrix, procrustes, projection, similarity_scale
 from identifiable.moments import Array, Moments
 
 ICA = "ica"
@@ -23,17 +24,17 @@ FORWARD, BACKWARD = 0, 1
 # Column of the error table for (rung, direction).
 COLUMNS = {
     ("signed_permutation", FORWARD): 0,
-    ("signed_permutation", BACKWARD): 0,
-    ("rigid", FORWARD): 1,
-    ("rigid", BACKWARD): 1,
-    ("similarity", FORWARD): 2,
-    ("similarity", BACKWARD): 3,
-    ("linear", FORWARD): 4,
-    ("linear", BACKWARD): 5,
-    (ICA, FORWARD): 6,
-    (ICA, BACKWARD): 7,
+    ("signed_permutation", BACKWARD): 1,
+    ("rigid", FORWARD): 2,
+    ("rigid", BACKWARD): 3,
+    ("similarity", FORWARD): 4,
+    ("similarity", BACKWARD): 5,
+    ("linear", FORWARD): 6,
+    ("linear", BACKWARD): 7,
+    (ICA, FORWARD): 8,
+    (ICA, BACKWARD): 9,
 }
-N_COLUMNS = 8
+N_COLUMNS = len(COLUMNS)
 
 LinearSolver = Callable[[Moments], tuple[Array, Array]]
 IcaMatcher = Callable[[Array], tuple[Array, Array]]
@@ -41,13 +42,17 @@ IcaMatcher = Callable[[Array], tuple[Array, Array]]
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """Every requested map between x and y, about the means of the training rows; None where not requested."""
+    """Every requested map between x and y, about the means of the training rows; None where not requested.
+
+    `permutation` holds one entry, 1 or -1, for each matched pair of columns. `rotation` maps x to y; `rotation_yx` is
+    its transpose between tables of one width.
+    """
 
     mean_x: Array
     mean_y: Array
-    columns: NDArray[np.intp] | None = None  # signed permutation: column j of y is signs[j] * column columns[j] of x
-    signs: Array | None = None
+    permutation: Array | None = None
     rotation: Array | None = None
+    rotation_yx: Array | None = None
     scale_xy: float | None = None
     scale_yx: float | None = None
     linear_xy: Array | None = None
@@ -67,25 +72,24 @@ class Ladder:
         """Fit the rungs named. `linear` and `ica` say how to get the matrices of those two."""
         parts: dict[str, Any] = {}
         if "signed_permutation" in rungs:
-            matrix = SignedPermutation().fit(moments).matrix
-            parts["columns"] = np.argmax(np.abs(matrix), axis=0)
-            parts["signs"] = matrix[parts["columns"], np.arange(len(matrix))]
+            parts["permutation"] = permutation_matrix(correlation(moments))
         if "rigid" in rungs or "similarity" in rungs:
-            parts["rotation"], singular = procrustes(moments.xy)
-            if "similarity" in rungs:
-                parts["scale_xy"] = similarity_scale(singular, moments.xx)
-                parts["scale_yx"] = similarity_scale(singular, moments.yy)
+            parts |= _rotations(moments)
         if "linear" in rungs and linear is not None:
             parts["linear_xy"], parts["linear_yx"] = linear(moments)
         if ICA in rungs and ica is not None:
             parts["ica_xy"], parts["ica_yx"] = ica(moments.xy)
         return cls(moments.mean_x, moments.mean_y, **parts)
 
+    @property
+    def one_width(self) -> bool:
+        return len(self.mean_x) == len(self.mean_y)
+
     def astype(self, dtype: np.dtype[Any]) -> Ladder:
         """The same maps with matrices in another precision; the means stay in float64."""
 
         def cast(value: Any) -> Any:
-            return value.astype(dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+            return value.astype(dtype) if isinstance(value, np.ndarray) else value
 
         kept = {name: cast(value) for name, value in vars(self).items() if name not in ("mean_x", "mean_y")}
         return Ladder(self.mean_x, self.mean_y, **kept)
@@ -96,29 +100,60 @@ class Ladder:
         Rows are centred on this ladder's means and have the precision of its matrices.
         """
         out = np.full((len(x), N_COLUMNS), np.nan)
-        room = np.empty_like(x)
-        if self.columns is not None and self.signs is not None:
-            np.take(x, self.columns, axis=1, out=room, mode="clip")
-            np.multiply(room, self.signs, out=room)
-            out[:, 0] = _norms(np.subtract(room, y, out=room))
-        if self.rotation is not None:
-            turned = x @ self.rotation
-            out[:, 1] = _norms(np.subtract(turned, y, out=room))
-            if self.scale_xy is not None and self.scale_yx is not None:
-                np.multiply(y, x.dtype.type(self.scale_yx), out=room)
-                out[:, 3] = _norms(np.subtract(room, turned, out=room))
-                np.multiply(turned, x.dtype.type(self.scale_xy), out=turned)
-                out[:, 2] = _norms(np.subtract(turned, y, out=turned))
-        for column, matrix, source, target in (
-            (4, self.linear_xy, x, y),
-            (5, self.linear_yx, y, x),
-            (6, self.ica_xy, x, y),
-            (7, self.ica_yx, y, x),
-        ):
+        rooms = (np.empty_like(y), np.empty_like(x))
+        for direction, source, target in ((FORWARD, x, y), (BACKWARD, y, x)):
+            room = rooms[direction]
+            for rung, matrix in (
+                ("linear", (self.linear_xy, self.linear_yx)[direction]),
+                (ICA, (self.ica_xy, self.ica_yx)[direction]),
+            ):
+                if matrix is not None:
+                    np.matmul(source, matrix, out=room)
+                    out[:, COLUMNS[rung, direction]] = _norms(np.subtract(room, target, out=room))
+            if direction == BACKWARD and self.one_width:
+                continue
+            if self.permutation is not None:
+                matrix = self.permutation if direction == FORWARD else self.permutation.T
+                picked = np.argmax(np.abs(matrix), axis=0)
+                np.take(source, picked, axis=1, out=room, mode="clip")
+                np.multiply(room, matrix[picked, np.arange(len(picked))], out=room)
+                out[:, COLUMNS["signed_permutation", direction]] = _norms(np.subtract(room, target, out=room))
+            matrix, scale = ((self.rotation, self.scale_xy), (self.rotation_yx, self.scale_yx))[direction]
             if matrix is not None:
-                np.matmul(source, matrix, out=room)
-                out[:, column] = _norms(np.subtract(room, target, out=room))
+                turned = source @ matrix
+                out[:, COLUMNS["rigid", direction]] = _norms(np.subtract(turned, target, out=room))
+                if self.one_width:
+                    np.multiply(y, x.dtype.type(self.scale_yx), out=room)
+                    out[:, COLUMNS["similarity", BACKWARD]] = _norms(np.subtract(room, turned, out=room))
+                np.multiply(turned, x.dtype.type(scale), out=turned)
+                out[:, COLUMNS["similarity", direction]] = _norms(np.subtract(turned, target, out=turned))
+        if self.one_width:  # lengths are kept, so there and back are the same
+            for rung in ("signed_permutation", "rigid"):
+                out[:, COLUMNS[rung, BACKWARD]] = out[:, COLUMNS[rung, FORWARD]]
         return out
+
+
+def _rotations(moments: Moments) -> dict[str, Any]:
+    """The rotation, or the semi-orthogonal maps, there and back, with their scales."""
+    wide_x, wide_y = (a > b for a, b in (moments.widths, moments.widths[::-1]))
+    rotation, singular = procrustes(moments.xy)
+    if not (wide_x or wide_y):
+        scales = [similarity_scale(singular, side) for side in (moments.xx, moments.yy)]
+        return {"rotation": rotation, "rotation_yx": rotation.T, "scale_xy": scales[0], "scale_yx": scales[1]}
+    forward = projection(moments.xx, moments.xy) if wide_x else rotation
+    backward = projection(moments.yy, moments.xy.T) if wide_y else rotation.T
+    return {
+        "rotation": forward,
+        "rotation_yx": backward,
+        "scale_xy": best_scale(forward, moments.xx, moments.xy),
+        "scale_yx": best_scale(backward, moments.yy, moments.xy.T),
+    }
+
+
+def best_scale(matrix: Array, scatter: Array, cross: Array) -> float:
+    """The s that brings ``s x A`` nearest to y; 0 where A points away from y."""
+    energy = float(np.sum(matrix * (scatter @ matrix)))
+    return max(float(np.sum(matrix * cross)) / energy, 0.0) if energy > 0 else 0.0
 
 
 class ErrorTable:

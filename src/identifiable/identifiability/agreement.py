@@ -1,0 +1,172 @@
+"""How much of one representation the other explains, by each group, with intervals; all from moments.
+
+Ours (degree and form of `docs/compare.md`). Held-out R² = 1 - sum |y - f(x)|² / sum |y - mean of the training rows|², pooled over
+folds. A scale is fitted at every rung, so units do not matter: s times a signed permutation, s times a rotation, a linear map
+with a penalty (`ridge`). Intervals come from a jackknife that leaves out one cell of rows at a time and fits again: every
+fold has two cells, so the sums that cross-validation needs serve both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from identifiable.blocks import Progress, in_threads
+from identifiable.groups import procrustes, projection
+from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder, best_scale
+from identifiable.identifiability.ridge import Ridge
+from identifiable.moments import Array, Moments
+
+SHAPES = ("signed_permutation", "similarity", "linear")
+"""The rungs that differ in form once every rung has a scale of its own."""
+DIRECTIONS = (FORWARD, BACKWARD)
+LEAST = 1e-15  # of the variance: what rounding leaves of an exact fit
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """One training set's maps in both directions: permutation and rotation without their scale, and the linear map."""
+
+    permutation: tuple[Array, Array]
+    rotation: tuple[Array, Array]
+    penalties: tuple[float, float]
+    training: Moments
+    linear: tuple[Array, Array]
+
+    @classmethod
+    def of(cls, ladder: Ladder, penalties: tuple[float, float], training: Moments) -> Maps:
+        """The maps of a ladder that has all of them."""
+        permutation, rotation, back = ladder.permutation, ladder.rotation, ladder.rotation_yx
+        forward, backward = ladder.linear_xy, ladder.linear_yx
+        assert permutation is not None and rotation is not None and back is not None
+        assert forward is not None and backward is not None
+        return cls((permutation, permutation.T), (rotation, back), penalties, training, (forward, backward))
+
+    def again(self, training: Moments) -> Maps:
+        """Fitted to fewer rows: the same matching of columns and the same penalty per row, everything else anew."""
+        both = (training, training.reversed())
+        rotation = _turned(training, self.rotation)
+        share = training.n / self.training.n
+        linear = tuple(_penalised(m, p * share) for m, p in zip(both, self.penalties, strict=True))
+        return Maps(self.permutation, rotation, self.penalties, training, (linear[0], linear[1]))
+
+    def squares(self, rows: Moments) -> tuple[Array, Array]:
+        """Sums of squared errors (shape, direction), and those about the training mean (direction), on these rows."""
+        errors, about = np.zeros((len(SHAPES), 2)), np.zeros(2)
+        sides = ((rows, self.training), (rows.reversed(), self.training.reversed()))
+        for direction, (new, known) in zip(DIRECTIONS, sides, strict=True):
+            off_x, off_y = new.mean_x - known.mean_x, new.mean_y - known.mean_y
+            about[direction] = np.trace(new.yy) + new.n * (off_y @ off_y)
+            matrices = (self.permutation[direction], self.rotation[direction], self.linear[direction])
+            for shape, matrix in enumerate(matrices):
+                scale = 1.0 if shape == 2 else best_scale(matrix, known.xx, known.xy)
+                left = scale * (off_x @ matrix) - off_y
+                energy = float(np.sum(matrix * (new.xx @ matrix)))
+                inner = float(np.sum(matrix * new.xy))
+                errors[shape, direction] = (
+                    scale**2 * energy - 2 * scale * inner + np.trace(new.yy) + new.n * (left @ left)
+                )
+        return errors, about
+
+
+def _turned(training: Moments, before: tuple[Array, Array]) -> tuple[Array, Array]:
+    d_x, d_y = training.widths
+    rotation = procrustes(training.xy)[0]
+    forward = projection(training.xx, training.xy, before[FORWARD]) if d_x > d_y else rotation
+    backward = projection(training.yy, training.xy.T, before[BACKWARD]) if d_y > d_x else rotation.T
+    return forward, backward
+
+
+def _penalised(training: Moments, penalty: float) -> Array:
+    from scipy.linalg import LinAlgError, solve
+
+    if penalty > 0:
+        try:
+            result: Array = solve(training.xx + penalty * np.eye(len(training.xx)), training.xy, assume_a="pos")
+            return result
+        except LinAlgError:  # the penalty is below rounding
+            pass
+    return Ridge.of(training).solve(training.xy, penalty)
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Held-out R² and the share of the linear map's R² that each shape keeps: (shape, direction), and in every jackknife draw."""
+
+    r2: Array
+    r2_without: Array  # (draw, shape, direction)
+
+    @property
+    def kept(self) -> Array:
+        return _kept(self.r2)
+
+    def r2_interval(self) -> Array:
+        """(low and high, shape, direction), symmetric in log(1 - R²)."""
+        lost = np.log((1 - self.r2).clip(LEAST))
+        spread = _spread(np.log((1 - self.r2_without).clip(LEAST)))
+        return 1 - np.exp(np.stack([lost + spread, lost - spread]))
+
+    def kept_interval(self) -> Array:
+        """(low and high, shape, direction)."""
+        spread = _spread(_kept(self.r2_without))
+        return np.stack([self.kept - spread, self.kept + spread])
+
+    def relative_error_interval(self) -> Array:
+        """Factors (low and high, shape, direction) for a held-out error in units of the target's spread.
+
+        Such an error goes with the root of 1 - R², so it has half its spread on the logarithmic scale.
+        """
+        spread = _spread(np.log((1 - self.r2_without).clip(LEAST))) / 2
+        return np.exp(np.stack([-spread, spread]))
+
+
+def _kept(r2: Array) -> Array:
+    linear = r2[..., -1:, :]
+    return np.where(linear > 0, r2 / np.where(linear > 0, linear, 1.0), 0.0)
+
+
+def _spread(draws: Array) -> Array:
+    """Half the width of a 95 % interval from values with one group left out (Efron and Stein 1981), Student's t."""
+    from scipy.stats import t
+
+    count = len(draws)
+    if count < 2:
+        return np.full(draws.shape[1:], np.nan)
+    deviation = np.sqrt((count - 1) / count * np.sum((draws - draws.mean(axis=0)) ** 2, axis=0))
+    return np.asarray(t.ppf(0.975, count - 1) * deviation)
+
+
+def measure_agreement(
+    cells: Sequence[Moments],
+    folds: Sequence[Moments],
+    maps: Sequence[Maps],
+    *,
+    intervals: bool = True,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Agreement:
+    """From the moments of every cell (two to a fold, in order), of every fold, and the maps fitted to the other folds."""
+    whole = [m.squares(fold) for m, fold in zip(maps, folds, strict=True)]
+    if not intervals:
+        return Agreement(_r2(whole), np.zeros((0, len(SHAPES), 2)))
+    per_fold = len(cells) // len(folds)
+
+    def without(item: tuple[int, int]) -> tuple[Array, Array]:
+        cell, k = item
+        if cell // per_fold != k:
+            return maps[k].again(maps[k].training.minus(cells[cell])).squares(folds[k])
+        return maps[k].squares(folds[k].minus(cells[cell]))
+
+    items = list(product(range(len(cells)), range(len(folds))))
+    parts = in_threads(without, items, workers=workers, progress=progress, stage="intervals")
+    draws = [_r2(parts[i : i + len(folds)]) for i in range(0, len(parts), len(folds))]
+    return Agreement(_r2(whole), np.array(draws))
+
+
+def _r2(parts: Sequence[tuple[Array, Array]]) -> Array:
+    errors, about = (sum(part) for part in zip(*parts, strict=True))
+    result: Array = 1 - errors / np.where(about > 0, about, 1.0)
+    return result
