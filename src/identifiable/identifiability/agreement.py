@@ -2,7 +2,7 @@
 
 Ours (degree and form of `docs/compare.md`). Held-out R² = 1 - sum |y - f(x)|² / sum |y - mean of the training rows|², pooled over
 folds. A scale is fitted at every rung, so units do not matter: s times a signed permutation, s times a rotation, a linear map
-with a penalty (`ridge`). Intervals come from a jackknife that leaves out one cell of rows at a time and fits again: every
+with a penalty (`ridge`). A rigid motion alone has none. Intervals come from a jackknife that leaves out one cell of rows at a time and fits again: every
 fold has two cells, so the sums that cross-validation needs serve both.
 """
 
@@ -15,43 +15,49 @@ from itertools import product
 import numpy as np
 
 from identifiable.blocks import Progress, in_threads
-from identifiable.groups import procrustes, projection
+from identifiable.groups import Linear, procrustes, projection
 from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder, best_scale
-from identifiable.identifiability.ridge import Ridge
 from identifiable.moments import Array, Moments
 
-SHAPES = ("signed_permutation", "similarity", "linear")
-"""The rungs that differ in form once every rung has a scale of its own."""
+SHAPES = ("signed_permutation", "rigid", "similarity", "linear")
 DIRECTIONS = (FORWARD, BACKWARD)
 LEAST = 1e-15  # of the variance: what rounding leaves of an exact fit
 
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """One training set's maps in both directions: permutation and rotation without their scale, and the linear map."""
+    """The maps of one training set, in both directions, and the penalties of the linear ones."""
 
-    permutation: tuple[Array, Array]
-    rotation: tuple[Array, Array]
+    ladder: Ladder
     penalties: tuple[float, float]
     training: Moments
-    linear: tuple[Array, Array]
-
-    @classmethod
-    def of(cls, ladder: Ladder, penalties: tuple[float, float], training: Moments) -> Maps:
-        """The maps of a ladder that has all of them."""
-        permutation, rotation, back = ladder.permutation, ladder.rotation, ladder.rotation_yx
-        forward, backward = ladder.linear_xy, ladder.linear_yx
-        assert permutation is not None and rotation is not None and back is not None
-        assert forward is not None and backward is not None
-        return cls((permutation, permutation.T), (rotation, back), penalties, training, (forward, backward))
 
     def again(self, training: Moments) -> Maps:
         """Fitted to fewer rows: the same matching of columns and the same penalty per row, everything else anew."""
-        both = (training, training.reversed())
-        rotation = _turned(training, self.rotation)
+        before = self.ladder
         share = training.n / self.training.n
-        linear = tuple(_penalised(m, p * share) for m, p in zip(both, self.penalties, strict=True))
-        return Maps(self.permutation, rotation, self.penalties, training, (linear[0], linear[1]))
+        rotation, back = _turned(training, before)
+        ladder = Ladder(
+            training.mean_x,
+            training.mean_y,
+            permutation=before.permutation,
+            rotation=rotation,
+            rotation_yx=back,
+            linear_xy=_penalised(training, self.penalties[FORWARD] * share),
+            linear_yx=_penalised(training.reversed(), self.penalties[BACKWARD] * share),
+        )
+        return Maps(ladder, self.penalties, training)
+
+    def matrices(self, direction: int) -> tuple[Array, Array, Array]:
+        """Permutation and rotation, without a scale, and the linear map."""
+        own = self.ladder
+        if own.permutation is None or own.rotation is None or own.rotation_yx is None:
+            raise ValueError("an agreement needs every rung of the ladder")
+        if own.linear_xy is None or own.linear_yx is None:
+            raise ValueError("an agreement needs every rung of the ladder")
+        if direction == FORWARD:
+            return own.permutation, own.rotation, own.linear_xy
+        return own.permutation.T, own.rotation_yx, own.linear_yx
 
     def squares(self, rows: Moments) -> tuple[Array, Array]:
         """Sums of squared errors (shape, direction), and those about the training mean (direction), on these rows."""
@@ -60,36 +66,34 @@ class Maps:
         for direction, (new, known) in zip(DIRECTIONS, sides, strict=True):
             off_x, off_y = new.mean_x - known.mean_x, new.mean_y - known.mean_y
             about[direction] = np.trace(new.yy) + new.n * (off_y @ off_y)
-            matrices = (self.permutation[direction], self.rotation[direction], self.linear[direction])
-            for shape, matrix in enumerate(matrices):
-                scale = 1.0 if shape == 2 else best_scale(matrix, known.xx, known.xy)
-                left = scale * (off_x @ matrix) - off_y
+            permutation, rotation, linear = self.matrices(direction)
+            for matrix, shapes in ((permutation, (0,)), (rotation, (1, 2)), (linear, (3,))):
                 energy = float(np.sum(matrix * (new.xx @ matrix)))
                 inner = float(np.sum(matrix * new.xy))
-                errors[shape, direction] = (
-                    scale**2 * energy - 2 * scale * inner + np.trace(new.yy) + new.n * (left @ left)
-                )
+                for shape in shapes:
+                    scale = best_scale(matrix, known.xx, known.xy) if shape in (0, 2) else 1.0
+                    left = scale * (off_x @ matrix) - off_y
+                    errors[shape, direction] = (
+                        scale**2 * energy - 2 * scale * inner + np.trace(new.yy) + new.n * (left @ left)
+                    )
         return errors, about
 
 
-def _turned(training: Moments, before: tuple[Array, Array]) -> tuple[Array, Array]:
+def _turned(training: Moments, before: Ladder) -> tuple[Array, Array]:
     d_x, d_y = training.widths
     rotation = procrustes(training.xy)[0]
-    forward = projection(training.xx, training.xy, before[FORWARD]) if d_x > d_y else rotation
-    backward = projection(training.yy, training.xy.T, before[BACKWARD]) if d_y > d_x else rotation.T
+    forward = projection(training.xx, training.xy, before.rotation) if d_x > d_y else rotation
+    backward = projection(training.yy, training.xy.T, before.rotation_yx) if d_y > d_x else rotation.T
     return forward, backward
 
 
 def _penalised(training: Moments, penalty: float) -> Array:
-    from scipy.linalg import LinAlgError, solve
+    from scipy.linalg import solve
 
     if penalty > 0:
-        try:
-            result: Array = solve(training.xx + penalty * np.eye(len(training.xx)), training.xy, assume_a="pos")
-            return result
-        except LinAlgError:  # the penalty is below rounding
-            pass
-    return Ridge.of(training).solve(training.xy, penalty)
+        result: Array = solve(training.xx + penalty * np.eye(len(training.xx)), training.xy, assume_a="pos")
+        return result
+    return Linear().fit(training).matrix
 
 
 @dataclass(frozen=True, eq=False)

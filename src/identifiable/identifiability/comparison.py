@@ -60,11 +60,8 @@ def structural(Z: Any, sources: Any, options: CompareOptions, **named: Any) -> C
     """
     Z = _named(as_representation(Z, 0), "representation")
     sources = _named(as_representation(sources, 1), "sources")
-    if Z.d != sources.d:
-        raise UsageError(
-            f"Definition 2 needs as many dimensions as sources, got {Z.d} and {sources.d}; choose the dimensions to "
-            "compare with the sources, or use compare, which projects the wider side onto principal components."
-        )
+    if Z.d < sources.d:
+        raise UsageError(f"Definition 2 needs at least as many dimensions as sources, got {Z.d} and {sources.d}.")
     result = compare([Z, sources], options, **named)
     return replace(result, pairs=result.pairs[:1])
 
@@ -88,9 +85,7 @@ def _compared(run: Run, representations: list[Representation], group_by: str | N
     pairs: list[PairResult] = []
     for i, x in enumerate(tables):
         for j, y in enumerate(tables[i + 1 :], start=i + 1):
-            width = min(x.blocks.d, y.blocks.d)
-            compared = PairRun(run, x.narrowed(width), y.narrowed(width))
-            pairs += compared.results(pairing.dropped[i] + pairing.dropped[j])
+            pairs += PairRun(run, x, y).results(pairing.dropped[i] + pairing.dropped[j])
     many = len(tables) > 2
     run.alerts += alerts_of(pairs, run.settings.protocol)
     return Comparison(

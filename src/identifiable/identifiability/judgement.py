@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from identifiable.groups import GROUPS
+from identifiable.identifiability.agreement import SHAPES, Agreement
 from identifiable.identifiability.ladder import ICA
-from identifiable.moments import Array
-from identifiable.results import Alert, Efficiency, PairResult, Rung, Verdict
+from identifiable.results import Alert, Efficiency, Form, PairResult, Rung, SharedDimensions
+from identifiable.results.comparison import Degree, ScaleState
 
+DEGREES: dict[Degree, float] = {"nearly": 0.95, "largely": 0.8, "partly": 0.5}  # R² from which on
+CLEAR = 0.95  # of the linear map's R², kept by a group that holds
+SAME = 0.9  # R², and share of the dimensions, that a gate asks for
 MIN_WAY = 0.01  # a rigid motion must beat a signed permutation by this share, or the efficiency is 0/0
-
-UP_TO = {
-    "signed_permutation": "the order and sign of their axes",
-    "rigid": "a rigid motion (rotation, reflection and translation)",
-    "similarity": "a similarity (a rigid motion and one scale)",
-    "linear": "a linear map",
-}
 
 
 def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
@@ -35,53 +32,75 @@ def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
     return float((permutation - ica) / way) if way > MIN_WAY * permutation else None
 
 
-def efficiency_of(rungs: Sequence[Rung], bootstrap: Mapping[str, Array]) -> Efficiency | None:
-    """The efficiency of a ladder that has all three rungs, with the interval of the held-out one."""
+def efficiency_of(rungs: Sequence[Rung]) -> Efficiency | None:
+    """The efficiency of a ladder that has all three rungs."""
     by_name = {r.group: r for r in rungs}
     needed = ("signed_permutation", ICA, "rigid")
     if not all(g in by_name for g in needed):
         return None
     in_sample = efficiency(*(by_name[g].in_sample.mean for g in needed))
     held_out = efficiency(*(by_name[g].held_out.mean for g in needed))
-    interval = None
-    if bootstrap and held_out is not None:
-        permutation, ica, rigid = (bootstrap[g] for g in needed)
-        way = permutation - rigid
-        if np.all(way > 0):
-            low, high = np.quantile((permutation - ica) / way, [0.025, 0.975])
-            interval = (float(low), float(high))
-    return Efficiency(in_sample, held_out, interval)
+    return Efficiency(in_sample, held_out, None)
 
 
-def verdict_of(rungs: Sequence[Rung], epsilon: float, protocol: str, *, within: Sequence[str] = ()) -> Verdict:
-    """The smallest group whose headline error is below epsilon.
+def degree_of(r2: float) -> Degree:
+    """How much a linear map explains, in five steps; whether it beats chance is judged apart."""
+    return next((word for word, least in DEGREES.items() if r2 >= least), "little")
 
-    ICA is not a group and does not take part. `within` says which sides were projected onto principal components;
-    signed permutations do not take part there, because the axes are the projection's and not the model's.
+
+def form_of(agreement: Agreement, scale: float, *, chance: bool) -> Form:
+    """The smallest group that keeps what a linear map explains, in both directions.
+
+    Ours. A group is clear where the lower bounds of what it keeps are at least `CLEAR` in both directions, ruled out where
+    the upper bounds are below `ruled_out_below` in both; else it is borderline. Noise in the target makes the reverse direction
+    look like shrinkage, so the second limit falls with R². `scale` is that of y over that of x.
     """
-    eligible = [g for g in GROUPS if not within or g != "signed_permutation"]
-    part = f" Compared were {' and '.join(within)}." if within else ""
-    tried = [r for r in rungs if r.group in eligible]
-    if not tried:
-        return Verdict(None, epsilon, "No group was fitted, so there is no verdict.")
-    for rung in tried:
-        if rung.judged(protocol) < epsilon:
-            found = _in_words(rung.judged(protocol), protocol)
-            text = f"The same up to {UP_TO[rung.group]}: {found} (epsilon {epsilon:g}).{part}"
-            return Verdict(rung.group, epsilon, text)
-    best = min(tried, key=lambda r: r.judged(protocol))
-    found = _in_words(best.judged(protocol), protocol)
-    text = f"Not the same up to any group tried: with the best, {best.group.replace('_', ' ')}, {found} (epsilon {epsilon:g})."
-    chance = [null.p for r in tried if (null := r.null.get("shuffle")) is not None]
-    if chance and min(chance) > 0.05:
-        text += f" That is no better than rows paired at random (p {min(chance):.2f})."
-    return Verdict(None, epsilon, text + part)
+    r2 = float(agreement.r2[SHAPES.index("linear")].min())
+    if chance or agreement.r2[SHAPES.index("linear")].max() <= 0:
+        return Form(None, "none", None, scale, "unknown")
+    low, high = agreement.kept_interval() if len(agreement.r2_without) else (agreement.kept, agreement.kept)
+    limit = ruled_out_below(r2)
+    state = scale_state(scale, r2)
+    for group, beyond in (("signed_permutation", "similarity"), ("similarity", "linear")):
+        at = SHAPES.index(group)
+        if low[at].min() >= CLEAR:
+            return Form(group, "clear", None, scale, state)
+        if not high[at].max() < limit:
+            return Form(group, "borderline", beyond, scale, state)
+    return Form("linear", "clear", None, scale, state)
 
 
-def _in_words(value: float, protocol: str) -> str:
-    if protocol == "paper":
-        return f"the in-sample mean error is {value:.3g} of the diameter"
-    return f"95 % of held-out rows land within {value:.3g} of the rms distance"
+def ruled_out_below(r2: float) -> float:
+    """What a group must keep not to be ruled out; by the lower R² of the two directions."""
+    return min(0.90, 0.48 + 0.60 * r2)
+
+
+def scale_state(scale: float, r2: float) -> ScaleState:
+    """Whether the ratio of the two spreads can be told from 1: noise hides it by a factor of up to 1 / sqrt(R²).
+
+    >>> scale_state(2.0, 0.95), scale_state(1.01, 0.95), scale_state(1.3, 0.5)
+    ('other', 'one', 'unknown')
+    """
+    if r2 <= 0:
+        return "unknown"
+    if abs(np.log(scale)) > -0.5 * np.log(r2) + 0.05:
+        return "other"
+    return "one" if r2 >= 0.8 else "unknown"
+
+
+def gate_group(agreement: Agreement, form: Form, shared: SharedDimensions, direction: int) -> str | None:
+    """The group for gates: it certainly holds, explains `SAME`, and nearly all dimensions are strongly shared."""
+    group = form.group if form.state == "clear" else form.beyond
+    if group is None or shared.strong < SAME * shared.possible:
+        return None
+    if agreement.r2[SHAPES.index(group), direction] < SAME:
+        return None
+    return "rigid" if group == "similarity" and form.scale_state == "one" else group
+
+
+def group_below(rungs: Sequence[Rung], epsilon: float, protocol: str) -> str | None:
+    """The smallest group whose headline error is below epsilon. ICA is not a group and does not take part."""
+    return next((r.group for r in rungs if r.group in GROUPS and r.judged(protocol) < epsilon), None)
 
 
 def alerts_of(pairs: Sequence[PairResult], protocol: str) -> list[Alert]:

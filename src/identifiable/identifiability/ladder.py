@@ -9,7 +9,7 @@ per row. Between different widths a signed permutation selects columns, and a ro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,24 @@ class Ladder:
         if ICA in rungs and ica is not None:
             parts["ica_xy"], parts["ica_yx"] = ica(moments.xy)
         return cls(moments.mean_x, moments.mean_y, **parts)
+
+    def only(self, rungs: Sequence[str]) -> Ladder:
+        """Without the maps of other rungs."""
+        drop: dict[str, None] = {}
+        for names, parts in (
+            (("signed_permutation",), ("permutation",)),
+            (("rigid", "similarity"), ("rotation", "rotation_yx", "scale_xy", "scale_yx")),
+            (("linear",), ("linear_xy", "linear_yx")),
+            ((ICA,), ("ica_xy", "ica_yx")),
+        ):
+            if not set(names) & set(rungs):
+                drop |= dict.fromkeys(parts)
+        return replace(self, **drop)
+
+    @property
+    def relative_scale(self) -> float:
+        """Spread of y over that of x, as far as they correspond: the fitted scales there and back, which noise lowers alike."""
+        return float(np.sqrt(self.scale_xy / self.scale_yx)) if self.scale_xy and self.scale_yx else float("nan")
 
     @property
     def one_width(self) -> bool:

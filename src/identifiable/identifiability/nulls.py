@@ -2,8 +2,9 @@
 
 Ours. Two nulls, on at most `null_rows(d)` rows and one split into training and test rows:
 
-shuffle   rows of y are permuted within the training rows and within the test rows. Nothing but pairing is
-          lost, so under independence the p-value is exact; any two trained models beat it.
+shuffle   rows of y are permuted within the training rows and within the test rows; groups of rows move whole.
+          Nothing but pairing is lost, so under independence the p-value is exact (groups of different sizes:
+          nearly); any two trained models beat it.
 rotation  a side is turned at random before axes are matched: whitened first for ICA (the paper's PCA + Rand),
           as it is for signed permutations. It asks whether the axes themselves are special, so it says
           nothing about larger groups.
@@ -21,9 +22,9 @@ from numpy.typing import NDArray
 
 from identifiable import similarity
 from identifiable.blocks import Progress, in_threads
-from identifiable.groups import SignedPermutation, WhiteBasis, haar_rotation
-from identifiable.ica import permutation_matrix
-from identifiable.identifiability.ladder import COLUMNS, FORWARD, ICA, IcaMatcher, Ladder
+from identifiable.groups import SignedPermutation, WhiteBasis, haar_rotation, permutation_matrix
+from identifiable.identifiability.ladder import BACKWARD, COLUMNS, FORWARD, ICA, IcaMatcher, Ladder
+from identifiable.identifiability.ridge import Ridge
 from identifiable.moments import Array, Moments
 from identifiable.results import Null
 
@@ -79,11 +80,13 @@ def measure_nulls(
     draws: int,
     seed: int,
     ica: IcaMatcher | None,
+    group: NDArray[np.int64] | None = None,
+    penalised: bool = True,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> NullResults:
     """Observed and null held-out means on rows held in memory; `fold` decides which of them are test rows."""
-    sample = _Sample(x, y, fold, rungs, ica)
+    sample = _Sample(x, y, fold, rungs, ica, group, penalised)
     observed, similar = sample.paired(sample.as_given())
     drawn: dict[str, Array] = {}
     similarity_draws = np.zeros((0, 2))
@@ -116,13 +119,24 @@ Rows = tuple[NDArray[np.intp], NDArray[np.intp]]  # which training row, and whic
 class _Sample:
     """Rows in memory, split once, with everything that shuffling leaves unchanged computed once."""
 
-    def __init__(self, x: Array, y: Array, fold: NDArray[np.int64], rungs: Sequence[str], ica: IcaMatcher | None):
+    def __init__(
+        self,
+        x: Array,
+        y: Array,
+        fold: NDArray[np.int64],
+        rungs: Sequence[str],
+        ica: IcaMatcher | None,
+        group: NDArray[np.int64] | None,
+        penalised: bool,
+    ):
         self.rungs, self.ica = rungs, ica
         widths = (x.shape[1], y.shape[1])
         is_test = fold == np.argmax(np.bincount(fold))
         train, test = (Moments.of(np.hstack([x[part], y[part]]), widths=widths) for part in (~is_test, is_test))
         self.moments, self.whole = train, train.merge(test)
+        self.group = None if group is None else (group[~is_test], group[is_test])
         self.white_x, self.white_y = (WhiteBasis.of(train.alone(i)) for i in (0, 1))
+        self.ridges = (Ridge.of(train), Ridge.of(train.reversed())) if penalised else None
         self.whole_white = tuple(WhiteBasis.of(self.whole.alone(i)) for i in (0, 1))
         self.x, self.y = x[~is_test] - train.mean_x, y[~is_test] - train.mean_y
         self.x_test, self.y_test = x[is_test] - train.mean_x, y[is_test] - train.mean_y
@@ -135,7 +149,9 @@ class _Sample:
 
     def shuffled(self, rng: np.random.Generator) -> Rows:
         """A pairing at random that keeps training rows training rows, so only the pairing changes."""
-        return rng.permutation(len(self.y)), rng.permutation(len(self.y_test))
+        if self.group is None:
+            return rng.permutation(len(self.y)), rng.permutation(len(self.y_test))
+        return shuffled_groups(self.group[0], rng), shuffled_groups(self.group[1], rng)
 
     def paired(self, rows: Rows) -> tuple[Array, Array]:
         """Held-out mean of every map, and (CCA, CKA), under a pairing."""
@@ -148,21 +164,43 @@ class _Sample:
 
     def rotated(self, rng: np.random.Generator) -> Array:
         """Held-out mean of signed permutations and of ICA's maps, with axes turned at random in place of their own."""
-        turn = haar_rotation(self.moments.widths[0], rng)
-        turned = self.moments.through((self.moments.mean_x, self.moments.mean_y), (turn, np.eye(len(turn))))
+        widths = self.moments.widths
+        turn = haar_rotation(widths[0], rng)
+        turned = self.moments.through((self.moments.mean_x, self.moments.mean_y), (turn, np.eye(widths[1])))
         permuted = turn @ SignedPermutation().fit(turned).matrix
         turn_x, turn_y = haar_rotation(self.white_x.rank, rng), haar_rotation(self.white_y.rank, rng)
         to_x, to_y = self.white_x.basis @ turn_x, self.white_y.basis @ turn_y
         from_x, from_y = to_x.T @ self.moments.xx, to_y.T @ self.moments.yy
         matched = permutation_matrix(to_x.T @ self.moments.xy @ to_y)
         means = (self.moments.mean_x, self.moments.mean_y)
-        ladder = Ladder(*means, rotation=permuted, ica_xy=to_x @ matched @ from_y, ica_yx=to_y @ matched.T @ from_x)
+        ladder = Ladder(
+            *means,
+            linear_xy=permuted,
+            linear_yx=permuted.T,
+            ica_xy=to_x @ matched @ from_y,
+            ica_yx=to_y @ matched.T @ from_x,
+        )
         errors: Array = ladder.errors(self.x_test, self.y_test).mean(axis=0)
-        errors[COLUMNS["signed_permutation", FORWARD]] = errors[COLUMNS["rigid", FORWARD]]
+        for direction in (FORWARD, BACKWARD):
+            errors[COLUMNS["signed_permutation", direction]] = errors[COLUMNS["linear", direction]]
         return errors
 
     def _linear(self, moments: Moments) -> tuple[Array, Array]:
-        return self.white_x.solve(moments.xy), self.white_y.solve(moments.xy.T)
+        if self.ridges is None:
+            return self.white_x.solve(moments.xy), self.white_y.solve(moments.xy.T)
+        forward, backward = self.ridges
+        return forward.fit(moments.xy, np.trace(moments.yy))[0], backward.fit(moments.xy.T, np.trace(moments.xx))[0]
+
+
+def shuffled_groups(group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.intp]:
+    """A pairing at random that moves groups whole: the rows of a group meet those of one other, again from the first where they are more."""
+    order = rng.permutation(len(group))  # rows of a group in any order
+    order = order[np.argsort(group[order], kind="stable")]
+    names, first, sizes = np.unique(group[order], return_index=True, return_counts=True)
+    rows = np.empty(len(group), dtype=np.intp)
+    for own, other in enumerate(rng.permutation(len(names))):
+        rows[order[first[own] : first[own] + sizes[own]]] = order[first[other] + np.arange(sizes[own]) % sizes[other]]
+    return rows
 
 
 def _with_cross(moments: Moments, cross: Array) -> Moments:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from identifiable import ica, similarity
 from identifiable._checks import DataError
 from identifiable.blocks import fold, in_threads
 from identifiable.groups import GROUPS, Preconditioner, WhiteBasis
-from identifiable.identifiability.judgement import efficiency_of, verdict_of
+from identifiable.identifiability.agreement import SHAPES, Agreement, Maps, measure_agreement
+from identifiable.identifiability.judgement import degree_of, efficiency_of, form_of, gate_group, group_below
 from identifiable.identifiability.ladder import (
     BACKWARD,
     COLUMNS,
@@ -22,17 +24,31 @@ from identifiable.identifiability.ladder import (
     ErrorTable,
     IcaMatcher,
     Ladder,
-    LinearSolver,
 )
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows
+from identifiable.identifiability.ridge import Ridge
 from identifiable.identifiability.rows import RowPlan
 from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.shared import measure_shared
 from identifiable.moments import Array, Moments, leave_one_out
-from identifiable.options import RUNGS, CompareOptions
-from identifiable.results import Errors, Interval, Null, PairResult, Rung, Scale, Similarity, Solver, WorstRow
+from identifiable.options import RUNGS
+from identifiable.results import (
+    Bounded,
+    Errors,
+    Interval,
+    Null,
+    PairResult,
+    Rung,
+    Scale,
+    Similarity,
+    Solver,
+    Verdict,
+    WorstRow,
+)
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
 WORST_ROWS = 10
+CHANCE_LEVEL = 0.05
 # float32 data is measured in float32 where the terms that a linear map adds up are at most this many times what is
 # left over: rounding (6e-8 of the terms) then moves a figure by less than 1e-6. All else is measured in float64.
 FLOAT32_BELOW = 8.0
@@ -43,13 +59,14 @@ class PairRun:
 
     def __init__(self, run: Run, x: Table, y: Table):
         self.run, self.x, self.y = run, x, y
-        self.total, *parts = run.moments([x, y])
+        self.total, *self.cells = run.moments([x, y])
+        self.folds = _merged(self.cells, run.plan.n_folds)
         run.cross_scatters[x.name, y.name, x.blocks.d] = self.total.xy
         for i, table in enumerate((x, y)):
             table.known_moments = table.known_moments or self.total.alone(i)
             if not table.white.rank:
                 raise DataError(f"{table.name}: every row is the same, so there is nothing to compare.")
-        self.training = leave_one_out(parts)
+        self.training = leave_one_out(self.folds)
         self.white_x, self.white_y = self.white = (x.white, y.white)
         self.frames: tuple[Preconditioner | None, ...] = (None, None)
         self.total_again, self.training_again = self.total, self.training
@@ -61,8 +78,8 @@ class PairRun:
         self.frames = tuple(
             Preconditioner.of(self.total.alone(i)) if w.needs_refinement else None for i, w in enumerate(self.white)
         )
-        self.total_again, *parts = self.run.moments([self.x, self.y], preconditioners=self.frames)
-        self.training_again = leave_one_out(parts)
+        self.total_again, *cells = self.run.moments([self.x, self.y], preconditioners=self.frames)
+        self.training_again = leave_one_out(_merged(cells, self.run.plan.n_folds))
         self.white_x, self.white_y = self._white_again(self.total_again)
         self.x.rank, self.y.rank = self.white_x.rank, self.white_y.rank
 
@@ -75,21 +92,33 @@ class PairRun:
 
     # -- fits
 
-    def _linear(self, again: Moments) -> LinearSolver:
+    def _least_squares(self, again: Moments) -> tuple[Array, Array]:
         """Least squares in the coordinates of the second measurement, taken back to those of the data."""
         frame_x, frame_y = self.frames
+        white_x, white_y = self._white_again(again)
+        forward = white_x.solve(again.xy, frame_x)
+        backward = white_y.solve(again.xy.T, frame_y)
+        # From the target's coordinates of the second measurement back to those of the data.
+        return (
+            forward if frame_y is None else forward @ frame_y.back,
+            backward if frame_x is None else backward @ frame_x.back,
+        )
 
-        def solve(_: Moments) -> tuple[Array, Array]:
-            white_x, white_y = self._white_again(again)
-            forward = white_x.solve(again.xy, frame_x)
-            backward = white_y.solve(again.xy.T, frame_y)
-            # From the target's coordinates of the second measurement back to those of the data.
-            return (
-                forward if frame_y is None else forward @ frame_y.back,
-                backward if frame_x is None else backward @ frame_x.back,
-            )
-
-        return solve
+    def _fit(self, sets: tuple[Moments, Moments]) -> Maps:
+        """All maps of one training set, given its moments and those of the second measurement."""
+        moments, again = sets
+        linear: list[Array] = []
+        penalties = [0.0, 0.0]
+        if self.run.settings.protocol == "default":
+            for direction, side in enumerate((moments, moments.reversed())):
+                matrix, penalties[direction] = Ridge.of(side).fit(side.xy, float(np.trace(side.yy)))
+                linear.append(matrix)
+        if not all(penalties):
+            careful = self._least_squares(again)
+            linear = [m if p else c for m, p, c in zip(linear or careful, penalties, careful, strict=True)]
+        rungs = (*GROUPS, ICA) if self._ica is not None else tuple(GROUPS)
+        ladder = Ladder.fit(moments, rungs, linear=lambda _: (linear[0], linear[1]), ica=self._ica)
+        return Maps(ladder, (penalties[0], penalties[1]), moments)
 
     @cached_property
     def _ica(self) -> IcaMatcher | None:
@@ -98,14 +127,10 @@ class PairRun:
         source, target = ((t.unmixing.to_components, t.unmixing.from_components) for t in (self.x, self.y))
         return lambda cross: ica.matched_matrices(source, target, cross)
 
-    def _ladders(self) -> list[Ladder]:
-        rungs, matcher = self.run.settings.groups, self._ica
+    def _maps(self) -> list[Maps]:
         sets = list(zip([self.total, *self.training], [self.total_again, *self.training_again], strict=True))
-        return in_threads(
-            lambda both: Ladder.fit(both[0], rungs, linear=self._linear(both[1]), ica=matcher),
-            sets,
-            workers=self.run.workers,
-        )
+        _ = self._ica  # fitted once, before the threads
+        return in_threads(self._fit, sets, workers=self.run.workers)
 
     def _precision(self, total: Ladder) -> np.dtype[Any]:
         """float32 where it cannot move a figure by 1e-6, float64 everywhere else."""
@@ -126,20 +151,32 @@ class PairRun:
 
     def results(self, dropped: int) -> list[PairResult]:
         run, settings = self.run, self.run.settings
-        total, *held_out = self._ladders()
-        dtype = self._precision(total)
+        maps = self._maps()
+        asked = [m.ladder.only(settings.groups) for m in maps]
+        dtype = self._precision(maps[0].ladder)
+        total, *held_out = [ladder.astype(dtype) for ladder in asked]
         table = fold(
             [self.x.blocks, self.y.blocks],
-            partial(ErrorTable, total.astype(dtype), [h.astype(dtype) for h in held_out], run.plan.fold, dtype),
+            partial(ErrorTable, total, held_out, run.plan.fold, dtype),
             workers=run.workers,
             cluster=run.cluster,
             progress=run.progress,
             stage="errors",
         )
+        agreement = measure_agreement(
+            self.cells,
+            self.folds,
+            maps[1:],
+            intervals=run.plan.can_leave_out and settings.intervals,
+            workers=run.workers,
+            progress=run.progress,
+        )
         nulls = self._nulls()
         self._note_inputs()
-        measured = _Measured(table, run.plan, settings)
+        measured = _Measured(table, run.plan, agreement)
         similar = self._similarity(table.spread(), nulls)
+        shared = measure_shared(run, (self.x, self.y), self.total, self.training, self.folds)
+        form = form_of(agreement, maps[0].ladder.relative_scale, chance=self._by_chance(nulls))
         results = []
         for direction, source, target in ((FORWARD, self.x, self.y), (BACKWARD, self.y, self.x)):
             scale = Scale(target.diameter, target.rms)
@@ -147,8 +184,16 @@ class PairRun:
                 measured.rung(g, direction, scale, self._rung_nulls(nulls, g, direction, scale.rms))
                 for g in settings.groups
             )
-            projected = [f"{100 * t.kept:.0f} % of the variance of {t.name}" for t in (source, target) if t.wide]
-            verdict = verdict_of(rungs, settings.epsilon, settings.protocol, within=projected)
+            own = form if direction == FORWARD else form.reversed()
+            r2 = float(agreement.r2[SHAPES.index("linear"), direction])
+            verdict = Verdict(
+                group=gate_group(agreement, own, shared, direction),
+                epsilon=settings.epsilon,
+                below_epsilon=group_below(rungs, settings.epsilon, settings.protocol),
+                degree="none" if form.state == "none" else degree_of(r2),
+                r2=r2,
+                form=own,
+            )
             shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))
             results.append(
                 PairResult(
@@ -156,19 +201,29 @@ class PairRun:
                     target=target.name,
                     n=self.total.n,
                     dropped=dropped,
-                    width=self.x.blocks.d,
-                    kept_source=source.kept,
-                    kept_target=target.kept,
+                    width=min(source.blocks.d, target.blocks.d),
+                    kept_source=1.0,
+                    kept_target=1.0,
                     scale=scale,
                     rungs=rungs,
-                    ica_efficiency=efficiency_of(rungs, measured.bootstrap_means(direction)),
+                    ica_efficiency=efficiency_of(rungs),
                     similarity=similar,
                     verdict=verdict,
                     solver=self._solver(direction, dtype),
-                    worst=measured.worst(shown, direction, scale, run.ids),
+                    worst=measured.worst(
+                        shown if shown in settings.groups else settings.groups[-1], direction, scale, run.ids
+                    ),
+                    shared=shared if direction == FORWARD else shared.reversed(),
                 )
             )
         return results
+
+    @staticmethod
+    def _by_chance(nulls: NullResults | None) -> bool:
+        """Whether no direction of the linear map beats rows paired at random."""
+        found = [nulls.rung("shuffle", "linear", d, 1.0) for d in (FORWARD, BACKWARD)] if nulls else []
+        known = [n.p for n in found if n is not None]
+        return bool(known) and min(known) > CHANCE_LEVEL
 
     def _rung_nulls(
         self, nulls: NullResults | None, group: str, direction: int, scale: float
@@ -179,7 +234,7 @@ class PairRun:
         settings, plan = self.run.settings, self.run.plan
         if not settings.nulls:
             return None
-        rows = plan.sample(null_rows(self.x.blocks.d))
+        rows = plan.sample(null_rows(max(t.blocks.d for t in (self.x, self.y))))
         x, y = (np.asarray(t.blocks[rows], dtype=np.float64) for t in (self.x, self.y))
         return measure_nulls(
             x,
@@ -190,6 +245,8 @@ class PairRun:
             draws=settings.null_draws,
             seed=settings.seed,
             ica=self._ica,
+            group=None if plan.group is None else plan.group[rows],
+            penalised=settings.protocol == "default",
             workers=self.run.workers,
             progress=self.run.progress,
         )
@@ -240,7 +297,7 @@ class PairRun:
                     f"{table.name}: its {table.blocks.d} columns span {white.rank} dimensions ({why}); "
                     "linear maps are those of least norm.",
                 )
-        d, training = self.x.blocks.d, min(m.n for m in self.training)
+        d, training = max(t.blocks.d for t in (self.x, self.y)), min(m.n for m in self.training)
         if d > self.total.n:
             run.alert(
                 "more_columns_than_rows",
@@ -253,13 +310,8 @@ class PairRun:
                 "too good, held-out linear errors too bad and their intervals too narrow; read the rigid rung, or bring "
                 "more rows.",
             )
-        if run.settings.group_by is not None and "shuffle" in run.settings.nulls:
-            run.alert(
-                "shuffle_ignores_groups",
-                "The shuffle null permutes single rows; where rows of a group are alike, its p-values are too small.",
-            )
-        if run.settings.group_by is not None and run.plan.n_cells < 20 and run.settings.bootstrap:
-            run.alert("few_groups", f"Intervals rest on {run.plan.n_cells} groups; below about 20 they are too narrow.")
+        if run.settings.intervals and not run.plan.can_leave_out:
+            run.alert("few_groups", f"{run.plan.units} independent groups of rows are too few for intervals.")
         if self._ica is not None:
             for table in (self.x, self.y):
                 if not table.unmixing.converged:
@@ -277,26 +329,41 @@ def _terms_over_residual(matrix: Array, moments: Moments) -> float:
     return float(np.sqrt(terms / left)) if left > 0 else float("inf")
 
 
+def _merged(cells: Sequence[Moments], n_folds: int) -> list[Moments]:
+    """Moments of every fold from those of its cells."""
+    per_fold = len(cells) // n_folds
+    return [reduce(Moments.merge, cells[k : k + per_fold]) for k in range(0, len(cells), per_fold)]
+
+
 @dataclass(eq=False)
 class _Measured:
-    """The error table turned into figures."""
+    """The error table turned into numbers."""
 
     table: ErrorTable
     plan: RowPlan
-    settings: CompareOptions
+    agreement: Agreement
 
     def rung(self, group: str, direction: int, scale: Scale, nulls: dict[str, Null | None]) -> Rung:
         column = COLUMNS[group, direction]
-        in_sample = self._errors(0, column, scale, None)
-        means = self.bootstrap_means(direction).get(group)
-        interval: Interval | None = None
-        if means is not None:
-            low, high = np.quantile(means / (scale.rms * self._bootstrap_scale[:, direction]), [0.025, 0.975])
-            interval = (float(low), float(high))
-        return Rung(group, in_sample, self._errors(1, column, scale, interval), nulls)
+        in_sample, held_out = (self._errors(kind, column, scale) for kind in (0, 1))
+        if group not in SHAPES:
+            return Rung(group, in_sample, held_out, nulls)
+        at = (SHAPES.index(group), direction)
+        r2, kept = self.agreement.r2[at], self.agreement.kept[at]
+        if not len(self.agreement.r2_without):
+            return Rung(group, in_sample, held_out, nulls, Bounded(float(r2)), Bounded(float(kept)))
+        factors = self.agreement.relative_error_interval()[:, *at]
+        return Rung(
+            group,
+            in_sample,
+            replace(held_out, ci95=_interval(held_out.mean * factors)),
+            nulls,
+            Bounded(float(r2), _interval(self.agreement.r2_interval()[:, *at])),
+            Bounded(float(kept), _interval(self.agreement.kept_interval()[:, *at])),
+        )
 
-    def _errors(self, kind: int, column: int, scale: Scale, interval: Interval | None) -> Errors:
-        mean = float(self.table.sums[kind, column]) / len(self.plan.fold)
+    def _errors(self, kind: int, column: int, scale: Scale) -> Errors:
+        mean = float(self.table.sums[kind, column]) / len(self.plan.cell)
         quantiles = np.quantile(self.table.column(kind, column), np.linspace(0, 1, 101)) / scale.rms
         return Errors(
             mean=mean / scale.rms,
@@ -306,44 +373,7 @@ class _Measured:
             max=float(self.table.maxima[kind, column]) / scale.rms,
             mean_over_diameter=mean / scale.diameter,
             quantiles=tuple(float(f"{q:.6g}") for q in quantiles),
-            ci95=interval,
         )
-
-    def bootstrap_means(self, direction: int) -> dict[str, Array]:
-        """Held-out mean of each rung in every bootstrap draw, in the target's units; cells are resampled whole."""
-        return (
-            {g: self._bootstrap[:, COLUMNS[g, direction]] for g in self.settings.groups}
-            if self.settings.bootstrap
-            else {}
-        )
-
-    @cached_property
-    def _picks(self) -> Array:
-        """How often each cell is drawn in each bootstrap draw."""
-        cells = self.plan.n_cells
-        rng = np.random.default_rng([self.settings.seed, 3])
-        return rng.multinomial(cells, np.full(cells, 1 / cells), size=self.settings.bootstrap).astype(np.float64)
-
-    def _resampled(self, values: NDArray[Any]) -> Array:
-        """Mean over rows in every bootstrap draw."""
-        cell, cells = self.plan.cell, self.plan.n_cells
-        sums = np.bincount(cell, weights=values, minlength=cells)
-        means: Array = (self._picks @ sums) / (self._picks @ np.bincount(cell, minlength=cells))
-        return means
-
-    @cached_property
-    def _bootstrap_scale(self) -> Array:
-        """Relative rms distance of the target in every draw, by direction: figures are ratios, so both parts vary."""
-        spread = self.table.spread()
-        return np.stack([np.sqrt(self._resampled(s) / s.mean()) for s in (spread[:, 1], spread[:, 0])], axis=1)
-
-    @cached_property
-    def _bootstrap(self) -> Array:
-        columns = sorted({c for (g, _), c in COLUMNS.items() if g in self.settings.groups})
-        means = np.full((self.settings.bootstrap, max(columns) + 1), np.nan)
-        for column in columns:
-            means[:, column] = self._resampled(self.table.column(1, column))
-        return means
 
     def worst(self, group: str, direction: int, scale: Scale, ids: NDArray[Any] | None) -> tuple[WorstRow, ...]:
         errors = self.table.column(1, COLUMNS[group, direction])
@@ -352,3 +382,7 @@ class _Measured:
         return tuple(
             WorstRow(str(name), float(errors[r]) / scale.rms) for name, r in zip(names.tolist(), rows, strict=True)
         )
+
+
+def _interval(bounds: Array) -> Interval:
+    return float(bounds[0]), float(bounds[1])

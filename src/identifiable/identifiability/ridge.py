@@ -10,6 +10,7 @@ from identifiable.moments import Array, Moments
 
 # Candidate penalties, relative to the largest principal variance: four a decade. At the smallest nothing is penalised.
 PENALTIES = np.logspace(-14, 3, 69)
+ROUNDING = 1e-13  # of the target's energy: an exact fit leaves no more, so the smallest penalty wins there
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,28 +32,23 @@ class Ridge:
         variances, directions = np.linalg.eigh(source.xx)
         return cls(source.n, variances.clip(0), directions)
 
-    def penalty(self, cross: Array, energy: float) -> float:
-        """The penalty with the smallest generalised cross-validation error (Golub, Heath and Wahba 1979).
+    def fit(self, cross: Array, energy: float) -> tuple[Array, float]:
+        """The map with the smallest generalised cross-validation error (Golub, Heath and Wahba 1979), and its penalty.
 
-        `cross` is the centred cross-scatter, `energy` the centred sum of squares of the target.
+        `cross` is the centred cross-scatter, `energy` the centred sum of squares of the target. A penalty of 0 stands for
+        the smallest candidate.
         """
+        turned = self.directions.T @ cross
         top = float(self.variances[-1]) if self.variances.size else 0.0
         if top <= 0 or energy <= 0:
-            return 0.0
-        found = np.sum((self.directions.T @ cross) ** 2, axis=1)
+            return np.zeros_like(cross), 0.0
         penalties = PENALTIES[:, None] * top
         shrunk = self.variances + penalties
+        found = np.sum(turned**2, axis=1)
         left = energy - np.sum(found * (self.variances + 2 * penalties) / shrunk**2, axis=1)
         free = 1 - np.sum(self.variances / shrunk, axis=1) / (self.n - 1)
         usable = free > 1e-6  # no more parameters than rows
-        error = np.where(usable, left.clip(1e-16 * energy) / np.where(usable, free, 1.0) ** 2, np.inf)
+        error = np.where(usable, left.clip(ROUNDING * energy) / np.where(usable, free, 1.0) ** 2, np.inf)
         best = int(np.argmin(error))
-        return float(penalties[best, 0]) if best else 0.0
-
-    def solve(self, cross: Array, penalty: float) -> Array:
-        """The map B of that penalty; of least norm where nothing is penalised."""
-        top = float(self.variances[-1]) if self.variances.size else 0.0
-        shrunk = self.variances + max(penalty, PENALTIES[0] * top)
-        weights = np.divide(1.0, shrunk, out=np.zeros_like(shrunk), where=shrunk > 0)
-        result: Array = self.directions @ (weights[:, None] * (self.directions.T @ cross))
-        return result
+        matrix: Array = self.directions @ (turned / shrunk[best][:, None])
+        return matrix, float(penalties[best, 0]) if best else 0.0

@@ -1,4 +1,4 @@
-"""Who goes where: folds, bootstrap cells and samples, decided row by row from the seed and the row's identity.
+"""Who goes where: folds, cells and samples, decided row by row from the seed and the row's identity.
 
 Every decision is a hash of (seed, purpose, id or position), so it depends neither on the block size nor
 on the order of rows that have ids.
@@ -7,6 +7,7 @@ on the order of rows that have ids.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,38 @@ from numpy.typing import NDArray
 
 from identifiable._checks import UsageError
 
-CELLS = 2000  # most bootstrap units: up to so many rows (or groups) are resampled one by one, more share random cells
+CELLS_PER_FOLD = 2  # five folds then make the ten groups of rows that a jackknife leaves out in turn
+FEWEST_UNITS = 2  # independent units (rows, or groups of rows) in a cell, below which there are no intervals
 
-_FOLDS, _BOOTSTRAP, _SAMPLE = 1, 2, 3  # purposes: different, unrelated decisions from one seed
+_FOLDS, _CELLS, _SAMPLE = 1, 2, 3  # purposes: different, unrelated decisions from one seed
 
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """`fold` and `cell` of every row, and rows in an order drawn by the seed (`shuffled`)."""
+    """Fold and cell of every row, and rows in an order drawn by the seed (`shuffled`).
+
+    A cell is half a fold: cell c lies in fold c // CELLS_PER_FOLD. `units` counts what may be taken as independent: rows, or
+    groups of rows; `group` numbers the groups, None where every row is its own.
+    """
 
     n_folds: int
-    fold: NDArray[np.int64]
     cell: NDArray[np.int64]
-    n_cells: int
+    units: int
     shuffled: NDArray[np.intp]
+    group: NDArray[np.int64] | None = None
+
+    @property
+    def n_cells(self) -> int:
+        return self.n_folds * CELLS_PER_FOLD
+
+    @cached_property
+    def fold(self) -> NDArray[np.int64]:
+        return self.cell // CELLS_PER_FOLD
+
+    @property
+    def can_leave_out(self) -> bool:
+        """Whether every cell holds enough independent units for a jackknife."""
+        return self.units >= FEWEST_UNITS * self.n_cells
 
     def sample(self, rows: int) -> NDArray[np.intp]:
         """`rows` rows drawn at random, or all of them."""
@@ -37,7 +56,7 @@ class RowPlan:
 def plan_rows(
     n: int, ids: NDArray[Any] | None, *, seed: int, n_folds: int, groups: NDArray[Any] | None = None
 ) -> RowPlan:
-    """Draw folds, bootstrap cells and a random order. Groups stay whole in folds and cells."""
+    """Draw folds, cells and a random order. Groups stay whole in folds and cells."""
     if n_folds < 2:
         raise UsageError(f"cross-validation needs at least 2 folds, got {n_folds}.")
     if n < 2 * n_folds:
@@ -46,16 +65,18 @@ def plan_rows(
     shuffled = np.argsort(_hash(keys, seed, _SAMPLE), kind="stable")
     if groups is None:
         rank = _rank(_hash(keys, seed, _FOLDS))
-        cells = min(n, CELLS)
-        cell = _rank(_hash(keys, seed, _BOOTSTRAP)) % cells
-        return RowPlan(n_folds, rank % n_folds, cell, cells, shuffled)
+        return RowPlan(n_folds, rank % n_folds * CELLS_PER_FOLD + rank // n_folds % CELLS_PER_FOLD, n, shuffled)
     names, member = np.unique(_as_text(groups), return_inverse=True)
     if len(names) < n_folds:
         raise UsageError(f"{len(names)} groups cannot fill {n_folds} folds; pass at most {len(names)} folds.")
-    fold_of_group = _balanced(_hash(_keys(names), seed, _FOLDS), np.bincount(member), n_folds)
-    cells = min(len(names), CELLS)  # many small groups share cells, each whole in one
-    cell_of_group = _rank(_hash(_keys(names), seed, _BOOTSTRAP)) % cells
-    return RowPlan(n_folds, fold_of_group[member], cell_of_group[member], cells, shuffled)
+    sizes = np.bincount(member)
+    fold = _balanced(_hash(_keys(names), seed, _FOLDS), sizes, n_folds)
+    cell = np.empty_like(fold)
+    order = _hash(_keys(names), seed, _CELLS)
+    for k in range(n_folds):
+        own = np.flatnonzero(fold == k)
+        cell[own] = k * CELLS_PER_FOLD + _balanced(order[own], sizes[own], CELLS_PER_FOLD)
+    return RowPlan(n_folds, cell[member], len(names), shuffled, member)
 
 
 def _balanced(order: NDArray[np.uint64], sizes: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:

@@ -50,12 +50,16 @@ class Run:
     def moments(
         self, tables: Sequence[Table], *, preconditioners: Sequence[Preconditioner | None] | None = None
     ) -> list[Moments]:
-        """Moments of all rows (index 0) and of each fold (1 ...) of tables side by side."""
+        """Moments of all rows (index 0) and of each cell (1 ...) of tables side by side; of each fold where nothing is left out."""
         several = len(tables) > 1
+        plan = self.plan
+        cells = (
+            (plan.cell, plan.n_cells) if self.settings.intervals and plan.can_leave_out else (plan.fold, plan.n_folds)
+        )
         parts = gather_moments(
             [t.blocks for t in tables],
-            part=self.plan.fold if several else None,
-            n_parts=self.plan.n_folds if several else 1,
+            part=cells[0] if several else None,
+            n_parts=cells[1] if several else 1,
             maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
             original_rows=[t.original_rows for t in tables],
             workers=self.workers,

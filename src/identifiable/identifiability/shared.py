@@ -11,8 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis
-from identifiable.moments import Array, Moments
+from identifiable.identifiability.nulls import null_rows, shuffled_groups
+from identifiable.identifiability.run import Run, Table
+from identifiable.moments import Array, Moments, leave_one_out
+from identifiable.results import SharedDimensions
 
 TOLERANCE = 1e-5  # of the standard deviation of the largest direction: below it a direction is rounding
 
@@ -61,3 +65,67 @@ def shared_correlations(total: Canonical, training: Sequence[Canonical], folds: 
     held_out = np.divide(cross, scale, out=np.zeros_like(cross), where=scale > 0)
     rho: Array = np.sqrt(held_out.clip(0.0, 1.0) * total.correlations[:count])
     return rho
+
+
+STRONG, PARTLY = 0.9, 0.5
+FEW_ROWS = 4  # per dimension, below which the count of strong dimensions is a lower bound
+SHUFFLE_ABOVE = 0.4  # expected chance level from which on it is measured
+CHANCE_DRAWS = 19  # the largest of which is the 95 % point
+
+
+def expected_chance(units: int, widths: tuple[int, ...]) -> float:
+    """What the largest rho of unrelated Gaussian tables stays below in 95 % of cases, nearly.
+
+    Ours: the in-sample part is at most the edge of the spectrum of canonical correlations (Wachter 1980), the held-out part the
+    largest of so many normal deviates over the root of n. Within .03 of shuffling at 3 to 31 rows per dimension.
+    """
+    from scipy.stats import norm
+
+    few = [min(d / max(units, 1), 0.5) for d in widths]
+    edge = np.sqrt(few[0] * (1 - few[1])) + np.sqrt(few[1] * (1 - few[0]))
+    pairs = min(widths)
+    held_out = norm.ppf(0.95 ** (1 / pairs)) / np.sqrt(max(units, 1))
+    return float(np.sqrt(min(edge, 1.0) * min(held_out, 1.0)))
+
+
+def measure_shared(
+    run: Run, tables: tuple[Table, Table], total: Moments, training: Sequence[Moments], folds: Sequence[Moments]
+) -> SharedDimensions:
+    """Counts, the variance they carry, and what chance gives."""
+    whole, *parts = in_threads(Canonical.of, [total, *training], workers=run.workers)
+    rho = shared_correlations(whole, parts, folds)
+    chance = expected_chance(run.plan.units, total.widths)
+    if chance > SHUFFLE_ABOVE:
+        chance = _chance(run, tables)
+    possible = min(total.widths)
+    strong = int(np.sum(rho > max(STRONG, chance)))
+    partly = int(np.sum(rho > max(PARTLY, chance))) - strong
+    carried = whole.variance_shares(total, strong)
+    few = total.n < FEW_ROWS * max(total.widths)
+    return SharedDimensions(possible, strong, partly, chance, *carried, tuple(rho.tolist()), few)
+
+
+def _chance(run: Run, tables: tuple[Table, Table]) -> float:
+    """The 95 % point of the largest rho with rows, or whole groups of rows, of y paired at random within folds."""
+    plan = run.plan
+    rows = plan.sample(null_rows(max(t.blocks.d for t in tables)))
+    x, y = (np.asarray(t.blocks[rows], dtype=np.float64) for t in tables)
+    fold, group = plan.fold[rows], None if plan.group is None else plan.group[rows]
+
+    def largest(draw: int) -> float:
+        rng = np.random.default_rng([run.settings.seed, 4, draw])
+        pairing = np.empty(len(x), dtype=np.intp)
+        for k in range(plan.n_folds):
+            own = np.flatnonzero(fold == k)
+            pairing[own] = own[rng.permutation(len(own)) if group is None else shuffled_groups(group[own], rng)]
+        both = np.hstack([x, y[pairing]])
+        folds = [Moments.of(both[fold == k], widths=(x.shape[1], y.shape[1])) for k in range(plan.n_folds)]
+        training = leave_one_out(folds)
+        total = training[0].merge(folds[0])
+        return float(
+            shared_correlations(Canonical.of(total), [Canonical.of(t) for t in training], folds).max(initial=0.0)
+        )
+
+    return max(
+        in_threads(largest, range(CHANCE_DRAWS), workers=run.workers, progress=run.progress, stage="chance level")
+    )

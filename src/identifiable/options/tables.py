@@ -27,30 +27,36 @@ GROUP_BY = "FILE:COLUMN"
 class CompareOptions(Identified, Streamed):
     """Are these the same representation, and up to what?"""
 
-    groups: Annotated[Sequence[Rung], Option("maps to fit", metavar="LIST", shown="all")] = RUNGS
+    groups: Annotated[
+        Sequence[Rung] | None,
+        Option("maps to fit", metavar="LIST", shown="the four groups; with protocol paper ica too"),
+    ] = None
     folds: Annotated[int, Option("number of cross-validation folds", least=2, metavar="K")] = 5
     group_by: Annotated[
         Any,
         Option(
-            "one label for each row, or a label file: rows with the same label stay together in folds and bootstrap",
+            "one label for each row, or a label file: rows with the same label stay together in folds, intervals and nulls",
             metavar=GROUP_BY,
         ),
     ] = None
-    bootstrap: Annotated[int, Option("bootstrap draws, 0 for none", least=0, metavar="N")] = 200
+    intervals: Annotated[bool, Option("95 % intervals, by a jackknife", negative="--no-intervals")] = True
     nulls: Annotated[Sequence[Null], Option("what to compare with; none for no null", metavar="LIST", shown="both")] = (
         NULLS
     )
-    null_draws: Annotated[int, Option("draws of each null", least=1, metavar="N")] = 99
-    epsilon: Annotated[float, Option("held-out error below which a group fits", above=0, metavar="E")] = 0.1
+    null_draws: Annotated[int, Option("draws of each null", least=1, metavar="N")] = 19
+    epsilon: Annotated[
+        float, Option("error below which verdict.below_epsilon names a group, for gates", above=0, metavar="E")
+    ] = 0.1
     protocol: Annotated[Protocol, Option("paper: in-sample errors divided by the diameter are the headline")] = (
         "default"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.groups:
+        groups = (RUNGS if self.protocol == "paper" else RUNGS[:-1]) if self.groups is None else self.groups
+        if not groups:
             raise UsageError(f"groups: expected at least one of {', '.join(RUNGS)}, got none.")
-        object.__setattr__(self, "groups", tuple(rung for rung in RUNGS if rung in self.groups))
+        object.__setattr__(self, "groups", tuple(rung for rung in RUNGS if rung in groups))
 
 
 @dataclass(frozen=True, kw_only=True)

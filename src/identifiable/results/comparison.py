@@ -51,13 +51,27 @@ class Null:
 
 
 @dataclass(frozen=True)
+class Bounded:
+    """A number with its 95 % interval; None where the interval is withheld."""
+
+    value: float
+    ci95: Interval | None = None
+
+
+@dataclass(frozen=True)
 class Rung:
-    """One step of the ladder. `null` maps the name of a null to its result; None where it says nothing."""
+    """One step of the ladder. `null` maps the name of a null to its result; None where it says nothing.
+
+    `r2` is the held-out share of the target's variance that the map explains, with the best scale (a rigid motion has
+    none); below 0 the map predicts worse than the mean. `kept` is `r2` over that of the linear map.
+    """
 
     group: str
     in_sample: Errors
     held_out: Errors
     null: Mapping[str, Null | None]
+    r2: Bounded | None = None
+    kept: Bounded | None = None
 
     def judged(self, protocol: str) -> float:
         """The figure a verdict is taken from: the 95 % quantile on held-out rows, or the paper's in-sample mean."""
@@ -88,12 +102,69 @@ class Similarity:
 
 
 @dataclass(frozen=True)
+class SharedDimensions:
+    """How many of the `possible` dimensions two representations share.
+
+    `rho` is each canonical pair's correlation, sqrt(held-out x in-sample); `strong` counts those above 0.9, `partly` those
+    from 0.5 to 0.9, both above `chance`, the 95 % point of the largest with rows paired at random. `variance_source`
+    and `variance_target` are the shares of variance that the strong ones carry. `lower_bound`: there are fewer than
+    four rows per dimension.
+    """
+
+    possible: int
+    strong: int
+    partly: int
+    chance: float
+    variance_source: float
+    variance_target: float
+    rho: tuple[float, ...]
+    lower_bound: bool = False
+
+    def reversed(self) -> SharedDimensions:
+        """The other way."""
+        return replace(self, variance_source=self.variance_target, variance_target=self.variance_source)
+
+
+Degree = Literal["nearly", "largely", "partly", "little", "none"]
+State = Literal["clear", "borderline", "none"]
+ScaleState = Literal["one", "other", "unknown"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The smallest group that keeps what a linear map explains, in both directions.
+
+    `clear`: `group` does. `borderline`: `group` may or may not; the next larger one, `beyond`, does. `none`: nothing is explained,
+    so nothing has a form. `scale` is the ratio of the target's spread to the source's; whether it is 1 is judged apart.
+    """
+
+    group: str | None
+    state: State
+    beyond: str | None
+    scale: float
+    scale_state: ScaleState
+
+    def reversed(self) -> Form:
+        """The other way."""
+        return replace(self, scale=1 / self.scale if self.scale else float("inf"))
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """The smallest group whose headline error is below epsilon; None if there is none."""
+    """The answer for one direction, as codes and numbers.
+
+    `group` is for gates: the smallest group that certainly holds, has a held-out R² of at least 0.9, where at least 0.9 of
+    the dimensions are strongly shared; else None. `below_epsilon` is the smallest group whose error (`held_out.q95`, or
+    the paper's) is below `epsilon`. `degree` goes by `r2`, that of the linear map.
+    """
 
     group: str | None
     epsilon: float
-    text: str
+    text: str = ""
+    below_epsilon: str | None = None
+    degree: Degree | None = None
+    r2: float | None = None
+    form: Form | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +210,7 @@ class PairResult:
     verdict: Verdict
     solver: Solver
     worst: tuple[WorstRow, ...]
+    shared: SharedDimensions | None = None
 
     def rung(self, group: str) -> Rung:
         """The rung of that name."""
