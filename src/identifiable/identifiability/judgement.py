@@ -43,8 +43,10 @@ def efficiency_of(rungs: Sequence[Rung]) -> Efficiency | None:
     return Efficiency(in_sample, held_out, None)
 
 
-def degree_of(r2: float) -> Degree:
-    """How much a linear map explains, in five steps; whether it beats chance is judged apart."""
+def degree_of(r2: float, form: Form) -> Degree:
+    """How much a linear map explains, in five steps; nothing where it does not beat chance."""
+    if form.state == "none":
+        return "none"
     return next((word for word, least in DEGREES.items() if r2 >= least), "little")
 
 

@@ -185,13 +185,15 @@ class PairRun:
                 for g in settings.groups
             )
             own = form if direction == FORWARD else form.reversed()
-            r2 = float(agreement.r2[SHAPES.index("linear"), direction])
+            r2, r2_back = (float(agreement.r2[SHAPES.index("linear"), d]) for d in (direction, 1 - direction))
             verdict = Verdict(
                 group=gate_group(agreement, own, shared, direction),
                 epsilon=settings.epsilon,
                 below_epsilon=group_below(rungs, settings.epsilon, settings.protocol),
-                degree="none" if form.state == "none" else degree_of(r2),
+                degree=degree_of(r2, form),
                 r2=r2,
+                degree_back=degree_of(r2_back, form),
+                r2_back=r2_back,
                 form=own,
             )
             shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))

@@ -48,7 +48,8 @@ class Ridge:
         left = energy - np.sum(found * (self.variances + 2 * penalties) / shrunk**2, axis=1)
         free = 1 - np.sum(self.variances / shrunk, axis=1) / (self.n - 1)
         usable = free > 1e-6  # no more parameters than rows
-        error = np.where(usable, left.clip(ROUNDING * energy) / np.where(usable, free, 1.0) ** 2, np.inf)
+        left = np.where(left > ROUNDING * energy, left, 0.0)
+        error = np.where(usable, left / np.where(usable, free, 1.0) ** 2, np.inf)
         best = int(np.argmin(error))
         matrix: Array = self.directions @ (turned / shrunk[best][:, None])
         return matrix, float(penalties[best, 0]) if best else 0.0

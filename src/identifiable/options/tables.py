@@ -40,6 +40,10 @@ class CompareOptions(Identified, Streamed):
         ),
     ] = None
     intervals: Annotated[bool, Option("95 % intervals, by a jackknife", negative="--no-intervals")] = True
+    axes: Annotated[bool, Option("match the components that ICA finds on either side", negative="--no-axes")] = True
+    neighbours: Annotated[
+        int, Option("nearest neighbours of each row to look for on the other side, 0 for none", least=0, metavar="K")
+    ] = 10
     nulls: Annotated[Sequence[Null], Option("what to compare with; none for no null", metavar="LIST", shown="both")] = (
         NULLS
     )

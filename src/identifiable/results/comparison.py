@@ -155,7 +155,7 @@ class Verdict:
 
     `group` is for gates: the smallest group that certainly holds, has a held-out R² of at least 0.9, where at least 0.9 of
     the dimensions are strongly shared; else None. `below_epsilon` is the smallest group whose error (`held_out.q95`, or
-    the paper's) is below `epsilon`. `degree` goes by `r2`, that of the linear map.
+    the paper's) is below `epsilon`. `degree` goes by `r2`, that of the linear map; `_back` is the other direction.
     """
 
     group: str | None
@@ -164,6 +164,8 @@ class Verdict:
     below_epsilon: str | None = None
     degree: Degree | None = None
     r2: float | None = None
+    degree_back: Degree | None = None
+    r2_back: float | None = None
     form: Form | None = None
 
 

@@ -1,0 +1,158 @@
+"""What `compare` found, in sentences: degree, form, shared dimensions, axes, neighbours, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from identifiable.report.words import UP_TO, count, counted, display_name, known, number, one_line, percent, ratio
+from identifiable.results import Axes, Neighbours, PairResult, SharedDimensions
+
+DEGREES = {"nearly": "Nearly", "largely": "Largely", "partly": "Partly"}
+NOUNS = {"signed_permutation": "reordering the axes", "similarity": "a similarity", "linear": "a linear map"}
+MAPPED = {
+    "signed_permutation": "after reordering the axes",
+    "rigid": "after a rotation",
+    "similarity": "after a rotation and one scale",
+    "linear": "after a linear map",
+}
+RE_EMBED_BELOW = 0.9  # of the target's variance: a map that explains less replaces no vectors
+
+
+def answer(pair: PairResult) -> str:
+    """The sentence to take away. A result without the numbers for it (an older file) has the one it was saved with."""
+    if pair.verdict.degree is None:
+        return one_line(pair.verdict.text) or "This result holds no verdict."
+    return " ".join(part for part in (_agreement(pair), _axes(pair.axes), _near(pair.neighbours)) if part)
+
+
+def _agreement(pair: PairResult) -> str:
+    verdict, shared = pair.verdict, pair.shared
+    there, back = verdict.r2, verdict.r2_back
+    both = f"R² {r2(there)}" if r2(there) == r2(back) else f"R² {r2(there)} and {r2(back)}"
+    if verdict.degree == "none":
+        return (
+            f"No agreement beyond chance: a linear map between {display_name(pair.source)} and {display_name(pair.target)} "
+            f"predicts held-out rows no better than shuffled ones ({both})."
+        )
+    if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
+        counted_ = "dimension is" if shared.strong == 1 else "dimensions are"
+        carry = "It carries" if shared.strong == 1 else "They carry"
+        return (
+            f"Only {count(shared.strong)} of {count(shared.possible)} {counted_} shared. {carry} "
+            f"{percent(shared.variance_target)} of the variance, so R² is high all the same ({both})."
+        )
+    found = f"{dimensions(shared)}" if shared is not None else ""
+    if verdict.degree != verdict.degree_back:
+        there_, back_ = (
+            f"{display_name(a)} → {display_name(b)}: {_recoverable(degree)} (R² {r2(value)})"
+            for a, b, degree, value in (
+                (pair.source, pair.target, verdict.degree, there),
+                (pair.target, pair.source, verdict.degree_back, back),
+            )
+        )
+        said = f"{there_}; {back_}."
+        return f"{said} {found[0].upper()}{found[1:]}." if found else said
+    said = (
+        f"Little agreement: a linear map explains little ({both})"
+        if verdict.degree == "little"
+        else f"{DEGREES[str(verdict.degree)]} the same up to {_form(pair, both)}"
+    )
+    return f"{said}: {found}." if found else f"{said}."
+
+
+def r2(value: float | None) -> str:
+    """An R² in two decimals; 1 only where it is."""
+    if value is None or not known(value):
+        return number(value)
+    return f"{value:.2f}" if value < 0.995 else "above 0.99" if value < 0.9999 else "1.00"
+
+
+def _few(shared: SharedDimensions) -> bool:
+    """Whether most dimensions have nothing to do with the other side."""
+    return shared.strong + shared.partly < shared.possible / 2
+
+
+def _recoverable(degree: str | None) -> str:
+    return {"nearly": "nearly all recoverable", "largely": "largely recoverable", "partly": "partly"}.get(
+        str(degree), "little"
+    )
+
+
+def _form(pair: PairResult, both: str) -> str:
+    """'a linear map (R² 0.96 and 0.97; a similarity keeps 91 %, borderline)'."""
+    form = pair.verdict.form
+    if form is None or form.group is None:
+        return f"a linear map ({both})"
+    rungs = {rung.group: rung for rung in pair.rungs}
+    named = form.group if form.state == "clear" else str(form.beyond)
+    own = rungs.get(named)
+    details = both if own is None or own.r2 is None or named == "linear" else f"R² {r2(own.r2.value)}"
+    if named != "linear" and own is not None and own.r2 is not None and r2(own.r2.value) != r2(pair.verdict.r2):
+        details += f"; a linear map {r2(pair.verdict.r2)}"
+    smaller = form.group if form.state == "borderline" else "similarity" if named == "linear" else None
+    if smaller is not None and (rung := rungs.get(smaller)) is not None and rung.kept is not None:
+        border = ", borderline" if form.state == "borderline" else ""
+        details += f"; {NOUNS[smaller]} keeps {percent(max(rung.kept.value, 0.0))}{border}"
+    few = ", a lower bound" if pair.shared is not None and pair.shared.lower_bound else ""
+    return f"{UP_TO[named]} ({details}{few})"
+
+
+def dimensions(shared: SharedDimensions) -> str:
+    """'11 of 96 dimensions shared, 37 partly'."""
+    if shared.strong == shared.possible:
+        return f"all {counted(shared.possible, 'dimension')} shared"
+    least = "at least " if shared.lower_bound else ""
+    partly = f", {count(shared.partly)} partly" if shared.partly else ""
+    return f"{least}{count(shared.strong)} of {count(shared.possible)} dimensions shared{partly}"
+
+
+def _axes(axes: Axes | None) -> str:
+    if axes is None or axes.withheld is not None or axes.matched is None:
+        return ""
+    own = max(axes.own_source or 0, axes.own_target or 0)
+    least = "at least " if axes.at_least else ""
+    match = "component matches" if axes.matched == 1 else "components match"
+    repeat = "repeats" if own == 1 else "repeat"
+    return f"After ICA {least}{count(axes.matched)} of {count(axes.components)} {match} ({count(own)} {repeat} within a model)."
+
+
+def _near(neighbours: Neighbours | None) -> str:
+    if neighbours is None:
+        return ""
+    said = f"Among {count(neighbours.rows)} rows {percent(neighbours.mutual.value)} of the {neighbours.k} nearest neighbours are kept"
+    turned = neighbours.searched.get("similarity") or neighbours.searched.get("rigid")
+    return (
+        f"{said}."
+        if turned is None
+        else f"{said}; {percent(turned.value)} are found in the other model after a rotation."
+    )
+
+
+def advice(pair: PairResult) -> Iterator[str]:
+    """What to do next."""
+    verdict, shared, axes = pair.verdict, pair.shared, pair.axes
+    if verdict.degree is None:
+        return
+    if verdict.degree == "none":
+        yield "Check that row i is the same sample in both tables; pass ids to join rows by name."
+        return
+    if shared is not None and shared.lower_bound:
+        yield f"Bring more rows: {ratio(pair.n, pair.width)} rows per dimension allow a lower bound only; {count(20 * pair.width)} rows are enough."
+    form = verdict.form
+    group = None if form is None else form.group if form.state == "clear" else form.beyond
+    explained = verdict.r2 or 0.0
+    if explained < RE_EMBED_BELOW:
+        yield (
+            f"Do not carry stored vectors from {display_name(pair.source)} to {display_name(pair.target)}: a linear map leaves "
+            f"{percent(1 - explained)} of the variance unexplained. Embed the data again."
+        )
+    elif group == "signed_permutation":
+        yield "Stored vectors can be carried over by reordering and flipping columns."
+    elif group == "similarity":
+        yield "Distances and neighbours agree. Stored vectors can be carried over by a rotation; single columns cannot be compared."
+    else:
+        yield "A linear probe trained on one side works on the other after refitting. Distances differ; carry vectors over by the linear map only."
+    if axes is not None and axes.withheld == "few_rows":
+        yield f"Axes were not compared: that needs {count(axes.rows_needed)} rows."
+    elif axes is not None and axes.withheld is None and (axes.own_source or axes.own_target):
+        yield "Run `identifiable resolve` on each table for features that repeat within a model."
