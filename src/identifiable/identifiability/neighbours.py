@@ -24,9 +24,7 @@ from identifiable.results import Interval, Neighbours, Null, Overlap
 Index = NDArray[np.intp]
 
 NEIGHBOURS = 10  # k of Huh et al. 2024
-SAMPLE_ROWS = (
-    1000  # a pair takes ten searches: 0.33 CPU s for 256 columns, 0.44 for 384; 3,000 rows take nine times that
-)
+SAMPLE_ROWS = 1000  # ten searches a pair: 0.33 CPU s for 256 columns, 0.44 for 384; 3,000 rows nine times that
 QUERIES = 64  # rows looked up among all rows for near copies: enough for a median, one thin product per block
 ALIKE = 0.02  # median distance to the nearest row over the rms distance: planted copies .009, real tables .12 to .57
 GROWTH = 1.5  # pairs within 4 ALIKE over pairs within 2 ALIKE: 2^d for dense rows in d dimensions, 1 for copies
