@@ -190,6 +190,42 @@ class WorstRow:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """Share of the k nearest neighbours found again, its value under random pairing, and the interval of the share."""
+
+    value: float
+    chance: float
+    ci95: Interval | None
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Nearest neighbours of `rows` rows among themselves, on both sides; values fall as more rows are searched.
+
+    `mutual` compares the neighbours of a row on each side, without a map. `searched` takes a row to the target, as
+    given or by a fitted map, and looks for its neighbours there. `null` holds `mutual` and `cknna` under shuffling.
+    """
+
+    k: int
+    rows: int
+    mutual: Overlap
+    searched: Mapping[str, Overlap]
+    cknna: float
+    null: Mapping[str, Null]
+
+
+@dataclass(frozen=True)
+class MovedGroup:
+    """Rows of one label whose mean held-out error is above what shuffled labels give; `ratio` is to the mean of all rows."""
+
+    label: str
+    rows: int
+    error: float
+    ratio: float
+    p: float
+
+
+@dataclass(frozen=True)
 class PairResult:
     """Source to target: can the source be mapped onto the target, by how large a group?
 
