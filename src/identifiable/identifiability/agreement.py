@@ -1,9 +1,9 @@
 """How much of one representation the other explains, by each group, with intervals; all from moments.
 
 Ours (degree and form of `docs/compare.md`). Held-out R² = 1 - sum |y - f(x)|² / sum |y - mean of the training rows|², pooled over
-folds. A scale is fitted at every rung, so units do not matter: s times a signed permutation, s times a rotation, a linear map
-with a penalty (`ridge`). A rigid motion alone has none. Intervals come from a jackknife that leaves out one cell of rows at a time and fits again: every
-fold has two cells, so the sums that cross-validation needs serve both.
+folds. A scale is fitted at every rung but the rigid one, so units do not matter: s times a signed permutation, s times a rotation,
+a linear map with a penalty (`ridge`). Intervals come from a jackknife that leaves out one cell of rows at a time and fits again:
+every fold has two cells, so the sums that cross-validation needs serve both.
 """
 
 from __future__ import annotations
@@ -58,6 +58,14 @@ class Maps:
         if direction == FORWARD:
             return own.permutation, own.rotation, own.linear_xy
         return own.permutation.T, own.rotation_yx, own.linear_yx
+
+    def mapped(self, rows: Array, shape: int, direction: int) -> Array:
+        """Rows of the source in the target's coordinates, by permutation, rotation (both with their scale) or linear map."""
+        known = self.training if direction == FORWARD else self.training.reversed()
+        matrix = self.matrices(direction)[shape]
+        scale = best_scale(matrix, known.xx, known.xy) if shape < 2 else 1.0
+        result: Array = scale * ((rows - known.mean_x) @ matrix) + known.mean_y
+        return result
 
     def squares(self, rows: Moments) -> tuple[Array, Array]:
         """Sums of squared errors (shape, direction), and those about the training mean (direction), on these rows."""

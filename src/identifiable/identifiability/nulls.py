@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,9 +150,8 @@ class _Sample:
 
     def shuffled(self, rng: np.random.Generator) -> Rows:
         """A pairing at random that keeps training rows training rows, so only the pairing changes."""
-        if self.group is None:
-            return rng.permutation(len(self.y)), rng.permutation(len(self.y_test))
-        return shuffled_groups(self.group[0], rng), shuffled_groups(self.group[1], rng)
+        groups = self.group or (None, None)
+        return shuffled_rows(len(self.y), groups[0], rng), shuffled_rows(len(self.y_test), groups[1], rng)
 
     def paired(self, rows: Rows) -> tuple[Array, Array]:
         """Held-out mean of every map, and (CCA, CKA), under a pairing."""
@@ -192,12 +192,15 @@ class _Sample:
         return forward.fit(moments.xy, np.trace(moments.yy))[0], backward.fit(moments.xy.T, np.trace(moments.xx))[0]
 
 
-def shuffled_groups(group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.intp]:
-    """A pairing at random that moves groups whole: the rows of a group meet those of one other, again from the first where they are more."""
-    order = rng.permutation(len(group))  # rows of a group in any order
-    order = order[np.argsort(group[order], kind="stable")]
+def shuffled_rows(n: int, group: NDArray[np.int64] | None, seed: Any) -> NDArray[np.intp]:
+    """A pairing at random. Groups move whole: the rows of a group meet those of one other, over again where they are more."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n)
+    if group is None:
+        return order
+    order = order[np.argsort(group[order], kind="stable")]  # rows of a group in any order
     names, first, sizes = np.unique(group[order], return_index=True, return_counts=True)
-    rows = np.empty(len(group), dtype=np.intp)
+    rows = np.empty(n, dtype=np.intp)
     for own, other in enumerate(rng.permutation(len(names))):
         rows[order[first[own] : first[own] + sizes[own]]] = order[first[other] + np.arange(sizes[own]) % sizes[other]]
     return rows

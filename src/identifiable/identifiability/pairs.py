@@ -25,7 +25,8 @@ from identifiable.identifiability.ladder import (
     IcaMatcher,
     Ladder,
 )
-from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows
+from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbours
+from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
 from identifiable.identifiability.ridge import Ridge
 from identifiable.identifiability.rows import RowPlan
 from identifiable.identifiability.run import Run, Table
@@ -36,6 +37,7 @@ from identifiable.results import (
     Bounded,
     Errors,
     Interval,
+    Neighbours,
     Null,
     PairResult,
     Rung,
@@ -175,6 +177,7 @@ class PairRun:
         self._note_inputs()
         measured = _Measured(table, run.plan, agreement)
         similar = self._similarity(table.spread(), nulls)
+        neighbours = self._neighbours(maps[1:])
         shared = measure_shared(run, (self.x, self.y), self.total, self.training, self.folds)
         form = form_of(agreement, maps[0].ladder.relative_scale, chance=self._by_chance(nulls))
         results = []
@@ -216,6 +219,7 @@ class PairRun:
                         shown if shown in settings.groups else settings.groups[-1], direction, scale, run.ids
                     ),
                     shared=shared if direction == FORWARD else shared.reversed(),
+                    neighbours=neighbours[direction] if neighbours else None,
                 )
             )
         return results
@@ -253,6 +257,26 @@ class PairRun:
             progress=self.run.progress,
         )
 
+    def _neighbours(self, maps: Sequence[Maps]) -> tuple[Neighbours, Neighbours] | None:
+        """Nearest neighbours on a sample of rows, each row mapped by the maps of its own fold."""
+        run, plan = self.run, self.run.plan
+        if not run.settings.neighbours:
+            return None
+        rows = plan.sample(SAMPLE_ROWS)
+        x, y = self.x.neighbourhood, self.y.neighbourhood
+        images: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
+        fold_of = plan.fold[rows]
+        for direction, (source, target) in enumerate(((x.rows, y.rows), (y.rows, x.rows))):
+            for at, name in enumerate(("signed_permutation", "similarity", "linear")):
+                image = np.empty_like(target)
+                for k, fitted in enumerate(maps):
+                    own = np.flatnonzero(fold_of == k)
+                    image[own] = fitted.mapped(source[own], at, direction)
+                images[direction][name] = image
+        group = None if plan.group is None else plan.group[rows]
+        shuffles = [shuffled_rows(len(rows), group, [run.settings.seed, 6, t]) for t in range(run.settings.null_draws)]
+        return compare_neighbours(x, y, *images, shuffles=shuffles, part=plan.cell[rows], workers=run.workers)
+
     def _similarity(self, spread: Array, nulls: NullResults | None) -> Similarity:
         usable = min(self.x.white.rank, self.y.white.rank)
         return Similarity(
@@ -285,6 +309,12 @@ class PairRun:
     def _note_inputs(self) -> None:
         run = self.run
         for table, white in ((self.x, self.white_x), (self.y, self.white_y)):
+            if run.settings.neighbours and table.closeness.alike:
+                run.alert(
+                    "alike_rows",
+                    f"{table.name}: most rows have a near copy (median distance {table.closeness.median:.2g} of the rms distance). "
+                    "Folds and intervals take rows as independent; pass group_by to keep copies together.",
+                )
             constant = table.white.constant
             if constant:
                 run.alert("constant_columns", f"{table.name}: {constant} of {table.blocks.d} columns are constant.")

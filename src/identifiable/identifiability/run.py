@@ -14,6 +14,7 @@ from identifiable import ica
 from identifiable.blocks import Blocks, Progress, silent
 from identifiable.diameter import diameter
 from identifiable.groups import Preconditioner, WhiteBasis
+from identifiable.identifiability.neighbours import QUERIES, SAMPLE_ROWS, Closeness, Neighbourhood, closeness
 from identifiable.identifiability.rows import RowPlan
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
@@ -140,6 +141,21 @@ class Table:
             progress=self.run.progress,
             stage=f"resolving {self.name}",
         )
+
+    @cached_property
+    def neighbourhood(self) -> Neighbourhood:
+        """The nearest neighbours of a sample of rows."""
+        settings = self.run.settings
+        rows = self.blocks[self.run.plan.sample(SAMPLE_ROWS)]
+        return Neighbourhood.of(rows, k=settings.neighbours, workers=self.run.workers)
+
+    @cached_property
+    def closeness(self) -> Closeness:
+        """How near the nearest row is."""
+        run = self.run
+        queries = run.plan.sample(QUERIES)
+        how = {"workers": run.workers, "cluster": run.cluster, "progress": run.progress}
+        return closeness(self.blocks, queries, mean=self.moments.mean, rms=self.rms, group=run.plan.group, **how)
 
     @cached_property
     def spectrum(self) -> Spectrum:

@@ -13,7 +13,7 @@ import numpy as np
 
 from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis
-from identifiable.identifiability.nulls import null_rows, shuffled_groups
+from identifiable.identifiability.nulls import null_rows, shuffled_rows
 from identifiable.identifiability.run import Run, Table
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.results import SharedDimensions
@@ -117,7 +117,7 @@ def _chance(run: Run, tables: tuple[Table, Table]) -> float:
         pairing = np.empty(len(x), dtype=np.intp)
         for k in range(plan.n_folds):
             own = np.flatnonzero(fold == k)
-            pairing[own] = own[rng.permutation(len(own)) if group is None else shuffled_groups(group[own], rng)]
+            pairing[own] = own[shuffled_rows(len(own), None if group is None else group[own], rng)]
         both = np.hstack([x, y[pairing]])
         folds = [Moments.of(both[fold == k], widths=(x.shape[1], y.shape[1])) for k in range(plan.n_folds)]
         training = leave_one_out(folds)

@@ -137,7 +137,8 @@ def advice(pair: PairResult) -> Iterator[str]:
         yield "Check that row i is the same sample in both tables; pass ids to join rows by name."
         return
     if shared is not None and shared.lower_bound:
-        yield f"Bring more rows: {ratio(pair.n, pair.width)} rows per dimension allow a lower bound only; {count(20 * pair.width)} rows are enough."
+        few = ratio(pair.n, pair.width)
+        yield f"Bring more rows: {few} per dimension give a lower bound only; {count(20 * pair.width)} rows are enough."
     form = verdict.form
     group = None if form is None else form.group if form.state == "clear" else form.beyond
     explained = verdict.r2 or 0.0
@@ -151,7 +152,7 @@ def advice(pair: PairResult) -> Iterator[str]:
     elif group == "similarity":
         yield "Distances and neighbours agree. Stored vectors can be carried over by a rotation; single columns cannot be compared."
     else:
-        yield "A linear probe trained on one side works on the other after refitting. Distances differ; carry vectors over by the linear map only."
+        yield "Distances and neighbours differ. Carry stored vectors over by the linear map, and check what you search for."
     if axes is not None and axes.withheld == "few_rows":
         yield f"Axes were not compared: that needs {count(axes.rows_needed)} rows."
     elif axes is not None and axes.withheld is None and (axes.own_source or axes.own_target):

@@ -249,6 +249,7 @@ class PairResult:
     solver: Solver
     worst: tuple[WorstRow, ...]
     shared: SharedDimensions | None = None
+    neighbours: Neighbours | None = None
 
     def rung(self, group: str) -> Rung:
         """The rung of that name."""
