@@ -16,7 +16,7 @@ import numpy as np
 
 from identifiable.blocks import Progress, in_threads
 from identifiable.groups import Linear, procrustes, projection
-from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder, best_scale
+from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder
 from identifiable.moments import Array, Moments
 
 SHAPES = ("signed_permutation", "rigid", "similarity", "linear")
@@ -43,8 +43,8 @@ class Maps:
             permutation=before.permutation,
             rotation=rotation,
             rotation_yx=back,
-            linear_xy=_penalised(training, self.penalties[FORWARD] * share),
-            linear_yx=_penalised(training.reversed(), self.penalties[BACKWARD] * share),
+            linear_xy=_penalised(training, self.penalties[FORWARD] * share, FORWARD),
+            linear_yx=_penalised(training, self.penalties[BACKWARD] * share, BACKWARD),
         )
         return Maps(ladder, self.penalties, training)
 
@@ -61,30 +61,62 @@ class Maps:
 
     def mapped(self, rows: Array, shape: int, direction: int) -> Array:
         """Rows of the source in the target's coordinates, by permutation, rotation (both with their scale) or linear map."""
-        known = self.training if direction == FORWARD else self.training.reversed()
+        known = _sides(self.training)[direction]
         matrix = self.matrices(direction)[shape]
-        scale = best_scale(matrix, known.xx, known.xy) if shape < 2 else 1.0
+        scale = self._scale(matrix, known, shape)
         result: Array = scale * ((rows - known.mean_x) @ matrix) + known.mean_y
         return result
 
     def squares(self, rows: Moments) -> tuple[Array, Array]:
         """Sums of squared errors (shape, direction), and those about the training mean (direction), on these rows."""
         errors, about = np.zeros((len(SHAPES), 2)), np.zeros(2)
-        sides = ((rows, self.training), (rows.reversed(), self.training.reversed()))
-        for direction, (new, known) in zip(DIRECTIONS, sides, strict=True):
+        for direction, new, known in zip(DIRECTIONS, _sides(rows), _sides(self.training), strict=True):
             off_x, off_y = new.mean_x - known.mean_x, new.mean_y - known.mean_y
-            about[direction] = np.trace(new.yy) + new.n * (off_y @ off_y)
-            permutation, rotation, linear = self.matrices(direction)
-            for matrix, shapes in ((permutation, (0,)), (rotation, (1, 2)), (linear, (3,))):
-                energy = float(np.sum(matrix * (new.xx @ matrix)))
-                inner = float(np.sum(matrix * new.xy))
+            spread = float(np.trace(new.yy))
+            about[direction] = spread + rows.n * (off_y @ off_y)
+            for at, (matrix, shapes) in enumerate(zip(self.matrices(direction), ((0,), (1, 2), (3,)), strict=True)):
+                energy, inner = new.energy(matrix, at), float(np.sum(matrix * new.xy))
+                moved = off_x @ matrix
                 for shape in shapes:
-                    scale = best_scale(matrix, known.xx, known.xy) if shape in (0, 2) else 1.0
-                    left = scale * (off_x @ matrix) - off_y
-                    errors[shape, direction] = (
-                        scale**2 * energy - 2 * scale * inner + np.trace(new.yy) + new.n * (left @ left)
-                    )
+                    scale = 1.0 if SHAPES[shape] == "rigid" else self._scale(matrix, known, at)
+                    left = scale * moved - off_y
+                    errors[shape, direction] = scale**2 * energy - 2 * scale * inner + spread + rows.n * (left @ left)
         return errors, about
+
+    @staticmethod
+    def _scale(matrix: Array, known: _Side, at: int) -> float:
+        """The best scale of a permutation or a rotation; a linear map has its own."""
+        if at == LINEAR:
+            return 1.0
+        energy = known.energy(matrix, at)
+        return max(float(np.sum(matrix * known.xy)) / energy, 0.0) if energy > 0 else 0.0
+
+
+PERMUTATION, ROTATION, LINEAR = range(3)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Moments of two tables seen from one of them."""
+
+    mean_x: Array
+    mean_y: Array
+    xx: Array
+    yy: Array
+    xy: Array
+
+    def energy(self, matrix: Array, at: int) -> float:
+        """Sum of squares of the mapped rows about their mean; without a product where the map keeps lengths."""
+        if at == PERMUTATION:
+            return float(np.diag(self.xx) @ np.abs(matrix).sum(axis=1))
+        if at == ROTATION and matrix.shape[0] <= matrix.shape[1]:
+            return float(np.trace(self.xx))
+        return float(np.sum(matrix * (self.xx @ matrix)))
+
+
+def _sides(moments: Moments) -> tuple[_Side, _Side]:
+    m = moments
+    return _Side(m.mean_x, m.mean_y, m.xx, m.yy, m.xy), _Side(m.mean_y, m.mean_x, m.yy, m.xx, m.xy.T)
 
 
 def _turned(training: Moments, before: Ladder) -> tuple[Array, Array]:
@@ -95,13 +127,14 @@ def _turned(training: Moments, before: Ladder) -> tuple[Array, Array]:
     return forward, backward
 
 
-def _penalised(training: Moments, penalty: float) -> Array:
+def _penalised(training: Moments, penalty: float, direction: int) -> Array:
     from scipy.linalg import solve
 
+    side = _sides(training)[direction]
     if penalty > 0:
-        result: Array = solve(training.xx + penalty * np.eye(len(training.xx)), training.xy, assume_a="pos")
+        result: Array = solve(side.xx + penalty * np.eye(len(side.xx)), side.xy, assume_a="pos")
         return result
-    return Linear().fit(training).matrix
+    return Linear().fit(training if direction == FORWARD else training.reversed()).matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from identifiable import similarity
 from identifiable.blocks import Progress, in_threads
-from identifiable.groups import SignedPermutation, WhiteBasis, haar_rotation, permutation_matrix
+from identifiable.groups import WhiteBasis, haar_rotation, permutation_matrix
 from identifiable.identifiability.ladder import BACKWARD, COLUMNS, FORWARD, ICA, IcaMatcher, Ladder
 from identifiable.identifiability.ridge import Ridge
 from identifiable.moments import Array, Moments
@@ -164,22 +164,19 @@ class _Sample:
 
     def rotated(self, rng: np.random.Generator) -> Array:
         """Held-out mean of signed permutations and of ICA's maps, with axes turned at random in place of their own."""
-        widths = self.moments.widths
-        turn = haar_rotation(widths[0], rng)
-        turned = self.moments.through((self.moments.mean_x, self.moments.mean_y), (turn, np.eye(widths[1])))
-        permuted = turn @ SignedPermutation().fit(turned).matrix
-        turn_x, turn_y = haar_rotation(self.white_x.rank, rng), haar_rotation(self.white_y.rank, rng)
-        to_x, to_y = self.white_x.basis @ turn_x, self.white_y.basis @ turn_y
-        from_x, from_y = to_x.T @ self.moments.xx, to_y.T @ self.moments.yy
-        matched = permutation_matrix(to_x.T @ self.moments.xy @ to_y)
-        means = (self.moments.mean_x, self.moments.mean_y)
-        ladder = Ladder(
-            *means,
-            linear_xy=permuted,
-            linear_yx=permuted.T,
-            ica_xy=to_x @ matched @ from_y,
-            ica_yx=to_y @ matched.T @ from_x,
-        )
+        m, parts = self.moments, {}
+        if "signed_permutation" in self.rungs:
+            turn = haar_rotation(m.widths[0], rng)
+            spread = np.sqrt(np.outer(np.sum(turn * (m.xx @ turn), axis=0), np.diag(m.yy)))
+            cross = turn.T @ m.xy
+            permuted = turn @ permutation_matrix(np.divide(cross, spread, out=np.zeros_like(cross), where=spread > 0))
+            parts |= {"linear_xy": permuted, "linear_yx": permuted.T}
+        if self.ica is not None:
+            turn_x, turn_y = haar_rotation(self.white_x.rank, rng), haar_rotation(self.white_y.rank, rng)
+            to_x, to_y = self.white_x.basis @ turn_x, self.white_y.basis @ turn_y
+            matched = permutation_matrix(to_x.T @ m.xy @ to_y)
+            parts |= {"ica_xy": to_x @ matched @ to_y.T @ m.yy, "ica_yx": to_y @ matched.T @ to_x.T @ m.xx}
+        ladder = Ladder(m.mean_x, m.mean_y, **parts)
         errors: Array = ladder.errors(self.x_test, self.y_test).mean(axis=0)
         for direction in (FORWARD, BACKWARD):
             errors[COLUMNS["signed_permutation", direction]] = errors[COLUMNS["linear", direction]]
