@@ -18,6 +18,7 @@ from identifiable.results.cleaning import (
     TopPerturbation,
 )
 from identifiable.results.comparison import (
+    Axes,
     Comparison,
     Consensus,
     ConsensusDistance,
@@ -96,6 +97,7 @@ __all__ = [
     "Alert",
     "Attribution",
     "Audit",
+    "Axes",
     "BlindScore",
     "Cell",
     "Choice",
