@@ -29,7 +29,7 @@ MATCHED = 0.95  # |r| above which two components are one
 LEAST_ROWS = 100  # rows per component below which ICA of half of them repeats nothing, even of Laplace sources
 SURE_ROWS = 200  # rows per component from which on the count is that of the sources, and not a lower bound
 IN_MEMORY = 2**26  # values of half a table, up to which it is read once
-TURNS = 16  # random rotations, for chance and for components whose direction is arbitrary
+TURNS = 12  # random rotations, for chance and for components whose direction is arbitrary
 LEAST_OWN = 0.5  # |r| between halves, below which attenuation is not corrected any further
 
 
@@ -249,11 +249,15 @@ class _Cells:
         self.xx, self.xy = np.stack([g[:d, :d] for g in about]), np.stack([g[:d, d:] for g in about])
         self.yy = np.array([np.trace(g[d:, d:]) for g in about])
 
-    def squares(self, matrix: Array, overlap: Array | None = None) -> Array:
-        """Sums of squared errors of a map in every cell, with the scale that fits the other cells best."""
+    def squares(self, matrix: Array, *overlaps: Array) -> Array:
+        """Sums of squared errors of a map in every cell, with the scale that fits the other cells best.
+
+        A row for each of `overlaps`, which stand for the matrix in what it has in common with the target.
+        """
         energy = np.tensordot(self.xx, matrix @ matrix.T, 2)
-        common = np.tensordot(self.xy, matrix if overlap is None else overlap, 2)
-        scale = (common.sum() - common) / np.maximum(energy.sum() - energy, np.finfo(float).tiny)
+        common = np.stack([np.tensordot(self.xy, overlap, 2) for overlap in overlaps])
+        others = common.sum(axis=1, keepdims=True) - common
+        scale = others / np.maximum(energy.sum() - energy, np.finfo(float).tiny)
         found: Array = scale**2 * energy - 2 * scale * common + self.yy
         return found
 
@@ -272,12 +276,11 @@ def _efficiency(cells: Sequence[Moments], white: WhiteBasis, paired: Sequence[Se
     rows, turns = _Cells(cells), len(paired[0])
     others = leave_one_out(cells)
     permutation, similarity = (
-        np.array([rows.squares(GROUPS[group].fit(known).matrix)[k] for k, known in enumerate(others)])
-        for group in ("signed_permutation", "similarity")
+        np.array([rows.squares(m, m)[0, k] for k, m in enumerate(GROUPS[g].fit(known).matrix for known in others)])
+        for g in ("signed_permutation", "similarity")
     )
-    maps = [p for draws in paired for p in draws]
-    corrected = np.array([rows.squares(p.matrix, p.overlap) for p in maps])  # (crossing and turn, cell)
-    raw = np.mean([rows.squares(p.matrix) for p in maps], axis=0)
+    found = np.array([rows.squares(m, m, p.overlap) for draws in paired for p in draws for m in (p.matrix,)])
+    raw, corrected = found[:, 0].mean(axis=0), found[:, 1]  # corrected: (crossing and turn, cell)
     left = 1 - float(np.sum((white.basis.T @ rows.xy.sum(axis=0)) ** 2)) / float(rows.yy.sum())
 
     def value(squares: Array, without: int | None = None) -> float:
