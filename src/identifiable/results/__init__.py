@@ -18,6 +18,7 @@ from identifiable.results.cleaning import (
     TopPerturbation,
 )
 from identifiable.results.comparison import (
+    Axes,
     Bounded,
     Comparison,
     Consensus,
@@ -102,6 +103,7 @@ __all__ = [
     "Alert",
     "Attribution",
     "Audit",
+    "Axes",
     "BlindScore",
     "Bounded",
     "Cell",

@@ -1,0 +1,130 @@
+"""axes: components that two models share are counted, and only where there are any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from identifiable.blocks import Blocks
+from identifiable.groups import haar_rotation
+from identifiable.identifiability.axes import AxesOf, measure_axes
+from identifiable.identifiability.rows import plan_rows
+from identifiable.identifiability.run import Run, Table
+from identifiable.intake import gather_moments
+from identifiable.moments import Array, Moments
+from identifiable.options import CompareOptions
+
+CELLS = 10
+
+
+def measured(x: Array, y: Array, *, seed: int = 0, groups: Array | None = None) -> tuple[AxesOf, AxesOf]:
+    run = Run(CompareOptions(seed=seed, workers=1))
+    run.plan = plan_rows(len(x), None, seed=seed, n_folds=5, groups=groups)
+    cell = run.plan.cell % CELLS
+    tables = [Table(name, Blocks(rows, name=name), None, run) for name, rows in (("x", x), ("y", y))]
+    cells = gather_moments([t.blocks for t in tables], part=cell, n_parts=CELLS)
+    for which, table in enumerate(tables):
+        table.known_moments = reduce(Moments.merge, cells).alone(which)
+    return measure_axes(run, *tables, cells, cell)
+
+
+def two_models(n: int, laplace: int, gaussian: int, *, seed: int, noise: float = 0.05) -> tuple[Array, Array]:
+    """Sources of unit variance, each model with noise and a rotation of its own."""
+    rng = np.random.default_rng(seed)
+    d = laplace + gaussian
+    sources = np.concatenate([rng.laplace(size=(n, laplace)) / np.sqrt(2), rng.standard_normal((n, gaussian))], axis=1)
+    x, y = ((sources + noise * rng.standard_normal((n, d))) @ haar_rotation(d, rng) for _ in range(2))
+    return x, y
+
+
+@pytest.mark.parametrize(("laplace", "gaussian"), [(6, 0), (4, 4), (3, 2)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_as_many_axes_match_as_sources_are_not_gaussian(laplace: int, gaussian: int, seed: int):
+    d = laplace + gaussian
+    axes = measured(*two_models(300 * d, laplace, gaussian, seed=seed))[0].axes
+    assert axes.matched is not None
+    assert abs(axes.matched - laplace) <= 1
+    assert axes.components == d
+    assert axes.withheld is None
+    assert not axes.at_least
+    assert axes.chance is not None
+    assert axes.chance < 1
+    assert sum(r > 0.95 for r in axes.correlations) == axes.matched
+    assert axes.converged == (True,) * 4
+
+
+def test_models_with_sources_of_their_own_share_no_axis_but_repeat_their_own():
+    rng = np.random.default_rng(3)
+    x, y = (rng.laplace(size=(1500, 5)) @ haar_rotation(5, rng) for _ in range(2))
+    forward = measured(x, y)[0]
+    assert (forward.axes.matched, forward.axes.own_source, forward.axes.own_target) == (0, 5, 5)
+    assert forward.efficiency is None  # a rotation does not fit either
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_gaussian_data_have_neither_axes_nor_an_efficiency(seed: int):
+    for found in measured(*two_models(1500, 0, 6, seed=seed, noise=0)):
+        assert found.axes.withheld == "no_axes"
+        assert found.axes.matched == 0
+        assert found.efficiency is None
+
+
+def test_few_rows_withhold_the_count_and_say_how_many_are_needed():
+    for found in measured(*two_models(590, 6, 0, seed=0)):
+        assert (found.axes.withheld, found.axes.rows_needed) == ("few_rows", 600)
+        assert found.axes.matched is None
+        assert found.efficiency is None
+    assert measured(*two_models(900, 6, 0, seed=0))[0].axes.at_least
+
+
+@pytest.mark.parametrize(("laplace", "gaussian"), [(6, 0), (3, 3)])
+def test_units_of_a_side_move_nothing(laplace: int, gaussian: int):
+    x, y = two_models(1800, laplace, gaussian, seed=4)
+    for plain, scaled in zip(measured(x, y), measured(3 * x, 0.01 * y + 5), strict=True):
+        assert scaled.axes.correlations == pytest.approx(plain.axes.correlations, abs=2e-6)
+        assert replace(scaled.axes, correlations=()) == replace(plain.axes, correlations=())
+        assert plain.efficiency is not None
+        assert scaled.efficiency is not None
+        assert scaled.efficiency.held_out == pytest.approx(plain.efficiency.held_out, abs=1e-6)
+        assert scaled.efficiency.ci95 == pytest.approx(plain.efficiency.ci95, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_efficiency_of_laplace_sources_under_a_rotation_is_one(seed: int):
+    """Noise apart, ICA undoes the whole rotation, and a similarity does no better."""
+    for found in measured(*two_models(2400, 6, 0, seed=seed, noise=0.2)):
+        assert found.efficiency is not None
+        assert found.efficiency.ci95 is not None
+        low, high = found.efficiency.ci95
+        assert low <= 1 <= high
+        assert found.efficiency.held_out == pytest.approx(1, abs=0.1)
+
+
+def test_efficiency_is_partial_where_part_of_the_sources_is_gaussian():
+    found = measured(*two_models(4000, 4, 6, seed=1))[0].efficiency
+    assert found is not None
+    assert found.held_out is not None
+    assert 0 < found.held_out < 0.8
+
+
+def test_directions_exchange_the_sides():
+    forward, backward = measured(*two_models(1500, 3, 2, seed=5))
+    assert (forward.axes.own_source, forward.axes.own_target) == (backward.axes.own_target, backward.axes.own_source)
+    assert forward.axes.correlations == backward.axes.correlations
+
+
+def test_a_group_that_fills_nearly_all_rows_leaves_no_second_half():
+    x, y = two_models(1200, 3, 0, seed=6)
+    groups = np.where(np.arange(1200) < 1150, 0, 1 + np.arange(1200) % 9)
+    assert measured(x, y, groups=groups)[0].axes.withheld == "few_rows"
+
+
+def test_a_narrower_model_matches_in_its_own_width():
+    rng = np.random.default_rng(7)
+    sources = rng.laplace(size=(2000, 6))
+    x, y = sources @ haar_rotation(6, rng), sources[:, :4] @ haar_rotation(4, rng)
+    axes = measured(x, y)[0].axes
+    assert (axes.matched, axes.components, axes.rows_needed) == (4, 4, 600)
