@@ -92,8 +92,10 @@ def measure_axes(
         return few, few
     sides = []
     for table in (x, y):
-        first, second = (_unmixed(run, table, half, cell % 2 == half) for half in (0, 1))
-        sides.append(_repeated(first, second, table.moments.scatter))
+        if table.halves is None:  # once for all pairs
+            first, second = (_unmixed(run, table, half, cell % 2 == half) for half in (0, 1))
+            table.halves = _repeated(first, second, table.moments.scatter)
+        sides.append(table.halves)
     (source, own_source), (target, own_target) = sides
     crossed = [(source[0], target[1]), (source[1], target[0])]
     # Errors are misses, not inventions, so either count is a lower bound; the smaller one needs no luck.
@@ -113,6 +115,8 @@ def measure_axes(
     )
     if not own_source and not own_target:
         return AxesOf(replace(axes, withheld="no_axes")), AxesOf(replace(back, withheld="no_axes"))
+    if axes.at_least:  # components are turned too far by sampling for an efficiency that can be trusted
+        return AxesOf(axes), AxesOf(back)
     turns = TURNS if any(u.arbitrary.any() for pair in crossed for u in pair) else 1
     rng = np.random.default_rng([run.settings.seed, 6])
     paired = [[_Paired.of(s.turned(rng), t.turned(rng), total) for _ in range(turns)] for s, t in crossed]

@@ -15,6 +15,7 @@ from identifiable._checks import DataError
 from identifiable.blocks import fold, in_threads
 from identifiable.groups import GROUPS, Preconditioner, WhiteBasis
 from identifiable.identifiability.agreement import SHAPES, Agreement, Maps, measure_agreement
+from identifiable.identifiability.axes import AxesOf, measure_axes
 from identifiable.identifiability.judgement import degree_of, efficiency_of, form_of, gate_group, group_below
 from identifiable.identifiability.ladder import (
     BACKWARD,
@@ -34,6 +35,7 @@ from identifiable.identifiability.shared import measure_shared
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import RUNGS
 from identifiable.results import (
+    Axes,
     Bounded,
     Errors,
     Interval,
@@ -179,6 +181,7 @@ class PairRun:
         similar = self._similarity(table.spread(), nulls)
         neighbours = self._neighbours(maps[1:])
         shared = measure_shared(run, (self.x, self.y), self.total, self.training, self.folds)
+        axes = self._axes()
         form = form_of(agreement, maps[0].ladder.relative_scale, chance=self._by_chance(nulls))
         results = []
         for direction, source, target in ((FORWARD, self.x, self.y), (BACKWARD, self.y, self.x)):
@@ -211,7 +214,7 @@ class PairRun:
                     kept_target=1.0,
                     scale=scale,
                     rungs=rungs,
-                    ica_efficiency=efficiency_of(rungs),
+                    ica_efficiency=efficiency_of(rungs) or axes[direction].efficiency,
                     similarity=similar,
                     verdict=verdict,
                     solver=self._solver(direction, dtype),
@@ -220,6 +223,7 @@ class PairRun:
                     ),
                     shared=shared if direction == FORWARD else shared.reversed(),
                     neighbours=neighbours[direction] if neighbours else None,
+                    axes=axes[direction].axes,
                 )
             )
         return results
@@ -256,6 +260,14 @@ class PairRun:
             workers=self.run.workers,
             progress=self.run.progress,
         )
+
+    def _axes(self) -> tuple[AxesOf, AxesOf]:
+        if not self.run.settings.axes:
+            possible = min(self.x.white.rank, self.y.white.rank)
+            none = AxesOf(Axes(possible, rows_needed=0, withheld="not_asked"))
+            return none, none
+        of_row = self.run.plan.cell if len(self.cells) == self.run.plan.n_cells else self.run.plan.fold
+        return measure_axes(self.run, self.x, self.y, self.cells, of_row)
 
     def _neighbours(self, maps: Sequence[Maps]) -> tuple[Neighbours, Neighbours] | None:
         """Nearest neighbours on a sample of rows, each row mapped by the maps of its own fold."""

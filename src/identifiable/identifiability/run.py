@@ -94,6 +94,7 @@ class Table:
     known_moments: Moments | None = None
     narrow: dict[int, Table] = field(default_factory=dict)
     rank: int | None = None  # as seen by a second measurement, where there was one
+    halves: Any = None  # ICA of either half of the rows, where axes were compared
 
     @property
     def moments(self) -> Moments:

@@ -283,6 +283,7 @@ class PairResult:
     worst: tuple[WorstRow, ...]
     shared: SharedDimensions | None = None
     neighbours: Neighbours | None = None
+    axes: Axes | None = None
 
     def rung(self, group: str) -> Rung:
         """The rung of that name."""
