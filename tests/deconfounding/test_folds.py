@@ -20,7 +20,7 @@ from identifiable.deconfounding.folds import (
     usable,
 )
 
-from .short_calls import says
+from deconfounding.short_calls import says
 
 
 def screen(

@@ -10,7 +10,7 @@ from identifiable.deconfounding.design import Design, address_name, labels_of, s
 from identifiable.deconfounding.presets import PRESETS
 from identifiable.deconfounding.roles import NOT_A_CONTROL, Assigned, well_place
 
-from .short_calls import assign_roles, says
+from deconfounding.short_calls import assign_roles, says
 
 PLATES = np.repeat(["P1", "P2", "P3"], 4)
 WELLS = np.tile(["A01", "A02", "B01", "B02"], 3)

@@ -300,7 +300,7 @@ def test_the_command_line_shows_the_alerts_and_its_json_has_them(tmp_path, capsy
     assert "70 latents and 60 rows" in shown
 
 
-GUIDE = Path(__file__).parents[1] / "docs" / "metrics.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def test_the_guide_to_the_metrics_runs_and_names_every_metric_and_alert() -> None:

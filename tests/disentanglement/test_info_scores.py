@@ -31,7 +31,7 @@ from identifiable.disentanglement.neighbours import digamma_table, ross, sorted_
 from identifiable.metrics import infomec, noise_sweep
 from identifiable.options import ScoreOptions
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 SHARED = Path("/work/shared/data/infomec_reference.npz")
 DETERMINISTIC = 1e-9
 # InfoE ends where L-BFGS is stopped, and rounding decides where: the published code moves by `spread` when its rows change

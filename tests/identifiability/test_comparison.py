@@ -753,6 +753,6 @@ def test_public_names_are_the_ones_promised():
 def test_version_is_the_one_of_the_project():
     from pathlib import Path
 
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     assert identifiable.__version__ == compare(rows(0), rows(1), **BARE).provenance.version

@@ -14,7 +14,7 @@ from identifiable.disentanglement.binned import dcimig, information, jemmig, mig
 from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.interventional import irs
 
-REFERENCE = json.loads((Path(__file__).parent / "reference" / "disentanglement_lib_metrics.json").read_text())["cases"]
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "disentanglement_lib_metrics.json").read_text())["cases"]
 BINNED = {"mig": mig, "mig_sup": mig_sup, "jemmig": jemmig, "dcimig": dcimig, "modularity": modularity}
 METRICS = {**BINNED, "irs": irs}
 GRID = np.tile(np.indices((4, 4)).reshape(2, -1).T, (5, 1))

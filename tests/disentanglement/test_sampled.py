@@ -15,7 +15,7 @@ from identifiable.disentanglement.sampled import betavae_score, factorvae_score
 
 FEW = {"train": 600, "test": 300}
 SCORES = {"betavae": betavae_score, "factorvae": factorvae_score}
-REFERENCE = Path(__file__).parent / "reference" / "sampled.json"
+REFERENCE = Path(__file__).parents[1] / "reference" / "sampled.json"
 both = pytest.mark.parametrize("name", SCORES)
 
 

@@ -18,8 +18,8 @@ from identifiable.deconfounding.metrics.replicates import (
     precision_without_each,
 )
 
-from .screen_reference import numbers, reference, screen
-from .short_calls import replicate_map
+from deconfounding.screen_reference import numbers, reference, screen
+from deconfounding.short_calls import replicate_map
 
 CASES = {
     "controls": {},

@@ -21,7 +21,7 @@ from identifiable.deconfounding.metrics.mixing import (
     silhouette_label,
 )
 
-from .screen_reference import reference, screen
+from deconfounding.screen_reference import reference, screen
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -29,7 +29,7 @@ from identifiable.worlds import sources
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 2]
-REFERENCE = json.loads((Path(__file__).parent / "reference" / "ica.json").read_text())
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "ica.json").read_text())
 LOGCOSH = contrast("logcosh")
 
 

@@ -22,10 +22,10 @@ from identifiable.deconfounding.corrections.streaming import EPSILON_GRID, Recol
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.groups import AffineMap, haar_rotation
 
-from .short_calls import fit_correction, says
+from deconfounding.short_calls import fit_correction, says
 
 Matrix = NDArray[np.float64]
-REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "corrections.json").read_text(encoding="utf-8"))
+REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "corrections.json").read_text(encoding="utf-8"))
 BY_CONTROLS = ("control-z", "control-mad", "tvn", "pca-cs", "rand-cs")
 PLATES, WELLS, CONTROLS, WIDTH = 8, 24, 10, 4
 

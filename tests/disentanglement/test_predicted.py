@@ -23,7 +23,7 @@ from identifiable.disentanglement.predicted import (
     sap,
 )
 
-REFERENCE = json.loads((Path(__file__).parent / "reference" / "disentanglement_lib_metrics.json").read_text())
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "disentanglement_lib_metrics.json").read_text())
 PREDICTORS = ("extra_trees", "forest", "gbt", "boosting", "lasso")
 every = pytest.mark.parametrize("predictor", PREDICTORS)
 

@@ -28,7 +28,7 @@ from identifiable.results import without_time
 from identifiable.results.serial import from_json
 from identifiable.worlds.cell_world import cells
 
-from .short_calls import assign_roles, attribute
+from deconfounding.short_calls import assign_roles, attribute
 
 PLATES, CONTROLS, PERTURBATIONS, ROWS, COLUMNS = 16, 10, 12, 6, 8
 

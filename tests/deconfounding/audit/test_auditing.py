@@ -21,7 +21,7 @@ from identifiable.deconfounding.intervals import interval, plate_draws
 from identifiable.deconfounding.run import Run
 from identifiable.results import Audit, from_json, without_time
 
-from .short_calls import assign_roles, audit, says
+from deconfounding.short_calls import assign_roles, audit, says
 
 SHARED = Path("/work/shared/data")
 

@@ -25,7 +25,7 @@ from identifiable.groups import AffineMap
 from identifiable.moments import Moments
 from identifiable.results import ConditionScore, ScreenEvaluation, from_json
 
-from .short_calls import evaluate, says
+from deconfounding.short_calls import evaluate, says
 
 TREES = LightGBM(rounds=25)
 FAST: dict[str, Any] = {

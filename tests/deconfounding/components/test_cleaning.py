@@ -35,7 +35,7 @@ from identifiable.results.cleaning import CleanDifference
 from identifiable.results.serial import from_json
 from identifiable.worlds.cell_world import cells
 
-from .short_calls import assign_roles, attribute, clean
+from deconfounding.short_calls import assign_roles, attribute, clean
 
 PLATES, CONTROLS, DRUGS = 12, 8, 8
 

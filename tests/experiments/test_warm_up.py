@@ -189,7 +189,7 @@ def test_settings_that_make_no_sense_are_refused(name: str, value: Any, words: s
 
 def test_presets_and_the_paper_file_name_real_settings() -> None:
     for name, experiment in EXPERIMENTS.items():
-        if name not in warm_up.PRESETS:  # tests/test_experiments_table2.py
+        if name not in warm_up.PRESETS:  # tests/experiments/test_table2.py
             continue
         for scale in experiment.scales:
             chosen = warm_up.settings(name, scale, {})

@@ -20,8 +20,8 @@ from identifiable.deconfounding.metrics.space_metrics import (
     space_metrics,
 )
 
-from .screen_reference import haar, screen
-from .short_calls import says
+from deconfounding.screen_reference import haar, screen
+from deconfounding.short_calls import says
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -13,7 +13,7 @@ from identifiable.deconfounding.metrics import matrices
 from identifiable.deconfounding.metrics.effects import consistency, magnitude, relationship_recall
 from identifiable.deconfounding.metrics.matrices import label_means
 
-from .screen_reference import haar, numbers, reference, screen
+from deconfounding.screen_reference import haar, numbers, reference, screen
 
 
 def rng(seed: int = 0) -> np.random.Generator:
