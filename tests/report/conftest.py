@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
-from cases import make_comparison, make_distortion, make_joint_resolution, make_resolution
-from disentanglement_cases import make_disentanglement
+from builders import (
+    about,
+    make_attribution,
+    make_audit,
+    make_cleaning,
+    make_comparison,
+    make_disentanglement,
+    make_distortion,
+    make_evaluation,
+    make_joint_resolution,
+    make_reproduction,
+    make_resolution,
+    make_table2,
+)
 from identifiable.results import Choice, GeneConcentration, GeneScore, Table3
-from reproduction_cases import make_reproduction
-from screen_result_cases import about, make_attribution, make_audit, make_cleaning, make_evaluation
-from table2_cases import make_table2
 
 
 def make_table3() -> Table3:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from builders import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, tables_of, without_style
 from identifiable import report
 from identifiable._checks import UsageError
 from identifiable.report import words
 from identifiable.report.page import Block, Card, Fold, Notice, Table, Text
 from identifiable.report.pages import PAGES, page_of
 from identifiable.results import SCHEMAS, Alert, from_json, to_json, without_time
-from page_reading import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, tables_of, without_style
 
 ESCAPES = "a\x1b[31m\n"
 

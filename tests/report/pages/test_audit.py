@@ -9,6 +9,18 @@ from typing import Any
 
 import pytest
 
+from builders import (
+    HOSTILE,
+    NO_INTERVAL,
+    blocks_of,
+    card_of,
+    make_audit,
+    make_design,
+    table_called,
+    text_of,
+    with_figures,
+    with_words,
+)
 from identifiable import report
 from identifiable.report import words
 from identifiable.report.frame import glossary
@@ -16,8 +28,6 @@ from identifiable.report.page import Badge, Card, Dots, Fold, Mark, Terms
 from identifiable.report.pages import page_of
 from identifiable.report.pages.screen import EXAMPLES, LISTED, MOST_LISTED, roles_table
 from identifiable.results import Audit, BlindScore, Finding
-from page_reading import HOSTILE, blocks_of, card_of, table_called, text_of
-from screen_result_cases import NO_INTERVAL, make_audit, make_design, with_figures, with_words
 
 FULL = make_audit()
 BARE = make_audit(

@@ -21,7 +21,7 @@ from identifiable.groups import GROUPS
 from identifiable.options import RUNGS, DisentangleOptions, EvaluateOptions, Option, Options, declared, takes
 from identifiable.options.running import Threaded
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, kw_only=True)

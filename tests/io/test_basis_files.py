@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from cases import make_comparison
+from builders import make_comparison
 from identifiable import AffineMap, DataError, Resolved, load_basis, resolve, save_basis
 from identifiable._checks import OutputError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disentanglement_cases import make_after, make_disentanglement, make_metric
+from builders import make_after, make_disentanglement, make_metric
 from identifiable import Blocks, Representation, disentangle
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api import load

@@ -9,6 +9,18 @@ from typing import Any
 
 import pytest
 
+from builders import (
+    HOSTILE,
+    blocks_of,
+    card_of,
+    make_attribution,
+    make_card,
+    make_design,
+    make_map,
+    tables_of,
+    with_figures,
+    with_words,
+)
 from identifiable import report
 from identifiable.report import words
 from identifiable.report.page import Curves, Fold, Gauge, Grid, Heading, Spark, Table
@@ -16,8 +28,6 @@ from identifiable.report.pages import page_of
 from identifiable.report.pages.attribution import CARDS, LEAST_REACH, fixed, mostly, ranked
 from identifiable.report.pages.screen import LISTED
 from identifiable.results import Attribution, Share
-from page_reading import HOSTILE, blocks_of, card_of, tables_of
-from screen_result_cases import make_attribution, make_card, make_design, make_map, with_figures, with_words
 
 SMALL = (8, 12)
 FULL = make_attribution(grid=SMALL, biology=0.15, biology_ci95=(-0.052, 0.352))

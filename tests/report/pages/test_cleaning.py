@@ -9,6 +9,19 @@ from typing import Any
 
 import pytest
 
+from builders import (
+    NO_INTERVAL,
+    blocks_of,
+    card_of,
+    make_attribution,
+    make_cleaning,
+    make_design,
+    make_points,
+    table_called,
+    text_of,
+    with_figures,
+    with_words,
+)
 from identifiable import report
 from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS
 from identifiable.report import words
@@ -18,16 +31,6 @@ from identifiable.report.pages import page_of
 from identifiable.report.pages.cleaning import METRICS, UNSAVED, apply_command
 from identifiable.results import Cleaning, SpaceMetric, from_json, to_json
 from identifiable.results.cleaning import CleanDifference
-from page_reading import blocks_of, card_of, table_called, text_of
-from screen_result_cases import (
-    NO_INTERVAL,
-    make_attribution,
-    make_cleaning,
-    make_design,
-    make_points,
-    with_figures,
-    with_words,
-)
 
 ATTRIBUTION = make_attribution(grid=(2, 3))
 FULL = make_cleaning(attribution=ATTRIBUTION)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cases import make_distortion
+from builders import RENDERERS, blocks_of, card_of, check_drawn_alike_after_json, make_distortion, tables_of, text_of
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
@@ -17,7 +17,6 @@ from identifiable.report.page import Curves, Table, Terms
 from identifiable.report.pages import page_of
 from identifiable.report.pages.distortion import CURVE_POINTS, INFINITE
 from identifiable.results import Distortion, SupremumEstimate
-from page_reading import RENDERERS, blocks_of, card_of, check_drawn_alike_after_json, tables_of, text_of
 
 WORDS = glossary("distortion")
 PLAIN = make_distortion()

@@ -13,14 +13,23 @@ from typing import Any, Literal
 
 import pytest
 
-from cases import make_comparison, make_distortion, make_joint_resolution, make_resolution
-from disentanglement_cases import make_disentanglement
+from builders import (
+    about,
+    make_attribution,
+    make_audit,
+    make_cleaning,
+    make_comparison,
+    make_disentanglement,
+    make_distortion,
+    make_evaluation,
+    make_joint_resolution,
+    make_reproduction,
+    make_resolution,
+    make_table2,
+)
 from identifiable.cli import main
 from identifiable.results import GeneConcentration, GeneScore, Table3
 from identifiable.results.serial import SCHEMAS, _typed
-from reproduction_cases import make_reproduction
-from screen_result_cases import about, make_attribution, make_audit, make_cleaning, make_evaluation
-from table2_cases import make_table2
 
 
 def make_table3() -> Table3:

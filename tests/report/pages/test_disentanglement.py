@@ -8,7 +8,22 @@ from typing import Any
 
 import pytest
 
-from disentanglement_cases import ACTIVE, FACTORS, NMI, make_after, make_disentanglement, make_infomec, make_metric
+from builders import (
+    ACTIVE,
+    FACTORS,
+    NMI,
+    RENDERERS,
+    blocks_of,
+    card_of,
+    check_drawn_alike_after_json,
+    make_after,
+    make_disentanglement,
+    make_infomec,
+    make_metric,
+    table_called,
+    tables_of,
+    text_of,
+)
 from identifiable import report
 from identifiable.disentanglement import METRICS as KNOWN
 from identifiable.report import words as wording
@@ -18,7 +33,6 @@ from identifiable.report.pages import page_of
 from identifiable.report.pages.disentanglement import BY_CHANCE, METRICS, SAID, UNSETTLED
 from identifiable.report.pages.latents import LATENTS_SHOWN, diagonal_order
 from identifiable.results import Disentanglement, Factor, FactorLatentMatrix, ScoreNull
-from page_reading import RENDERERS, blocks_of, card_of, check_drawn_alike_after_json, table_called, tables_of, text_of
 
 WORDS = glossary("disentanglement")
 FULL = make_disentanglement(after=(make_after(), make_after("literal"), make_after("whitened", invertible=False)))

@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from cases import make_component, make_joint_resolution, make_resolution
+from builders import (
+    blocks_of,
+    card_of,
+    figure_of,
+    make_component,
+    make_joint_resolution,
+    make_resolution,
+    shown_words,
+    table_called,
+    tables_of,
+)
 from identifiable import report
 from identifiable.ica import diagnostics
 from identifiable.report import words
@@ -31,7 +41,6 @@ from identifiable.report.pages.components import (
 from identifiable.report.pages.joint import p_cell
 from identifiable.report.pages.resolution import PAIRS_LISTED
 from identifiable.results import Alert, Resolution, Start, Step, UnresolvedPair, from_json, to_json
-from page_reading import blocks_of, card_of, figure_of, shown_words, table_called, tables_of
 
 TRUST = "Stability against negentropy"
 FIGURE = r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"

@@ -11,6 +11,16 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from builders import (
+    LEAKS,
+    RENDERERS,
+    blocks_of,
+    card_of,
+    check_drawn_alike_after_json,
+    make_reproduction,
+    tables_of,
+    text_of,
+)
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
@@ -19,8 +29,6 @@ from identifiable.report.pages import page_of
 from identifiable.report.pages.reproduction import LOST, SAMPLES_DRAWN, correlated
 from identifiable.report.render.figures import draw_curves
 from identifiable.results import Alert, Choice, Constants, Leak, Reproduction
-from page_reading import RENDERERS, blocks_of, card_of, check_drawn_alike_after_json, tables_of, text_of
-from reproduction_cases import LEAKS, make_reproduction
 
 WORDS = glossary("reproduction")
 PLAIN = make_reproduction()

@@ -10,6 +10,21 @@ from typing import Any
 
 import pytest
 
+from builders import (
+    KNOBS,
+    PUBLISHED,
+    RENDERERS,
+    ROWS,
+    STEPS,
+    Outline,
+    blocks_of,
+    card_of,
+    make_png,
+    make_table2,
+    tables_of,
+    text_of,
+    without_style,
+)
 from identifiable import report
 from identifiable._checks import DataError
 from identifiable.report import words as wording
@@ -17,8 +32,6 @@ from identifiable.report.frame import glossary
 from identifiable.report.page import LEFT_OUT, Curves, Dots, Fold, Gallery, Image, Table, Text
 from identifiable.report.pages import page_of
 from identifiable.results import Alert, Cell, Choice, Evaluation, Table2, from_json, to_json
-from page_reading import RENDERERS, Outline, blocks_of, card_of, tables_of, text_of, without_style
-from table2_cases import KNOBS, PUBLISHED, ROWS, STEPS, make_png, make_table2
 
 WORDS = glossary("table2")
 PLAIN = make_table2()

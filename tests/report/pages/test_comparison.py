@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from cases import LADDER, make_comparison, make_errors, make_pair
+from builders import (
+    LADDER,
+    Outline,
+    blocks_of,
+    card_of,
+    make_comparison,
+    make_errors,
+    make_pair,
+    shown_words,
+    table_called,
+    tables_of,
+)
 from identifiable import report
 from identifiable.report import words
 from identifiable.report.page import Block, Card, Curves, Dots, Fold, Table, Terms, Text
@@ -19,7 +30,6 @@ from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, 
 from identifiable.report.pages.ladder import efficiency_line, projection
 from identifiable.report.render.figures import drawn_legend
 from identifiable.results import Alert, Efficiency, Null, Rung, WorstRow, from_json, to_json
-from page_reading import Outline, blocks_of, card_of, shown_words, table_called, tables_of
 
 
 def bibtex(result: Any) -> list[str]:

@@ -9,6 +9,21 @@ from typing import Any
 
 import pytest
 
+from builders import (
+    NO_INTERVAL,
+    TARGETS,
+    blocks_of,
+    card_of,
+    make_condition,
+    make_conditions,
+    make_design,
+    make_difference,
+    make_evaluation,
+    table_called,
+    text_of,
+    with_figures,
+    with_words,
+)
 from identifiable import report
 from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.report import words
@@ -19,18 +34,6 @@ from identifiable.report.pages.conditions import Conditions, layout_words, probe
 from identifiable.report.pages.evaluation import DRAWN
 from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
 from identifiable.results import IcaAdvice, ScreenEvaluation, StageTime
-from page_reading import blocks_of, card_of, table_called, text_of
-from screen_result_cases import (
-    NO_INTERVAL,
-    TARGETS,
-    make_condition,
-    make_conditions,
-    make_design,
-    make_difference,
-    make_evaluation,
-    with_figures,
-    with_words,
-)
 
 FULL = make_evaluation()
 SMALLER = make_evaluation(conditions=tuple(make_conditions()))

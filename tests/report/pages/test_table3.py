@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from builders import RENDERERS, about, card_of, check_drawn_alike_after_json, make_evaluation, tables_of, text_of
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
 from identifiable.report.pages import page_of
 from identifiable.results import Choice, GeneConcentration, GeneScore, Table3
-from page_reading import RENDERERS, card_of, check_drawn_alike_after_json, tables_of, text_of
-from screen_result_cases import about, make_evaluation
 
 WORDS = glossary("table3")
 PUBLISHED = {"auroc_of_gene": {"SRC": 0.8125, "X": "lost"}, "largest_auroc": 0.912, "hoyer_range": [0.21, 0.66]}

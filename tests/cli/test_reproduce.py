@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 
 import children
+from builders import make_reproduction, make_table2
 from identifiable import experiments
 from identifiable._checks import UsageError
 from identifiable.api import load
 from identifiable.cli import main, progress
 from identifiable.intake import default_provenance
 from identifiable.results import Reproduction, Table2
-from reproduction_cases import make_reproduction
-from table2_cases import make_table2
 
 RESULT = make_reproduction(below=0.3)
 CALL = ["reproduce", "fig2"]
