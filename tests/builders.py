@@ -9,7 +9,7 @@ import random
 import re
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -22,6 +22,8 @@ from scipy.stats import spearmanr
 from identifiable import report, results
 from identifiable.report.page import Block, Card, Curves, Fold, Table, Terms, Text
 from identifiable.report.pages import page_of
+from identifiable.report.render.terminal import WIDTH
+from identifiable.report.words import columns_wide
 from identifiable.results import from_json, to_json
 from identifiable.results.evaluation import FitOn, HeldOut
 from identifiable.results.reproduction import Estimator, Form, Unit
@@ -1309,10 +1311,17 @@ def table_called(result: Any, start: str) -> Table:
 
 
 def without_style(text: str) -> str:
-    return re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+    """A page without its style sheet and the code of its pictures."""
+    return re.sub(r"<style>.*?</style>|base64,[\w+/=]+", "", text, flags=re.DOTALL)
 
 
-def check_drawn_alike_after_json(result: Any, render: Callable[[Any], str]) -> None:
-    text = render(result)
-    assert text == render(from_json(to_json(result)))
-    assert not re.search(r"\b(nan|inf|None)\b", without_style(text))
+def check_drawn(result: Any) -> None:
+    """Drawn alike from saved JSON, nothing undefined shown, no line too long, no mark outside its frame."""
+    again = from_json(to_json(result))
+    for render in RENDERERS:
+        text = render(result)
+        assert text == render(again)
+        assert not re.search(r"\b(nan|inf|None)\b", without_style(text))
+    lines = [line for line in report.text_table(result).splitlines() if "identifiable transform" not in line]
+    assert max(map(columns_wide, lines)) <= WIDTH
+    assert all(0 <= float(v) <= 100 for v in re.findall(r'\bx\d?="([\d.-]+)%"', report.html(result)))

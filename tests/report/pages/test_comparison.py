@@ -18,22 +18,16 @@ from builders import (
     make_comparison,
     make_errors,
     make_pair,
-    shown_words,
     table_called,
     tables_of,
 )
 from identifiable import report
 from identifiable.report import words
 from identifiable.report.page import Block, Card, Curves, Dots, Fold, Table, Terms, Text
-from identifiable.report.pages import page_of
 from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, similarity_rows
 from identifiable.report.pages.ladder import efficiency_line, projection
 from identifiable.report.render.figures import drawn_legend
-from identifiable.results import Alert, Efficiency, Null, Rung, WorstRow, from_json, to_json
-
-
-def bibtex(result: Any) -> list[str]:
-    return re.findall(r"@\w+\{(\w+),", report.markdown(result))
+from identifiable.results import Efficiency, Null, Rung, from_json, to_json
 
 
 def ladder_of(result: Any) -> Table:
@@ -57,14 +51,6 @@ def with_rung(result: Any, i: int = 0, **changes: Any) -> Any:
 
 
 # -- two models
-
-
-def test_the_second_direction_is_folded_under_its_verdict() -> None:
-    sections = {s.key: s for s in page_of(make_comparison()).sections}
-    (fold,) = sections["pair-2"].blocks
-    assert isinstance(fold, Fold)
-    assert fold.summary.endswith("rigid (q95 0.095)")
-    assert not isinstance(sections["pair-1"].blocks[0], Fold)
 
 
 def test_both_verdicts_have_a_card_only_where_they_differ() -> None:
@@ -219,23 +205,6 @@ def test_a_null_on_fewer_rows_says_so_and_shows_the_value_on_the_same_rows() -> 
     assert table_called(whole, "Similarity of").rows[0][:4] == ("CCA", "0.983", "0.061", "0.010")
 
 
-def test_the_worst_rows_are_the_only_rows_by_name() -> None:
-    result = make_comparison()
-    table = table_called(result, "Rows with")
-    assert table.rows == (("cell-0042", "0.310"), ("cell-1207", "0.290"))
-    many = make_pair(worst=tuple(WorstRow(f"r{i}", 0.1) for i in range(7)))
-    assert len(table_called(replace(result, pairs=(many,)), "Rows with").rows) == 7
-    bare = replace(result, pairs=(make_pair(worst=()),))
-    assert not any(t.caption.startswith("Rows with") for t in tables_of(bare))
-
-
-def test_a_comparison_with_sources_asks_another_question() -> None:
-    both = make_comparison(names=["representation", "sources"])
-    structural = page_of(replace(both, pairs=both.pairs[:1])).subtitle
-    assert "sources" in structural
-    assert page_of(both).subtitle == page_of(make_comparison()).subtitle != structural
-
-
 # -- several models
 
 
@@ -323,43 +292,6 @@ def test_a_constant_representation_has_no_spectrum_to_draw() -> None:
     assert table_called(result, "Spectrum of each").rows[0] == ("run1", "32", "32", "16.0", "17 %", "16")
 
 
-# -- what was done
-
-
-def test_the_methods_follow_the_settings() -> None:
-    chosen = shown_words(make_comparison(settings={"folds": 7, "group_by": "labels.csv:plate"}))
-    for part in ("7-fold", "labels.csv:plate", "200 bootstrap", "(100 draws)"):
-        assert part in chosen
-    plain = shown_words(make_comparison(bootstrap=0, nulls=False))
-    assert "5-fold" in plain
-    assert "(100 draws)" not in plain
-    for part in ("Implements Definition 1", "Reconstructed:", "Ours:"):
-        assert part in plain
-    position = replace(make_comparison(), alerts=(Alert("paired_by_position", "x"),))
-    assert len(shown_words(position)) > len(shown_words(make_comparison()))
-
-
-def test_bibtex_names_the_papers_shown_and_no_others() -> None:
-    two, three = make_comparison(), make_comparison(3)
-    assert bibtex(two) == [
-        "nelson2026statistical", "roeder2021linear", "kornblith2019similarity", "raghu2017svcca", "roy2007effective",
-    ]  # fmt: skip
-    assert bibtex(three) == [*bibtex(two), "gower1975generalized"]
-    bare = replace(two.pairs[0], similarity=replace(two.pairs[0].similarity, svcca={}))
-    assert "raghu2017svcca" not in bibtex(replace(two, pairs=(bare,)))
-
-
-def test_predicting_the_mean_gives_an_rms_error_of_071_and_a_mean_of_at_most_that() -> None:
-    # The guide's claim, on three points at the corners of a right triangle: exact arithmetic.
-    assert "0.71" in page_of(make_comparison()).guide
-    points = [(0.0, 0.0), (3.0, 0.0), (0.0, 4.0)]
-    to_centre = [math.dist(p, (1.0, 4 / 3)) for p in points]
-    all_pairs = [math.dist(p, q) for p in points for q in points]  # ordered, with itself: n² pairs
-    rms = math.sqrt(sum(v * v for v in all_pairs) / len(all_pairs))
-    assert math.sqrt(sum(v * v for v in to_centre) / 3) / rms == pytest.approx(math.sqrt(0.5), rel=1e-12)
-    assert sum(to_centre) / 3 / rms < math.sqrt(0.5)
-
-
 # -- the figures
 
 
@@ -387,15 +319,6 @@ def test_a_far_maximum_does_not_flatten_the_curves() -> None:
 
 
 # -- the terminal
-
-
-def test_the_terminal_has_verdict_both_ladders_and_similarity_once() -> None:
-    lines = [line.split() for line in report.text_table(make_comparison()).splitlines()]
-    assert lines[0] == ["run1", "→", "run2:", "rigid"]
-    rigid = [line for line in lines if line[:1] == ["rigid"] and len(line) == 10]
-    assert rigid[0] == ["rigid", "0.043", "[0.041,", "0.044]", "0.094", "0.128", "0.040", "0.0110", "0.970", "0.010"]
-    assert len(rigid) == 2
-    assert sum(line[:2] == ["CCA", "0.983"] for line in lines) == 1  # the same both ways
 
 
 def test_a_matrix_wider_than_the_terminal_goes_on_below_and_many_pairs_are_not_listed() -> None:

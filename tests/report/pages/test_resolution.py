@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ from identifiable import report
 from identifiable.ica import diagnostics
 from identifiable.report import words
 from identifiable.report.page import Fold, Spark, Text
-from identifiable.report.pages import page_of
 from identifiable.report.pages.components import (
     COMPONENTS_LISTED,
     GIST,
@@ -89,21 +87,6 @@ def test_the_tables_have_every_number_of_every_component() -> None:
     assert first.rows[0][4] == "0.9995"  # not rounded up to perfect agreement
 
 
-def test_every_number_in_the_tables_and_the_card_is_one_of_the_result() -> None:
-    result = make_resolution()
-    saved = json.loads(to_json(result))
-    kept = ("inputs", "rank", "passes", "contrast", "components", "whitening", "starts", "unresolved", "ties")
-    values = set(numbers_in({k: saved[k] for k in kept}))
-    values |= {float(len(part)) for part in (result.starts, result.unresolved, result.ties)}
-    values |= {float(len(result.identifiable)), float(len(result.components) - len(result.identifiable))}
-    values |= {100 * c.variance for c in result.components} | {result.inputs[0].n / result.inputs[0].d}
-    cells = [value for _, value in card_of(result).facts]
-    for table in tables_of(result, "verdict", "components", "pairs", "convergence", "rank"):
-        cells += [cell for row in table.rows for cell in row]
-    assert [cell for cell in cells for number in re.findall(FIGURE, cell) if not rounds_from(number, values)] == []
-    assert not rounds_from("0.9871234", values)  # the test can fail
-
-
 def numbers_in(data: Any) -> Iterator[float]:
     """Every number of a saved result that a table may show, and those its reasons name."""
     if isinstance(data, dict):
@@ -115,14 +98,6 @@ def numbers_in(data: Any) -> Iterator[float]:
         yield from (float(number.replace(",", "")) for number in re.findall(FIGURE, data))
     elif data is not None:
         yield float(data)
-
-
-def rounds_from(number: str, values: set[float]) -> bool:
-    """Whether some value, rounded to the last digit of `number`, is that number."""
-    shown = number.replace(",", "")
-    digits, _, power = shown.partition("e")
-    unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
-    return any(abs(abs(v) - float(shown)) <= 0.5001 * unit for v in values)
 
 
 # -- the verdict
@@ -303,17 +278,6 @@ def test_the_matches_are_listed_with_their_partners() -> None:
     assert dict(card.facts)["rows in common"] == "4,988"
 
 
-def test_what_makes_a_component_shared_is_said_as_recorded() -> None:
-    (told,), (bare,) = (
-        texts_of(make_joint_resolution(settings=settings), "verdict") for settings in ({}, {"shared_above": None})
-    )
-    assert "|r| 0.8" in told
-    assert "|r|" not in bare
-    assert "0.01" in told
-    assert "run1" in told
-    assert "|r| 0.8" in tables_of(make_joint_resolution(), "overview")[0].caption
-
-
 @pytest.mark.parametrize(
     ("p", "draws", "shown"),
     [(1 / 201, 200, "≤ 0.005"), (2 / 201, 200, "0.010"), (1 / 1001, 1000, "≤ 0.001"), (2 / 2001, 2000, "<0.001")],
@@ -437,33 +401,6 @@ def test_twenty_models_of_400_components_stay_below_three_megabytes() -> None:
     assert len(report.html(result).encode()) < 3_000_000
 
 
-# -- what was done
-
-
-def test_the_methods_follow_the_settings() -> None:
-    told = shown_words(make_resolution())
-    for part in (
-        "Theorem 2 of Nelson",
-        "Ours:",
-        "logcosh",
-        "FastICA",
-        "quasi-Newton",
-        "best of 3",
-        "1.5e-6",
-    ):
-        assert part in told
-    other = make_resolution(starts=1, settings={"contrast": "cube"}, converged=False)
-    given = replace(other, whitening=replace(other.whitening, rule="given"), steps=other.steps[:3])
-    told = shown_words(given)
-    assert "cube" in told
-    assert not re.search(r"logcosh|quasi-Newton|best of|1\.5e-6 times", told)
-    assert "by variance" in " ".join(
-        meaning for b in page_of(make_resolution(settings={"order": "variance"})).sections[-2].blocks
-        for _, meaning in getattr(b, "items", ())
-    )  # fmt: skip
-    assert "nats" not in shown_words(make_resolution())  # negentropy is an index
-
-
 # -- the figures
 
 
@@ -507,26 +444,6 @@ def test_negative_margins_are_inside_the_plot() -> None:
 
 
 # -- the terminal
-
-
-def test_the_terminal_has_headline_components_reasons_pairs_and_alerts() -> None:
-    result = make_resolution(80, alerts=[Alert("few_rows", "Only 40 rows.")])
-    lines = report.text_table(result).splitlines()
-    assert lines[0] == "cells: converged"
-    assert re.findall(r"\d+", lines[1]) == ["60", "80"]
-    table = [line for line in lines if re.match(r"\d+ +(yes|no)", line)]
-    assert len(table) == 20
-    assert table[0].split() == ["0", "yes", "0.9995", "0.02", "%", "0.050", "0.140", "0.0042"]
-    assert any(line.split()[:2] == ["60", "61"] for line in lines)  # cannot be separated
-    assert lines[-1] == "! few_rows: Only 40 rows."
-    assert "tie" not in report.text_table(replace(result, ties=())).lower()
-
-
-def test_the_terminal_has_models_and_matches_of_a_joint_result() -> None:
-    lines = [line.split() for line in report.text_table(make_joint_resolution(3, 40)).splitlines()]
-    assert ["run2", "30", "40", "42", "24.5", "9", "19.2", "0", "converged"] in lines
-    assert ["0", "1", "2", "0.990", "≤", "0.005", "yes", "yes"] in lines
-    assert ["1", "2", "(−)", "3", "0.990", "≤", "0.005", "yes", "yes"] in lines
 
 
 def test_every_line_fits_a_terminal() -> None:

@@ -6,31 +6,27 @@ import json
 import math
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from builders import (
     KNOBS,
     PUBLISHED,
-    RENDERERS,
     ROWS,
     STEPS,
     Outline,
     blocks_of,
     card_of,
+    check_drawn,
     make_png,
     make_table2,
     tables_of,
-    text_of,
-    without_style,
 )
 from identifiable import report
 from identifiable._checks import DataError
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
 from identifiable.report.page import LEFT_OUT, Curves, Dots, Fold, Gallery, Image, Table, Text
-from identifiable.report.pages import page_of
 from identifiable.results import Alert, Cell, Choice, Evaluation, Table2, from_json, to_json
 
 WORDS = glossary("table2")
@@ -49,6 +45,18 @@ RESULTS = {
     "bare": replace(
         make_table2(rows=(), choices=(), published={}, alerts=[Alert("few", "Few.")], traversals=False), runs=()
     ),
+    "many data sets": make_table2(data=["sprites", "scene", "dsprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d"]),
+    "wide": make_table2(half=1.5, infoe_moves=-0.2, lift=-0.3),
+    **{
+        f"published {i}": make_table2(published=published, choices=[Choice("pair", (1, math.inf), "ours", (2.0,))])
+        for i, published in enumerate(
+            (
+                {"columns": ("all",), "rows": {"AE": ((0.1, math.nan, 0.2),), "x": (1,)}, "by_others": "AE"},
+                {"columns": 3, "rows": [1], "by_others": None},
+                {"columns": ["all"], "rows": {"AE": [["a", 1, 2]], "AE + ICA": [[1e300, 1, 2]]}},
+            )
+        )
+    },
 }
 
 
@@ -72,31 +80,9 @@ def notes(result: Table2, key: str) -> str:
     return " ".join(block.text for block in blocks_of(result, key) if isinstance(block, Text))
 
 
-@pytest.mark.parametrize("render", RENDERERS)
-@pytest.mark.parametrize("name", [name for name in RESULTS if name != "plain"])
-def test_every_result_is_drawn_alike_after_json(render: Any, name: str) -> None:
-    text = render(RESULTS[name])
-    assert text == render(from_json(to_json(RESULTS[name])))
-    assert not re.search(r"\b(nan|inf|None)\b", re.sub(r"base64,[\w+/=]+", "", without_style(text)))
-
-
-@pytest.mark.parametrize("render", RENDERERS)
-def test_choices_and_published_numbers_of_any_form_are_drawn_alike_after_json(render: Any) -> None:
-    for published in (
-        {"columns": ("all",), "rows": {"AE": ((0.1, math.nan, 0.2),), "x": (1,)}, "by_others": "AE"},
-        {"columns": 3, "rows": [1], "by_others": None},
-        {"columns": ["all"], "rows": {"AE": [["a", 1, 2]], "AE + ICA": [[1e300, 1, 2]]}},
-    ):
-        result = make_table2(published=published, choices=[Choice("pair", (1, math.inf), "ours", (2.0,))])
-        assert render(result) == render(from_json(to_json(result)))
-
-
-def test_sections_stand_only_where_there_is_something() -> None:
-    keys = [s.key for s in page_of(PLAIN).sections]
-    everything = ["verdict", "alerts", "scores", "lifts", "traversals", "training", "selection", "runs", "choices"]
-    assert keys == [*everything, "reading", "reproduction"]
-    assert [s.key for s in page_of(RESULTS["bare"]).sections] == ["verdict", "alerts", "reading", "reproduction"]
-    assert "traversals" not in [s.key for s in page_of(RESULTS["continuous alone"]).sections]
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_special_result_is_drawn(name: str) -> None:
+    check_drawn(RESULTS[name])
 
 
 # -- the verdict
@@ -164,19 +150,7 @@ def test_each_data_set_has_a_table_with_intervals_and_all_data_come_first() -> N
     assert "22.0 dB" in alone.caption
 
 
-def test_several_data_sets_are_also_shown_as_the_paper_prints_them() -> None:
-    (table,) = (
-        t
-        for t in tables_of(PLAIN, "scores")
-        if [c.label for c in t.columns] == ["model", "sprites", "scene"] and "continuous" in t.caption
-    )
-    cell = PLAIN.cell("AE + ICA", "scene")
-    assert cell is not None
-    shown = " ".join(wording.number(e.mean, 2) for e in (cell.infom, cell.infoe, cell.infoc))
-    assert {row[0]: row[2] for row in table.rows}["AE + ICA"] == shown
-
-
-@pytest.mark.parametrize("name", [name for name in RESULTS if name != "bare"])
+@pytest.mark.parametrize("name", ["plain", "one data set", "the paper's data", "a row is missing", "continuous alone"])
 def test_discrete_rows_never_stand_among_continuous_ones(name: str) -> None:
     result = RESULTS[name]
     for table in tables_of(result, "scores"):
@@ -312,15 +286,6 @@ def test_traversals_stand_before_and_after_ica_with_a_label_for_each_line() -> N
     assert "base64" not in report.markdown(PLAIN)
 
 
-def test_the_pictures_of_other_models_are_folded_away() -> None:
-    other = replace(PLAIN.traversals[0], row="beta-VAE")
-    result = replace(PLAIN, traversals=(*PLAIN.traversals, other))
-    folds = [b for b in blocks_of(result, "traversals") if isinstance(b, Fold)]
-    assert [fold.summary for fold in folds] == ["sprites: other models"]
-    assert [image.title for g in folds[0].blocks if isinstance(g, Gallery) for image in g.images] == ["β-VAE"]
-    assert not [b for b in blocks_of(PLAIN, "traversals") if isinstance(b, Fold)]
-
-
 SOUND = make_png(1, 1, 2)
 
 
@@ -420,55 +385,8 @@ def test_every_run_is_listed_under_the_name_of_its_row() -> None:
     assert tables_of(diverged, "runs")[0].rows[0][4:] == (*[wording.MISSING] * 4, "diverged")
 
 
-def test_settings_are_split_into_the_papers_those_changed_and_those_lost() -> None:
-    paper, changed, lost = tables_of(PLAIN, "choices")
-    assert paper.rows == (("batch", "128"),)
-    assert changed.rows == (("steps", "4000", "200000"),)
-    assert lost.rows == (("psnr within", "2.0"),)
-
-
-def test_the_methods_name_models_modes_and_what_is_ours_and_cite_what_was_run() -> None:
-    told = text_of(PLAIN, "reproduction")
-    models = "72 models (AE, β-VAE, β-TCVAE, BioAE, QLAE and VQ-VAE)"
-    for words in (models, "3 seeds on sprites and scene", "Ours: ", "FastICA(whiten=False)"):
-        assert words in told
-    html = report.html(PLAIN)
-    for key in ("nelson2026", "hsu2023", "higgins2017", "chen2018", "whittington2023", "oord2017", "hyvarinen1999"):
-        assert key in html
-    plain = report.html(make_table2(rows=("AE",)))
-    for key in ("higgins2017", "whittington2023", "oord2017", "hyvarinen1999"):
-        assert key not in plain
-
-
 def test_scores_without_finite_numbers_are_left_out_of_curves() -> None:
     lost = Evaluation(5000, math.nan, math.inf, {"none": {"infom": math.inf}})
     runs = tuple(replace(run, evaluations=(*run.evaluations, lost)) for run in PLAIN.runs)
     first, *_, psnr = (b for b in blocks_of(replace(PLAIN, runs=runs), "training") if isinstance(b, Curves))
     assert max(x for curve in (*first.curves, *psnr.curves) for x, _ in curve.points) == 4000
-
-
-# -- the terminal
-
-
-def test_the_terminal_has_ours_published_and_lifts_in_this_order() -> None:
-    result = make_table2(alerts=[Alert("few", "Few.")])
-    brief = [(t.caption.split(",")[0], t.columns[0].label) for t in tables_of(result) if t.brief]
-    ours = ("Ours", "model")
-    assert brief == [
-        ours,
-        ours,
-        ("Published", "model"),
-        ours,
-        ours,
-        (tables_of(result, "lifts")[0].caption.split(",")[0], "data"),
-    ]
-    lines = report.text_table(result).splitlines()
-    assert lines[-1] == "! few: Few."
-    assert any(re.match(rf"AE \+ ICA +{re.escape(estimated(PLAIN.cell('AE + ICA')))}", line) for line in lines)
-
-
-def test_every_line_fits_a_terminal_also_of_all_data_sets_at_once() -> None:
-    many = make_table2(data=["sprites", "scene", "dsprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d"])
-    for result in (*RESULTS.values(), many, make_table2(half=1.5), make_table2(infoe_moves=-0.2, lift=-0.3)):
-        assert max(map(wording.columns_wide, report.text_table(result).splitlines())) <= 100
-    assert all(name in report.text_table(many) for name in many.data)
