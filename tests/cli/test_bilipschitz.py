@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import files, one_line, run
 from identifiable import bilipschitz
 from identifiable.api import load
 from identifiable.cli import main
@@ -65,21 +65,6 @@ def folder(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def run(*words, capsys):
-    code = main(list(words))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def one_line(err):
-    said = [line for line in err.splitlines() if line != "loading the model"]
-    return len(said) == 1 and said[0].startswith("identifiable: ")
-
-
-def files():
-    return sorted(p.name for p in Path().iterdir() if p.name != "__pycache__")
-
-
 CALL = ["bilipschitz", "latents.npy", "--decoder", "model:decoder"]
 
 
@@ -124,34 +109,16 @@ def test_objects_functions_and_attributes_of_attributes_are_decoders(folder, cap
     assert (load("r.json").largest, load("r.json").decoder) == (2.0, f"model:{attribute}")
 
 
-def test_json_on_stdout_is_json_and_what_the_model_prints_is_not_in_it(folder, capsys):
-    code, out, err = run(*CALL, "--json", "-", capsys=capsys)
-    assert (code, err) == (0, "loading the model\n")
-    assert json.loads(out)["schema"] == "identifiable/bilipschitz/1"
-
-
-def test_report_redraws_the_page_byte_for_byte(folder, capsys):
-    for attribute in ("decoder", "flat"):
-        words = ["bilipschitz", "latents.npy", "--decoder", f"model:{attribute}"]
-        assert run(*words, "--json", "r.json", "--report", "p.html", capsys=capsys)[0] == 0
-        assert run("report", "r.json", "-o", "again.html", capsys=capsys)[:2] == (0, "again.html\n")
-        assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("attribute", "condition", "code"),
     [
         ("decoder", "constant > 3", 0),
         ("decoder", "constant > 1.9", 1),
         ("decoder", "constant.q95 > 1.9", 1),
-        ("decoder", "best_constant > 1.6", 0),
         ("decoder", "best_constant > 1.5", 1),
-        ("decoder", "condition >= 2.6", 0),
         ("decoder", "condition >= 2.4", 1),
         ("decoder", "sigma_min < 0.9", 1),
-        ("decoder", "sigma_min < 0.7", 0),
         ("decoder", "deficient > 0", 0),
-        ("decoder", "undefined > 0", 0),
         ("decoder", "random_directions.share < 2", 1),
         ("decoder", "supremum.estimate > 2.5", 0),
         ("flat", "deficient > 0", 1),
@@ -171,9 +138,7 @@ def test_fail_if_decides_the_exit_code(folder, capsys, attribute, condition, cod
     [
         ("constants > 3", "'constants'"),
         ("constant.q96 > 3", "'q96'"),
-        ("constant >", "FIELD OPERATOR NUMBER"),
         ("decoder > 3", "decoder is not"),
-        ("log_volume > 3", "log_volume is not"),
     ],
 )
 def test_a_condition_that_cannot_be_read_stops_before_the_model_is_imported(folder, capsys, condition, message):
@@ -227,10 +192,6 @@ def test_what_is_no_decoder_is_one_line_exit_2_and_no_output(folder, capsys, dec
         ([*CALL, "--shape", "a,b"], 2, "--shape 'a':"),
         ([*CALL, "--shape", "2,2"], 2, "shape 2x2:"),
         ([*CALL, "--directions", "-1"], 2, "--directions -1:"),
-        ([*CALL, "--seed", "-1"], 2, "--seed -1:"),
-        ([*CALL, "--report", "page.pdf"], 2, ".html"),
-        ([*CALL, "--report", "no/page.html"], 3, "no folder no"),
-        ([*CALL, "--json", "latents.npy"], 3, "of the inputs"),
         (["bilipschitz", "none.npy", "--decoder", "model:decoder"], 3, "none.npy"),
         (["bilipschitz", "latents.npy", "--decoder", "none.pt2"], 3, "none.pt2:"),
     ],

@@ -16,14 +16,13 @@ import pytest
 
 import children
 from builders import make_reproduction, make_table2
+from commands import files, one_line, run
 from identifiable import experiments
-from identifiable._checks import UsageError
 from identifiable.api import load
 from identifiable.cli import main, progress
 from identifiable.intake import default_provenance
-from identifiable.results import Reproduction, Table2
+from identifiable.results import Table2
 
-RESULT = make_reproduction(below=0.3)
 CALL = ["reproduce", "fig2"]
 
 
@@ -48,20 +47,6 @@ def calls(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments, "reproduce", stand_in)
     monkeypatch.chdir(tmp_path)
     return made
-
-
-def run(*words, capsys):
-    code = main(list(words))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def one_line(err):
-    return len(err.splitlines()) == 1 and err.startswith("identifiable: ")
-
-
-def files():
-    return sorted(p.name for p in Path().iterdir())
 
 
 def test_the_example_of_the_help_makes_the_call_and_writes_its_page(calls, capsys):
@@ -94,10 +79,7 @@ def test_every_option_reaches_the_call(calls, capsys):
     ("text", "value"),
     [
         ("epochs=50", 50),
-        ("epochs=-1", -1),
         ("rate=1e-3", 0.001),
-        ("rate=.5", 0.5),
-        ("rate=2.", 2.0),
         ("leaks=0.1,0.5,1", (0.1, 0.5, 1)),
         ("leaks = 0.1, 0.5", (0.1, 0.5)),
         ("leaks=0.5,", (0.5,)),
@@ -129,20 +111,6 @@ def test_the_recorded_command_gives_the_same_call_again(calls, capsys):
     assert load("r.json").provenance.command == "identifiable reproduce fig2"
 
 
-def test_json_on_stdout_is_json_and_what_is_printed_while_training_is_not_in_it(calls, capsys):
-    code, out, err = run(*CALL, "--json", "-", capsys=capsys)
-    assert (code, err) == (0, "training\n")
-    assert json.loads(out)["schema"] == "identifiable/reproduce/1"
-
-
-@pytest.mark.parametrize("name", ["fig2", "figA6"])
-def test_report_redraws_the_page_byte_for_byte(calls, capsys, name):
-    assert run("reproduce", name, "--json", "r.json", "--report", "p.html", capsys=capsys)[0] == 0
-    assert isinstance(load("r.json"), Reproduction)
-    assert run("report", "r.json", "-o", "again.html", capsys=capsys)[:2] == (0, "again.html\n")
-    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("condition", "code"),
     [
@@ -150,17 +118,12 @@ def test_report_redraws_the_page_byte_for_byte(calls, capsys, name):
         ("spearman > 0.5", 1),
         ("spearman_low < 0.9", 1),
         ("spearman_low < 0.5", 0),
-        ("spearman_high > 0.9", 1),
         ("mean.spearman_low < 0.9", 1),
-        ("within_leak < 0.2", 0),
         ("within_leak < 0.3", 1),
-        ("r2 < 0.5", 0),
         ("maximum.r2 > 0.5", 1),
         ("sample.slope > 1", 0),
         ("removed > 2", 1),
-        ("removed > 3", 0),
         ("runs < 19", 1),
-        ("runs < 18", 0),
         ("filter_threshold > 0.03", 1),
     ],
 )
@@ -168,15 +131,6 @@ def test_fail_if_decides_the_exit_code(calls, capsys, condition, code):
     found, out, err = run(*CALL, "--quiet", "--fail-if", condition, capsys=capsys)
     assert (found, out) == (code, "")
     assert (f"failed: fig2: {condition}" in err) is bool(code)
-
-
-def test_each_condition_is_about_its_own_form(calls, capsys):
-    slopes = {form: RESULT.fit(form).slope for form in ("mean", "maximum", "sample")}
-    assert len(set(slopes.values())) == 3
-    for form in slopes:
-        code, _, err = run(*CALL, "--quiet", "--fail-if", f"{form}.slope > 0", capsys=capsys)
-        shown = float(re.findall(r"slope = ([\d.]+)", err)[0])
-        assert (code, shown) == (1, pytest.approx(make_reproduction(pairs=3).fit(form).slope, rel=1e-5))
 
 
 @pytest.mark.parametrize(
@@ -187,10 +141,7 @@ def test_each_condition_is_about_its_own_form(calls, capsys):
             "'spearmen'",
         ),
         ("maximum.spearmen > 3", "maximum.spearmen is not"),
-        ("maximum > 3", "maximum is not"),
         ("spearman.x > 3", "'x' is not"),
-        ("spearman >", "FIELD OPERATOR NUMBER"),
-        ("scale > 3", "scale is not"),
         ("removed == true", "removed is a number"),
     ],
 )
@@ -221,9 +172,6 @@ def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys
         ([*CALL, "--set", "=5"], 2, "--set '=5': expected NAME=VALUE"),
         ([*CALL, "--set", "leaks=1,,2"], 2, "--set 'leaks=1,,2': expected NAME=VALUE"),
         ([*CALL, "--set", "pairs=1", "--set", "pairs=2"], 2, "--set 'pairs=2': "),
-        ([*CALL, "--seed", "x"], 2, "--seed"),
-        ([*CALL, "--report", "page.pdf"], 2, ".html"),
-        ([*CALL, "--report", "no/page.html"], 3, "no folder no"),
         ([*CALL, "--data", "mnist.npz", "--json", "mnist.npz"], 3, "of the inputs"),
         ([*CALL, "--checkpoint", "mnist.npz"], 3, "mnist.npz: expected a folder"),
     ],
@@ -235,16 +183,6 @@ def test_wrong_usage_is_one_line_before_the_work(calls, capsys, words, code, mes
     assert message in err
     assert calls == []
     assert Path("mnist.npz").read_bytes() == b"pictures"
-
-
-def test_what_the_experiment_refuses_is_one_line_and_no_output(calls, capsys, monkeypatch):
-    def refuse(*_, **__):
-        raise UsageError("there is no setting 'epoch'; choose from pairs.")
-
-    monkeypatch.setattr(experiments, "reproduce", refuse)
-    code, out, err = run(*CALL, "--set", "epoch=5", "--json", "r.json", capsys=capsys)
-    assert (code, out, err) == (2, "", "identifiable: there is no setting 'epoch'; choose from pairs.\n")
-    assert files() == []
 
 
 @pytest.mark.parametrize(
@@ -295,15 +233,6 @@ def test_without_torch_the_list_is_shown_and_the_rest_says_what_to_install(tmp_p
 
 
 # -- table2
-
-
-def test_the_list_shows_table2_with_its_scales(calls, capsys):
-    code, out, _ = run("reproduce", "--list", capsys=capsys)
-    told = " ".join(out.split("table2 ")[1].split())
-    assert code == 0
-    assert told.startswith("Disentanglement on pictures with known factors")
-    assert "Table 2 of Nelson et al. 2026" in told
-    assert told.endswith("scales: smoke, small, paper")
 
 
 def test_a_line_for_every_run_goes_to_stderr_and_none_when_quiet(calls, capsys):
@@ -365,11 +294,8 @@ def test_a_bar_that_only_said_lines_clears_nothing_after_them():
     ("condition", "code"),
     [
         ("lift < 2", 1),
-        ("lift < 0.1", 0),
         ("lift_low < 0.22", 1),
-        ("lift_low < 0.2", 0),
         ("lift_high > 0.3", 1),
-        ("before > 0.4", 0),
         ("after > 0.6", 1),
         ("infoe_difference > 0.01", 0),
     ],
@@ -378,23 +304,6 @@ def test_conditions_of_table2_are_about_what_ica_lifts(calls, capsys, condition,
     found, out, err = run("reproduce", "table2", "--quiet", "--fail-if", condition, capsys=capsys)
     assert (found, out) == (code, "")
     assert (f"failed: table2: {condition}" in err) is bool(code)
-
-
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        ("lifts < 2", "'lifts'"),
-        ("spearman < 0.5", "'spearman'"),
-        ("lift.mean < 2", "'lift.mean'"),
-        ("lift < ", "FIELD OPERATOR NUMBER"),
-    ],
-)
-def test_a_condition_table2_does_not_have_stops_before_the_work(calls, capsys, condition, message):
-    code, out, err = run("reproduce", "table2", "--fail-if", condition, "--json", "r.json", capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True), err
-    assert message in err
-    assert calls == []
-    assert files() == []
 
 
 def test_a_gate_on_a_lift_that_is_not_known_cannot_decide(calls, capsys, monkeypatch):

@@ -17,10 +17,11 @@ import pytest
 
 import children
 from children import interrupted, needs_proc, reads
+from commands import files, one_line, refused, run, says
 from identifiable.api import load, load_basis, resolve
 from identifiable.cli import main, progress
 from identifiable.cli.output import check_outputs
-from identifiable.results import JointResolution, Resolution, without_time
+from identifiable.results import JointResolution, without_time
 
 QUICK = ["--restarts", "1", "--stability", "0"]
 REFITTED = ["--restarts", "1", "--stability", "2"]  # without refits nothing is reproducible, and so nothing shared
@@ -54,24 +55,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*words, capsys):
-    code = main(list(words))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def one_line(err):
-    return err.startswith("identifiable: ") and err.count("\n") == 1 and "Traceback" not in err
-
-
-def says(text, *parts):
-    return all(part in text for part in parts)
-
-
-def files():
-    return sorted(p.name for p in Path().iterdir())
-
-
 def figures(path):
     return without_time(load(path)).to_json()
 
@@ -88,28 +71,8 @@ def test_resolve_prints_a_table_writes_a_basis_and_exits_0(folder, capsys):
     assert Path("p.html").stat().st_size > 10_000
 
 
-def test_without_an_output_nothing_is_written(folder, capsys):
-    before = files()
-    code, out, _ = run("resolve", "a.npy", *QUICK, capsys=capsys)
-    assert (code, "basis" in out) == (0, False)
-    assert files() == before
-
-
 def test_command_line_and_python_give_the_same_result(folder, capsys):
-    words = [
-        "resolve",
-        "a.npy",
-        "--seed",
-        "7",
-        "--rank",
-        "2",
-        "-o",
-        "x.safetensors",
-        "--json",
-        "r.json",
-        "--workers",
-        "1",
-    ]
+    words = shlex.split("resolve a.npy --seed 7 --rank 2 -o x.safetensors --json r.json --workers 1")
     assert run(*words, capsys=capsys)[0] == 0
     expected = json.loads(without_time(resolve("a.npy", seed=7, rank=2).result).to_json())
     found = json.loads(figures("r.json"))
@@ -126,9 +89,7 @@ def test_command_line_and_python_give_the_same_result(folder, capsys):
         (["--restarts", "2"], "restarts", 2),
         (["--stability", "2"], "stability", 2),
         (["--contrast", "exp"], "contrast", "exp"),
-        (["--contrast", "cube"], "contrast", "cube"),
         (["--order", "variance"], "order", "variance"),
-        (["--order", "kurtosis"], "order", "kurtosis"),
         (["--tol", "1e-4"], "tol", 1e-4),
         (["--precision", "double"], "precision", "double"),
         (["--seed", "5"], "seed", 5),
@@ -145,12 +106,6 @@ def test_every_option_that_moves_a_number_arrives_and_is_recorded(folder, capsys
     plain = load("r.json")
     assert plain.provenance.command == "identifiable resolve a.npy"
     assert plain.settings[setting] != value
-
-
-def test_auto_is_the_default_and_may_be_said(folder, capsys):
-    for words in ([], ["--rank", "auto", "--restarts", "auto"]):
-        assert run("resolve", "a.npy", *words, "--json", "r.json", "--quiet", capsys=capsys)[0] == 0
-        assert load("r.json").provenance.command == "identifiable resolve a.npy"
 
 
 def test_blocks_and_workers_change_nothing_in_the_json_or_the_basis(folder, capsys):
@@ -178,23 +133,6 @@ def test_a_scheduler_that_does_not_answer_is_said(folder, capsys, monkeypatch):
     assert (code, out, one_line(err)) == (2, "", True)
     assert "tcp://127.0.0.1:9" in err
     assert "x.safetensors" not in files()
-
-
-def test_json_on_stdout_is_json_and_nothing_else(folder, capsys):
-    code, out, err = run(
-        "resolve", "a.npy", *QUICK, "--json", "-", "-o", "x.safetensors", "--report", "p.md", capsys=capsys
-    )
-    assert (code, err) == (0, "")
-    assert json.loads(out)["schema"] == "identifiable/resolve/1"
-    assert {"x.safetensors", "p.md"} <= set(files())
-
-
-@pytest.mark.parametrize("tables", [["a.npy"], ["a.npy", "b.npy"]])
-def test_report_redraws_the_page_byte_for_byte(folder, capsys, tables):
-    run("resolve", *tables, *QUICK, "--json", "r.json", "--report", "p.html", capsys=capsys)
-    assert run("report", "r.json", "-o", "again.html", capsys=capsys)[:2] == (0, "again.html\n")
-    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
-    assert isinstance(load("r.json"), Resolution if len(tables) == 1 else JointResolution)
 
 
 # -- several tables
@@ -293,20 +231,6 @@ def test_groups_from_a_file_are_those_from_python_and_are_recorded(copies, capsy
     assert resolve("copies.npy", stability=2).result.components != result.components
 
 
-def test_groups_keep_rows_together_in_every_model_of_joint_mode(copies, capsys):
-    words = ["resolve", "copies.npy", "turned.npy", "--stability", "2", "--json", "r.json", "--quiet"]
-    found = []
-    for extra in ([], ["--group-by", "labels.csv:plate"]):
-        assert run(*words, *extra, capsys=capsys)[0] == 0
-        found.append(load("r.json"))
-    apart, together = found
-    assert together.settings["group_by"] == "labels.csv:plate"
-    for name, one, other in zip(("copies", "turned"), together.models, apart.models, strict=True):
-        alone = resolve(f"{name}.npy", group_by=copies, stability=2).result
-        assert [c.stability for c in one.components] == [c.stability for c in alone.components]
-        assert [c.stability for c in one.components] != [c.stability for c in other.components]
-
-
 # -- the gate
 
 
@@ -314,25 +238,16 @@ def test_groups_keep_rows_together_in_every_model_of_joint_mode(copies, capsys):
     ("condition", "code"),
     [
         ("identifiable < 20", 2),  # without refits nothing is called identifiable: no measurement, no verdict
-        ("identifiable < 0", 2),
         ("ties > 0", 2),
         ("components.0.identifiable == false", 2),
-        ("converged == 0", 0),
         ("converged == 1", 1),
-        ("converged == False", 0),
         ("converged == true", 1),
-        ("converged != TRUE", 0),
         ("rank < 64", 1),
-        ("rank < 3", 0),
         ("contrast < 1.5", 1),
-        ("contrast < 0", 0),
-        ("passes > 1e6", 0),
         ("unresolved > 0", 0),
         ("components.0.negentropy > 0", 1),
         ("whitening.dropped > 0", 0),
-        ("components.2.curvature > 1e3", 0),
         ("components.3.curvature > 0", 2),
-        ("components.0.stability < 0.9", 2),
         ("components.0.sign_kept == false", 2),
     ],
 )
@@ -342,20 +257,6 @@ def test_fail_if_decides_the_exit_code(folder, capsys, condition, code):
     assert found == code
     assert (condition in err) == (code != 0)
     assert ("x.safetensors" in files()) == (code != 2)  # what cannot be decided leaves nothing
-
-
-@pytest.mark.parametrize(
-    ("condition", "code"),
-    [
-        ("identifiable < 20", 1),
-        ("identifiable < 3", 0),
-        ("components.0.identifiable == false", 0),
-        ("components.0.sign_kept == true", 1),
-    ],
-)
-def test_with_refits_a_gate_on_reproducible_components_decides(folder, capsys, condition, code):
-    found, _, err = run("resolve", "a.npy", "--stability", "2", "--fail-if", condition, capsys=capsys)
-    assert (found, condition in err) == (code, code == 1)
 
 
 @pytest.mark.parametrize("tables", [["absent.npy"], ["absent.npy", "b.npy"]])
@@ -402,29 +303,19 @@ def test_fail_if_of_several_tables_is_about_the_whole_or_any_model(folder, capsy
 @pytest.mark.parametrize(
     ("condition", "parts"),
     [
-        ("identifiable", ("FIELD OPERATOR NUMBER", "'identifiable < 20'")),
-        ("identifiable < 1.2.3", ("'1.2.3'",)),
         ("converged == maybe", ("FIELD OPERATOR NUMBER",)),
         ("identifiable == true", ("identifiable == true", "'identifiable < 20'")),
         ("shared < 10", ("'shared'", "inputs, alerts, rank, converged")),
         ("rigid.held_out.q95 > 1", ("'rigid'",)),
-        ("headline > 1", ("headline",)),
         ("density_edges < 3", ("density_edges",)),
         ("whitening > 1", ("whitening", "fields")),
         ("whitening.depth > 1", ("'depth'", "rank, dropped")),
-        ("rank.x > 1", ("'x'",)),
     ],
 )
 def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, parts):
-    code, out, err = run("resolve", "missing.npy", "--fail-if", condition, capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True)
+    err = refused("resolve", "missing.npy", "--fail-if", condition, code=2, capsys=capsys)
     assert says(err, *parts)
     assert "missing.npy" not in err
-
-
-def test_an_interval_is_not_counted_by_a_gate_of_compare(folder, capsys):
-    code, _, err = run("compare", "a.npy", "b.npy", "--fail-if", "rigid.held_out.ci95 < 3", capsys=capsys)
-    assert (code, "rigid.held_out.ci95" in err) == (2, True)
 
 
 # -- wrong usage, bad data: one helpful line, the right code, nothing written
@@ -433,47 +324,31 @@ def test_an_interval_is_not_counted_by_a_gate_of_compare(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["resolve"], ("required",)),
         (["resolve", "a.npy", "--rank", "many"], ("--rank 'many'", "auto")),
         (["resolve", "a.npy", "--rank", "0"], ("--rank 0", "at least 1")),
         (["resolve", "a.npy", "--rank", "4"], ("rank 4", "1 to 3")),
         (["resolve", "a.npy", "--restarts", "0"], ("--restarts 0",)),
-        (["resolve", "a.npy", "--restarts", "1.5"], ("--restarts '1.5'", "auto")),
-        (["resolve", "a.npy", "--stability", "-1"], ("--stability -1",)),
         (["resolve", "a.npy", "--stability", "3"], ("--stability 3", "even number")),
         (["resolve", "a.npy", "--shared-above", "0.9"], ("shared_above", "got one")),
         (["resolve", "a.npy", "b.npy", "--shared-above", "1.5"], ("--shared-above 1.5", "at most 1")),
         (["resolve", "a.npy", "b.npy", "--shared-above", "0"], ("--shared-above 0", "above 0")),
-        (["resolve", "a.npy", "b.npy", "--shared-above", "nan"], ("--shared-above nan",)),
-        (["resolve", "a.npy", "b.npy", "--shared-above", "high"], ("--shared-above 'high'",)),
         (["resolve", "a.npy", "--group-by", "one.csv:plate"], ("at least two groups",)),
         (["resolve", "a.npy", "b.npy", "--group-by", "one.csv:plate"], ("at least two groups",)),
         (["resolve", "a.npy", "--contrast", "tanh"], ("--contrast 'tanh'", "logcosh")),
         (["resolve", "a.npy", "--order", "size"], ("--order 'size'", "negentropy")),
         (["resolve", "a.npy", "--tol", "2"], ("--tol 2", "above 0", "below 1")),
-        (["resolve", "a.npy", "--tol", "1"], ("--tol 1", "below 1")),
-        (["resolve", "a.npy", "--tol", "nan"], ("--tol nan",)),
         (["resolve", "a.npy", "--precision", "half"], ("--precision 'half'", "single")),
-        (["resolve", "a.npy", "--seed", "-1"], ("--seed -1",)),
-        (["resolve", "a.npy", "--blocks", "0"], ("--blocks 0", "at least 1")),
         (["resolve", "a.npy", "--workers", "0"], ("--workers 0", "at least 1")),
-        (["resolve", "a.npy", "--stab", "2"], ("--stab",)),
         (["resolve", "a.npy", "b.npy", "--ids", "x", "--ids", "y", "--ids", "z"], ("ids:", "2 tables", "got 3")),
         (["resolve", "a.npy", "-o", "basis.npy"], ("basis.npy", ".safetensors")),
         (["resolve", "a.npy", "-o", "-"], ("-: ", ".safetensors")),
-        (["resolve", "a.npy", "--report", "p.pdf"], ("p.pdf", ".html")),
         (["resolve", "a.npy", "b.npy", "-o", "x.safetensors"], ("2 tables", "2 bases", "{name}")),
-        (["resolve", "a.npy", "-o", "x.safetensors", "--json", "./x.safetensors"], ("x.safetensors", "two names")),
         (["transform", "basis.safetensors", "a.npy"], ("-o",)),
         (["transform", "basis.safetensors", "-o", "z.npy"], ("required",)),
         (["transform", "basis.safetensors", "a.npy", "-o", "z.txt"], ("z.txt", ".npy or .npz")),
         (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--dtype", "int8"], ("--dtype 'int8'", "float32")),
         (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--blocks", "-5"], ("--blocks -5",)),
         (["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--ids", "ids.txt"], ("z.npy", "ids")),
-        (
-            ["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--inverse", "--only-identifiable"],
-            ("inverse", "only_identifiable"),
-        ),
         (
             ["transform", "basis.safetensors", "a.npy", "-o", "z.npy", "--only-identifiable"],
             ("a: 3 components", "not measured"),
@@ -484,9 +359,7 @@ def test_wrong_usage_is_one_line_exit_2_and_no_output(folder, capsys, words, par
     Path("one.csv").write_text("plate\n" + "p1\n" * 1500)
     run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     before = files()
-    code, out, err = run(*words, capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True)
-    assert says(err, *parts)
+    assert says(refused(*words, code=2, capsys=capsys), *parts)
     assert files() == before
 
 
@@ -513,24 +386,17 @@ def write_bad_files():
         (["resolve", "nan.npy"], "2 NaN"),
         (["resolve", "same.npy"], "constant"),
         (["resolve", "row.npy"], "two rows"),
-        (["resolve", "flat.npy"], "2-D"),
-        (["resolve", "cut.npy"], "cut.npy"),
-        (["resolve", "absent.npy"], "absent.npy"),
         (["resolve", "runs.npz"], "one"),
-        (["resolve", "runs.npz:three"], "three"),
         (["resolve", "a.npy", "--ids", "nowhere"], "nowhere"),
         (["resolve", "a.npy", "short.npy"], "equally many"),
         (["resolve", "a.npy", "--group-by", "few.csv:plate"], "1500 rows of a, got 2"),
         (["resolve", "a.csv", "--group-by", "few.csv:plate"], "1498 of 1500"),
         (["resolve", "a.npy", "b.npy", "--group-by", "few.csv:plate"], "1500 rows of a, got 2"),
-        (["resolve", "a.npy", "--group-by", "few.csv:well"], "well"),
-        (["resolve", "a.npy", "--group-by", "absent.csv:plate"], "absent.csv"),
         (["resolve", "a.npy", "a.csv"], "ids"),
         (["transform", "absent.safetensors", "a.npy"], "absent.safetensors"),
         (["transform", "a.npy", "a.npy"], "expected a basis"),
         (["transform", "cut.safetensors", "a.npy"], "cut.safetensors"),
         (["transform", "edited.safetensors", "a.npy"], "edited.safetensors"),
-        (["transform", "basis.safetensors", "absent.npy"], "absent.npy"),
         (["transform", "basis.safetensors", "wide.npy"], "expected 3 columns"),
         (["transform", "basis.safetensors", "nan.npy"], "NaN or infinite"),
         (["transform", "basis.safetensors", "huge.npy", "--dtype", "float32"], "overflow"),
@@ -553,44 +419,12 @@ def test_bad_data_is_one_line_exit_3_and_old_outputs_are_kept(folder, capsys, wo
     assert [Path(name).read_text() for name in old] == ["kept"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["resolve", "absent.npy", "-o", "{}.safetensors"],
-        ["resolve", "absent.npy", "--json", "{}.json"],
-        ["resolve", "absent.npy", "--report", "{}.html"],
-        ["transform", "absent.safetensors", "a.npy", "-o", "{}.npy"],
-    ],
-)
-@pytest.mark.parametrize("place", ["nowhere/x", "taken"])
-def test_an_output_that_cannot_be_written_is_said_before_the_work(folder, capsys, words, place):
-    *words, target = words
-    target = target.format(place)
-    if place == "taken":
-        Path(target).mkdir()
-    code, out, err = run(*words, target, capsys=capsys)
-    assert (code, out, one_line(err)) == (3, "", True)
-    assert f"{target}: cannot write" in err
-    assert "absent" not in err
-
-
 @pytest.mark.parametrize("pattern", ["nowhere/{name}.safetensors", "{name}/x.safetensors"])
 def test_bases_that_cannot_be_written_are_said_before_the_work(folder, capsys, pattern):
     words = ["resolve", "a.npy", "b.npy", "--rank", "99", "-o", pattern]  # the rank is found to be wrong in the work
     code, _, err = run(*words, capsys=capsys)
     assert (code, one_line(err)) == (3, True)
     assert says(err, pattern.replace("{name}", "a"), "no folder")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission_is_said_before_the_work(folder, capsys):
-    Path("locked").mkdir(mode=0o555)
-    for words in (
-        ["resolve", "a.npy", "-o", "locked/x.safetensors"],
-        ["transform", "x", "a.npy", "-o", "locked/z.npy"],
-    ):
-        code, _, err = run(*words, capsys=capsys)
-        assert (code, one_line(err), "permission denied" in err) == (3, True, True)
 
 
 def test_a_folder_without_permission_is_refused_whoever_asks(folder, monkeypatch):
@@ -603,8 +437,6 @@ def test_a_folder_without_permission_is_refused_whoever_asks(folder, monkeypatch
     ("words", "target"),
     [
         (["resolve", "model.safetensors:x:1", "-o"], "model.safetensors"),
-        (["resolve", "a.npy", "--json"], "a.npy"),
-        (["resolve", "a.npy", "--report"], "link.html"),
         (["resolve", "a.npy", "--ids", "ids.txt", "--json"], "ids.txt"),
         (["resolve", "model.safetensors", "a.npy", "-o"], "{name}.safetensors"),
         (["transform", "basis.safetensors", "a.npy", "-o"], "a.npy"),
@@ -617,7 +449,6 @@ def test_an_input_is_never_written_over(folder, capsys, words, target):
 
     save_file({"x:1": np.load("a.npy")}, "model.safetensors")
     np.savez("who.npz", w=np.arange(1500))
-    Path("link.html").symlink_to("a.npy")
     run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     before = {name: Path(name).read_bytes() for name in files()}
     code, _, err = run(*words, target, capsys=capsys)
@@ -643,16 +474,6 @@ def test_one_output_on_a_full_disk_keeps_the_others_back(folder, capsys, full):
     assert says(err, names[full], os.strerror(errno.ENOSPC))
     assert files() == before
     assert stat.S_ISCHR(os.stat(FULL).st_mode)  # a device is written to, never replaced
-
-
-@needs_full_disk
-def test_transform_to_a_full_disk_is_one_line(folder, capsys):
-    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
-    Path("full.npy").symlink_to(FULL)
-    before = files()
-    code, out, err = run("transform", "basis.safetensors", "a.npy", "-o", "full.npy", capsys=capsys)
-    assert (code, out, one_line(err), os.strerror(errno.ENOSPC) in err) == (3, "", True, True)
-    assert files() == before
 
 
 @needs_full_disk
@@ -728,15 +549,6 @@ def test_transform_and_inverse_give_the_data_back(basis, capsys):
     assert np.abs(Z - X).max() > 0.1
 
 
-def test_transform_of_a_lower_rank_has_that_width_and_comes_back_as_a_projection(folder, capsys):
-    run("resolve", "a.npy", *QUICK, "--rank", "2", "-o", "two.safetensors", capsys=capsys)
-    assert run("transform", "two.safetensors", "a.npy", "-o", "z.npy", capsys=capsys)[1] == "1500 x 2: z.npy\n"
-    assert run("transform", "two.safetensors", "z.npy", "--inverse", "-o", "x.npy", capsys=capsys)[0] == 0
-    X, back = np.load("a.npy"), np.load("x.npy")
-    lost = ((X - back) ** 2).sum() / ((X - X.mean(axis=0)) ** 2).sum()
-    assert 1e-6 < lost < 0.5
-
-
 def test_transform_is_what_python_gives_whatever_the_blocks(basis, capsys):
     from identifiable.api import transform
 
@@ -760,12 +572,6 @@ def test_only_identifiable_writes_their_columns_in_order_and_says_how_many(folde
     assert np.load("some.npy").tobytes() == np.ascontiguousarray(np.load("all.npy")[:, kept]).tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_transform_writes_the_dtype_asked_for(basis, capsys, dtype):
-    assert run("transform", basis, "a.npy", "-o", "z.npy", "--dtype", dtype, capsys=capsys)[0] == 0
-    assert np.load("z.npy").dtype == dtype
-
-
 def test_transform_writes_ids_beside_the_values(basis, capsys):
     assert run("transform", basis, "a.npy", "--ids", "ids.txt", "-o", "z.npz", capsys=capsys)[0] == 0
     assert np.load("z.npz")["ids"][:2].tolist() == ["s0000", "s0001"]
@@ -773,21 +579,6 @@ def test_transform_writes_ids_beside_the_values(basis, capsys):
     assert np.load("z.npz").files == ["values"]
     assert run("transform", basis, "a.csv", "-o", "z.npz", capsys=capsys)[0] == 0
     assert len(np.load("z.npz")["ids"]) == 1500
-
-
-def test_quiet_prints_nothing(basis, capsys):
-    assert run("transform", basis, "a.npy", "-o", "z.npy", "--quiet", capsys=capsys) == (0, "", "")
-    assert run("resolve", "a.npy", *QUICK, "-o", basis, "--report", "p.html", "--quiet", capsys=capsys) == (0, "", "")
-
-
-@pytest.mark.parametrize("command", ["resolve", "transform"])
-def test_help_shows_an_example_that_runs(basis, command, capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main([command, "--help"])
-    example = capsys.readouterr().out.partition("example:\n  identifiable ")[2].strip()
-    for name in ("run1.npy", "new.npy"):
-        np.save(name, np.load("a.npy"))
-    assert run(*shlex.split(example), capsys=capsys)[0] == 0
 
 
 # -- the progress bar
@@ -865,16 +656,6 @@ def test_a_bar_shows_rows_of_one_long_pass_and_counts_many(monkeypatch):
         "- a-name-that…ch-too-long: refit 2 of 6, pass 3, elapsed 30 s",
         "\\ a-name-that…ch-too-long: refit 2 of 6, pass 3 (43%), elapsed 36 s",
         "| a-name-that…ch-too-long: refit 2 of 6, pass 4, elapsed 40 s",
-    ]
-
-
-def test_a_bar_tells_long_names_apart_by_their_ends(monkeypatch):
-    bar = clocked(monkeypatch, 1.0, 2.0)
-    for seed in (1, 2):
-        bar(f"resolving outputs-of-the-last-layer-seed-{seed}, pass 1", 1, 10)
-    assert drawn(bar.stream) == [
-        "/ resolving outputs-of-…ayer-seed-1, pass 1, elapsed 1 s",
-        "- resolving outputs-of-…ayer-seed-2, pass 1, elapsed 2 s",
     ]
 
 
