@@ -129,7 +129,7 @@ def test_a_shift_moves_total_and_gram_to_those_of_the_shifted_rows(seed):
 
 def test_more_rows_than_there_are_cannot_be_taken_out():
     few, many = Moments.of(np.ones((3, 2))), Moments.of(np.ones((4, 2)))
-    with pytest.raises(DataError, match="cannot take 4 rows out of moments of 3"):
+    with pytest.raises(DataError, match=r"4.*3"):
         few.minus(many)
     assert many.minus(few).n == 1
 

@@ -315,7 +315,7 @@ def test_ids_go_along(X, basis, tmp_path, suffix):
 def test_ids_asked_for_have_no_place_in_npy_but_those_in_passing_are_left_out(X, basis, tmp_path):
     source = save_array(tmp_path / "x.npz", X[:50], np.arange(50))
     assert np.load(transform(basis, source, tmp_path / "z.npy")).shape == (50, D)
-    with pytest.raises(UsageError, match="no place for ids"):
+    with pytest.raises(UsageError, match=r"place.*ids"):
         transform(basis, source, tmp_path / "again.npy", ids="ids")
     assert not (tmp_path / "again.npy").exists()
 

@@ -242,7 +242,7 @@ def gate(condition, result, **asked):
 
 def test_a_gate_on_ica_that_did_not_converge_decides_only_if_its_mode_is_named():
     unsettled = make_disentanglement(after=(make_after(converged=False), make_after("whitened")))
-    with pytest.raises(UsageError, match=r"centred ICA did not .*gate cannot decide.* \(after.centred.infom\)"):
+    with pytest.raises(UsageError, match=r"ICA.*gate.*decide.* \(after.centred.infom\)"):
         gate("after.infom < 0.6", unsettled)
     assert gate("after.centred.infom > 0.9", unsettled) != []
     assert gate("after.whitened.infom < 0.6", unsettled) == []
@@ -274,10 +274,10 @@ def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(fo
     ("words", "code", "message"),
     [
         (["disentangle", "codes.npy"], 2, "required: FACTORS"),
-        ([*CALL, "--metrics", "infomc"], 2, "--metrics 'infomc': expected infomec, dci"),
-        ([*CALL, "--profile", "hsu"], 2, "--profile 'hsu': expected hsu-standalone, hsu-training, tripod"),
-        ([*CALL, "--resolve", "rotated"], 2, "--resolve 'rotated': expected centred, literal"),
-        ([*CALL, "--kinds", "ordinal"], 2, "--kinds 'ordinal': expected auto, discrete"),
+        ([*CALL, "--metrics", "infomc"], 2, "--metrics 'infomc': expected infomec,"),
+        ([*CALL, "--profile", "hsu"], 2, "--profile 'hsu': expected hsu-standalone,"),
+        ([*CALL, "--resolve", "rotated"], 2, "--resolve 'rotated': expected centred,"),
+        ([*CALL, "--kinds", "ordinal"], 2, "--kinds 'ordinal': expected auto,"),
         ([*CALL, "--kinds", "auto,auto"], 2, "of 3 factors, got 2"),
         ([*CALL, "--kinds", "continuous"], 3, "shape: expected numbers"),
         ([*CALL, "--kinds", "all"], 2, "--kinds 'all': "),
@@ -309,7 +309,7 @@ def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(fo
         (
             [*CALL, "--metrics", "mig,UDR"],
             2,
-            "--metrics 'UDR': it compares runs",
+            "--metrics 'UDR': it compares",
         ),
         (
             [*CALL, "--metrics", "sis"],
@@ -332,7 +332,7 @@ def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(fo
             2,
             "got 3",
         ),
-        ([*CALL, "--ids", "name"], 3, "--ids once per table"),
+        ([*CALL, "--ids", "name"], 3, "--ids once per"),
     ],
 )
 def test_wrong_usage_and_bad_data_are_one_line_and_nothing_is_written(folder, capsys, words, code, message):

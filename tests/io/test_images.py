@@ -111,16 +111,16 @@ def test_idx_files_find_their_labels_beside_them(tmp_path, dtype, suffix, dash):
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_the_test_set_is_found_beside_the_training_set_and_not_mistaken_for_it(tmp_path, suffix):
     train = put(tmp_path, f"train-images-idx3-ubyte{suffix}", idx(pictures()))
-    with pytest.raises(DataError, match=r"expected the test set beside it \(t10k-images-idx3-ubyte"):
+    with pytest.raises(DataError, match=r"test.*beside.*\(t10k-images-idx3-ubyte"):
         read_images(train, part="test")
     test = put(tmp_path, "t10k-images-idx3-ubyte.gz", idx(pictures(3, seed=1)))
     put(tmp_path, "t10k-labels-idx1-ubyte.gz", idx(classes(3, seed=1)))
     for path in (train, test):
         assert same(read_images(path, part="test"), pictures(3, seed=1), classes(3, seed=1))
     assert same(read_images(train), pictures(), None)
-    with pytest.raises(DataError, match="its name says the test set; ask for part='test'"):
+    with pytest.raises(DataError, match=r"name says.*part='test'"):
         read_images(test)
-    with pytest.raises(DataError, match="name the file of the test set itself"):
+    with pytest.raises(DataError, match=r"name.*itself"):
         read_images(put(tmp_path, "digits.idx", idx(pictures())), part="test")
 
 
@@ -141,7 +141,7 @@ def test_labels_given_win_and_may_be_of_any_format(tmp_path):
     for labels in given:
         assert same(read_images(path, labels=labels), pictures(), other)
     assert same(read_images(put(tmp_path, "m.npz", whole()), labels=given[0]), pictures(), other)
-    with pytest.raises(DataError, match="train-labels-idx1-ubyte: expected an IDX file"):
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte:.*IDX"):
         read_images(path)
 
 
@@ -168,36 +168,36 @@ def with_nan() -> NDArray[np.float64]:
 IDX3 = "train-images-idx3-ubyte"
 HUGE = (4_000_000_000, 65_535, 65_535)
 BAD: dict[str, tuple[str, bytes, str]] = {
-    "nothing": (IDX3, b"", "the file is empty"),
-    "text": ("a.npz", b"hello, world", r"expected pictures in a \.npz or IDX file.*b'hello, w'; check"),
-    "an unknown type": (IDX3, idx(pictures(), magic=b"\0\0\x0a\x03"), r"expected an IDX file .* begins with b'\\x00"),
-    "another format after gzip": ("a.gz", b"not idx at all", "expected an IDX file .* begins with b'not '"),
-    "labels for pictures": (IDX3, idx(classes()), "dimensions, got one of 1; it looks like a file of labels"),
-    "four dimensions": (IDX3, idx(pictures()[..., None]), "an IDX array of 3 dimensions, got one of 4; check how"),
-    "cut in the magic": (IDX3, b"\0\0\x08", "expected an IDX file"),
-    "cut in the header": (IDX3, idx(pictures())[:11], "truncated within its header; copy or download"),
-    "cut in the pixels": (IDX3, idx(pictures())[:-1], r"truncated: .*140 bytes; the file holds 139"),
+    "nothing": (IDX3, b"", "file is empty"),
+    "text": ("a.npz", b"hello, world", "or IDX file.*b'hello, w'; check"),
+    "an unknown type": (IDX3, idx(pictures(), magic=b"\0\0\x0a\x03"), r"an IDX file .* begins with b'\\x00"),
+    "another format after gzip": ("a.gz", b"not idx at all", "an IDX file .* begins with b'not '"),
+    "labels for pictures": (IDX3, idx(classes()), "got one of 1; it looks like"),
+    "four dimensions": (IDX3, idx(pictures()[..., None]), "IDX array of 3 dimensions, got one"),
+    "cut in the magic": (IDX3, b"\0\0\x08", "an IDX file"),
+    "cut in the header": (IDX3, idx(pictures())[:11], "truncated within its"),
+    "cut in the pixels": (IDX3, idx(pictures())[:-1], "truncated: .*140 bytes; the file"),
     "cut, gzipped": ("a.gz", idx(pictures())[:-1], "truncated: shape .* needs 140 bytes, it holds 139"),
-    "too long": (IDX3, idx(pictures()) + b"x", "bytes follow the array of shape"),
-    "too long, gzipped": ("a.gz", idx(pictures()) + bytes(10**6), "bytes follow the array of shape"),
+    "too long": (IDX3, idx(pictures()) + b"x", "bytes follow the"),
+    "too long, gzipped": ("a.gz", idx(pictures()) + bytes(10**6), "bytes follow the"),
     "absurd lengths": (IDX3, idx(pictures(), shape=HUGE), r"truncated: .*the file holds 140; copy"),
-    "absurd lengths, gzipped": ("a.gz", idx(pictures(), shape=HUGE), "at most, however well it is compressed"),
+    "absurd lengths, gzipped": ("a.gz", idx(pictures(), shape=HUGE), "most, however well"),
     "no pictures": (IDX3, idx(pictures(), shape=(0, 4_294_967_295, 4_294_967_295)), "which holds nothing"),
-    "NaN in an IDX file": (IDX3, idx(with_nan()), r"picture 2 holds NaN or infinity \(2 of 7 do\); drop or repair"),
+    "NaN in an IDX file": (IDX3, idx(with_nan()), r"NaN or infinity \(2 of 7 do\); drop or repair"),
     "NaN in an archive": ("a.npz", keras(x_train=with_nan()), "a.npz:x_train: picture 2 holds NaN"),
-    "integers": (IDX3, idx(pictures(dtype=np.int16)), r"uint8 or floating point, got int16; convert"),
-    "text for pixels": ("a.npz", keras(images=pictures().astype("U3")), "uint8 or floating point, got <U3"),
+    "integers": (IDX3, idx(pictures(dtype=np.int16)), "uint8 or floating point,"),
+    "text for pixels": ("a.npz", keras(images=pictures().astype("U3")), "uint8 or floating point,"),
     "a table": ("a.npz", keras(images=pictures()[0]), r"got shape \(5, 4\); reshape it"),
     "channels": ("a.npz", keras(images=pictures()[..., None]), r"got shape \(7, 5, 4, 1\); take one channel"),
-    "no picture": ("a.npz", keras(images=pictures()[:0]), r"at least one picture.*got shape \(0, 5, 4\)"),
-    "other names": ("a.npz", keras(train=pictures()), "expected an array x_train or images of pictures, found train"),
-    "no arrays": ("a.npz", keras(), "found no arrays; save it as np.savez"),
+    "no picture": ("a.npz", keras(images=pictures()[:0]), r"least one picture.*got shape \(0, 5, 4\)"),
+    "other names": ("a.npz", keras(train=pictures()), "an array x_train or images"),
+    "no arrays": ("a.npz", keras(), "it as np.savez"),
     "too few labels": (
         "a.npz",
         keras(images=pictures(), labels=classes()[1:]),
         "6 labels for the 7 pictures of .*images",
     ),
-    "labels of text": ("a.npz", keras(images=pictures(), labels=classes().astype(str)), "one whole number for each"),
+    "labels of text": ("a.npz", keras(images=pictures(), labels=classes().astype(str)), "one whole number"),
     "labels one-hot": (
         "a.npz",
         keras(images=pictures(), labels=np.eye(7, dtype=int)),
@@ -206,12 +206,12 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "labels too large": (
         "a.npz",
         keras(images=pictures(), labels=np.full(N, 2**63, np.uint64)),
-        "a label is above 9223372036854775807",
+        "label is above 9223372036854775807",
     ),
     "objects": (
         "a.npz",
         keras(images=pictures().astype(object)),
-        r"Python objects \(pickled\), which are never loaded",
+        r"Python objects \(pickled\), which are never",
     ),
     "labels that are objects": (
         "a.npz",
@@ -241,13 +241,13 @@ def test_a_bad_file_is_one_line_that_helps(tmp_path, what):
         (
             "y",
             idx(pictures()),
-            "y: expected labels, an IDX array of 1 dimensions, got one of 3; it looks like a file of pic",
+            "IDX array of 1 dimensions, got one",
         ),
-        ("y.txt", b"a\nb\n", r"y\.txt: expected one whole number for each picture, got <U1"),
+        ("y.txt", b"a\nb\n", "each picture, got <U1"),
         (
             "y.idx",
             idx(np.arange(N, dtype=np.float32)),
-            r"y\.idx: expected one whole number for each picture, got float32",
+            "picture, got float32",
         ),
     ],
 )
@@ -269,13 +269,13 @@ def test_paths_that_lead_nowhere_and_parts_that_are_none(tmp_path):
     put(tmp_path, IDX3, idx(pictures()))
     with pytest.raises(DataError, match=f"no such file; did you mean {IDX3}"):
         read_images(tmp_path / "train-images-idx3-ubyt")
-    with pytest.raises(DataError, match="expected a file, got a directory"):
+    with pytest.raises(DataError, match=r"file,.*directory"):
         read_images(tmp_path)
-    with pytest.raises(DataError, match=r"nowhere\.idx: no such file"):
+    with pytest.raises(DataError, match=r"nowhere\.idx:.*such file"):
         read_images(tmp_path / IDX3, labels=tmp_path / "nowhere.idx")
     with pytest.raises(UsageError, match="part: expected 'train' or 'test', got 'valid'"):
         read_images(tmp_path / IDX3, part="valid")
-    with pytest.raises(DataError, match="expected an array x_test of pictures, found images"):
+    with pytest.raises(DataError, match=r"x_test.*pictures,.*images"):
         read_images(put(tmp_path, "a.npz", keras(images=pictures())), part="test")
 
 
@@ -322,7 +322,7 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
                 np.save(good, pictures())
                 evil = header.getvalue() + pickle.dumps(Exploding())
                 archive.writestr(f"{name}.npy", evil if name == names[-1] else good.getvalue())
-        with pytest.raises(DataError, match="never loaded because that can run code"):
+        with pytest.raises(DataError, match="loaded because"):
             read_images(put(tmp_path, "a.npz", stream.getvalue()))
     assert not Path("exploded").exists()
     pickle.loads(pickle.dumps(Exploding()))
@@ -362,7 +362,7 @@ def test_what_does_not_fit_in_memory_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "check_is_file", lambda _: None)
     monkeypatch.setattr(images.FileBytes, "read", lambda self, at, size: Path(self.label).read_bytes()[at : at + size])
     for file in (path, archive):
-        with pytest.raises(DataError, match="do not fit in memory"):
+        with pytest.raises(DataError, match=r"fit.*memory"):
             read_images(file)
 
 

@@ -43,9 +43,7 @@ def test_putting_again_replaces(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     KeptArrays(tmp_path, "abc").put("k", {"a": np.zeros(2)})
-    with pytest.raises(
-        DataError, match=r"other data or with other settings \(abc there, abd here\); choose another folder"
-    ):
+    with pytest.raises(DataError, match=r"\(abc.*here\)"):
         KeptArrays(tmp_path, "abd")
     assert KeptArrays(tmp_path, "abc").keys() == ("k",)
 
@@ -61,7 +59,7 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> 
 def test_a_damaged_card_is_said(tmp_path: Path, card: str) -> None:
     KeptArrays(tmp_path, "abc")
     (tmp_path / CARD).write_text(card)
-    with pytest.raises(DataError, match="is damaged or of another version"):
+    with pytest.raises(DataError, match=r"damaged.*another"):
         KeptArrays(tmp_path, "abc")
 
 
@@ -89,7 +87,7 @@ def test_a_damaged_entry_counts_as_absent_and_is_said(tmp_path: Path, damage: st
 
 def test_objects_and_empty_keys_are_refused(tmp_path: Path) -> None:
     kept = KeptArrays(tmp_path, "abc")
-    with pytest.raises(UsageError, match="'a' is an array of Python objects"):
+    with pytest.raises(UsageError, match=r"'a'.*Python objects"):
         kept.put("k", {"a": np.array([None, 1], dtype=object)})
     for key in ("", "k" * 500):
         with pytest.raises(UsageError, match="expected 1 to 200 characters"):
@@ -99,5 +97,5 @@ def test_objects_and_empty_keys_are_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot keep checkpoints there"):
+    with pytest.raises(OutputError, match=r"cannot.*checkpoints"):
         KeptArrays(tmp_path / "file" / "run", "abc")

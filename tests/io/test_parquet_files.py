@@ -121,9 +121,7 @@ def test_features_are_chosen_by_the_habits_of_the_field():
 
 def test_a_dose_among_numbered_columns_is_not_guessed_about(tmp_path, values):
     kinds = {"emb_0": "float", "emb_1": "float", "dose": "float"}
-    with pytest.raises(
-        DataError, match=r"2 columns are called emb_0, emb_1, … and other floats dose; name .* t:emb_\*"
-    ):
+    with pytest.raises(DataError, match=r"2.*emb_0, emb_1, ….* t:emb_\*"):
         choose_features(kinds, None, "t")  # type: ignore[arg-type]
     assert choose_features(kinds, "emb_*", "t").names == ("emb_0", "emb_1")  # type: ignore[arg-type]
 
@@ -131,9 +129,9 @@ def test_a_dose_among_numbered_columns_is_not_guessed_about(tmp_path, values):
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("featrue_0", "no column matches 'featrue_0'; .*did you mean feature_0?"),
-        ("gene", "column 'gene' holds no numbers"),
-        ("ge*", r"no column that matches 'ge\*' holds numbers \(gene\)"),
+        ("featrue_0", "no column matches 'featrue_0'; .*did you mean"),
+        ("gene", "column 'gene' holds no"),
+        ("ge*", r"column that matches 'ge\*' holds numbers \(gene\)"),
     ],
 )
 def test_features_that_are_not_there_are_said(tmp_path, values, part, message):
@@ -144,7 +142,7 @@ def test_features_that_are_not_there_are_said(tmp_path, values, part, message):
 
 def test_a_file_without_floats_says_so(tmp_path):
     pq.write_table(pa.table({"gene": ["a", "b"]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="expected columns of floats, found none among gene"):
+    with pytest.raises(DataError, match=r"columns.*floats"):
         open_representation(tmp_path / "a.parquet")
 
 
@@ -181,11 +179,9 @@ def test_a_pandas_frame_is_read_as_it_was_written(tmp_path, values):
 
 def test_repeated_and_missing_ids_are_refused(tmp_path, values):
     path = write(tmp_path / "a.parquet", values, who=["x"] * N, gap=[None, *ids()[1:]])
-    with pytest.raises(PairingError, match=r"1 sample ids occur more than once \(first: 'x'\)"):
+    with pytest.raises(PairingError, match=r"1.*\(first: 'x'\)"):
         open_representation(path, ids="who")
-    with pytest.raises(
-        DataError, match=r"column 'gap': expected a value in every row, 1 rows have none \(first, from 0: 0\)"
-    ):
+    with pytest.raises(DataError, match=r"'gap':.*1.*\(first,.*0: 0\)"):
         open_representation(path, ids="gap")
 
 
@@ -194,9 +190,9 @@ def test_one_column_is_read_as_labels_with_its_ids(tmp_path, values):
     labels, of = read_label_table(f"{path}:plate")
     assert labels.tolist() == (np.arange(N) // 10).tolist()
     assert of.tolist() == ids()
-    with pytest.raises(DataError, match="expected one column, it has 8"):
+    with pytest.raises(DataError, match=r"column,.*8"):
         read_label_table(path)
-    with pytest.raises(DataError, match=r"plat'; it has columns id, plate, .*did you mean plate\?"):
+    with pytest.raises(DataError, match=r"plat';.*did.*plate\?"):
         read_label_table(f"{path}:plat")
 
 
@@ -214,9 +210,7 @@ def test_an_empty_cell_is_named_by_row_and_column(tmp_path, values):
     table = {f"feature_{j}": column.tolist() for j, column in enumerate(values.T)}
     table["feature_4"][13] = None
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
-    with pytest.raises(
-        DataError, match=r"a\.parquet: row 13 \(from 0\), column 'feature_4': the cell is empty \(null\)"
-    ):
+    with pytest.raises(DataError, match=r"a\.parquet:.*13 \(from 0\),.*'feature_4':.*\(null\)"):
         open_representation(tmp_path / "a.parquet")
     read = open_representation(tmp_path / "a.parquet", gaps=True).values[:N]
     assert np.argwhere(np.isnan(read)).tolist() == [[13, 4]]
@@ -241,7 +235,7 @@ def test_damaged_files_are_one_line(tmp_path, values):
     assert not any("\n" in message for message in refused)
     assert len(refused) >= 20  # every truncated one: a byte of a value is as good as another
     path.write_bytes(b"PAR1 and nothing else PAR1")
-    with pytest.raises(DataError, match=r"b\.parquet: not a \.parquet file, or damaged or truncated \("):
+    with pytest.raises(DataError, match=r"b\.parquet:.*\.parquet.*\("):
         open_representation(path)
 
 
@@ -257,7 +251,7 @@ def test_more_rows_than_a_disk_holds_are_refused_before_they_are_unpacked(tmp_pa
 def test_without_pyarrow_the_extra_is_named(tmp_path, values, monkeypatch):
     path = write(tmp_path / "a.parquet", values)
     monkeypatch.setattr("identifiable._extras.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r"a\.parquet needs pyarrow: pip install 'identifiable\[tables\]'"):
+    with pytest.raises(MissingExtra, match=r"a\.parquet.*'identifiable\[tables\]'"):
         open_representation(path)
 
 
@@ -302,12 +296,12 @@ def test_what_cannot_be_written_is_said_and_nothing_is_left(tmp_path, values):
     blocks = Blocks(values)
     with pytest.raises(OutputError, match=r"cannot write \.xlsx; choose \.parquet or \.csv"):
         save_table(tmp_path / "a.xlsx", blocks, {})
-    with pytest.raises(DataError, match="expected a name for each of 7 features, got 1"):
+    with pytest.raises(DataError, match=r"7.*1"):
         save_table(tmp_path / "a.csv", blocks, {}, feature_names=["x"])
-    with pytest.raises(DataError, match="two columns would be called 'feature_3'"):
+    with pytest.raises(DataError, match=r"columns.*called 'feature_3'"):
         save_table(tmp_path / "a.csv", blocks, {"feature_3": np.arange(N)})
-    with pytest.raises(DataError, match=r"column 'a': expected numbers or text for 61 rows, got int64 of shape \(3,\)"):
+    with pytest.raises(DataError, match=r"'a':.*61.*int64.*\(3,\)"):
         save_table(tmp_path / "a.parquet", blocks, {"a": np.arange(3)})
-    with pytest.raises(DataError, match=r"a \.parquet file cannot hold float128"):
+    with pytest.raises(DataError, match=r"\.parquet.*float128"):
         save_array(tmp_path / "a.parquet", values.astype(np.float128))
     assert list(tmp_path.iterdir()) == []

@@ -192,7 +192,7 @@ def test_two_columns_that_could_join_are_not_chosen_between(tmp_path, values):
     both = frame(values).rename(columns={"well_id": "a"}).assign(b=np.arange(N))
     both.to_parquet(tmp_path / "emb.parquet", index=False)
     both[["a", "b"]].assign(plate="p").to_csv(tmp_path / "meta.csv", index=False)
-    with pytest.raises(PairingError, match=r"joined on a, b\b"):
+    with pytest.raises(PairingError, match=r"joined.*b\b"):
         open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv")
     found = open_screen(tmp_path / "emb.parquet", metadata=tmp_path / "meta.csv", ids="b")
     assert found.representation.ids.tolist() == list(range(N))

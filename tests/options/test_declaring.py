@@ -53,7 +53,7 @@ def parsed(*words: str) -> TrialOptions:
 
 def test_one_declaration_gives_signature_parser_settings_and_command():
     assert inspect.signature(trial).parameters["depth"].default == 3
-    assert "How deep to look." in trial.__doc__
+    assert "How deep to" in trial.__doc__
     assert trial("x", depth=5).depth == 5
     words = ["--depth", "5", "--modes", "slow,fast", "--rank", "2", "--flat", "--workers", "2"]
     found = parsed(*words)

