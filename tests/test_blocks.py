@@ -19,7 +19,6 @@ from identifiable.blocks import (
     MAX_CHUNK_ROWS,
     STRIPS,
     Blocks,
-    available_workers,
     chunk_rows,
     fold,
     in_threads,
@@ -131,16 +130,6 @@ def test_a_fold_sees_every_row_once_and_in_order(n, workers):
     assert seen.rows == X[:, 0].tolist()
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_the_record_of_rows_notices_a_table_in_another_order():
-    backwards = Blocks(np.arange(600.0)[:, None]).select(np.arange(600)[::-1])
-    assert fold([backwards], Seen, workers=2).rows == np.arange(600.0)[::-1].tolist()
-    broken = Seen()
-    broken.add(0, [np.zeros((32, 1))])
-    broken.add(64, [np.zeros((32, 1))])
-    assert not broken.unbroken
-
-
 def test_tables_are_walked_together():
     X = np.arange(9000.0).reshape(-1, 1)
     together = fold([Blocks(X), Blocks(3 * X)], Gram).value
@@ -225,14 +214,6 @@ def test_a_table_is_never_read_in_larger_parts_than_asked(rows):
     assert sum(source.read) == 980 + 500
 
 
-@pytest.mark.parametrize("rows", BLOCK_ROWS)
-def test_iterating_gives_all_rows_once(rows):
-    X = np.random.default_rng(3).standard_normal((1234, 2))
-    parts = list(Blocks(X, rows=rows))
-    np.testing.assert_array_equal(np.concatenate(parts), X)
-    assert {len(p) for p in parts[:-1]} <= {rows}
-
-
 def test_an_empty_run_has_the_width_of_the_table():
     table = Blocks(np.ones((5, 3), dtype=np.float32), rows=2)
     assert table[2:2].shape == (0, 3)
@@ -307,13 +288,6 @@ def test_an_error_at_any_row_is_raised_with_any_number_of_workers(workers, at, e
     assert caught.value is error
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_a_row_that_is_not_there_raises_nothing():
-    failed = threading.Event()
-    failed.set()
-    assert isinstance(fold([Blocks(np.zeros((1600, 1)))], lambda: Failing(1600, RuntimeError(), failed)), Failing)
-
-
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.usefixtures("small_chunks")
 def test_an_error_of_the_source_is_raised(workers):
@@ -355,19 +329,6 @@ def test_an_error_in_progress_stops_the_fold():
     with pytest.raises(KeyboardInterrupt):
         fold([Blocks(np.zeros((20_000, 2)))], Seen, workers=2, progress=progress)
     assert threading.active_count() == before
-
-
-def test_waiting_reports_until_the_result_is_there():
-    future: Future[str] = Future()
-    ticks = []
-
-    def tick() -> None:
-        ticks.append(1)
-        if not future.done():
-            future.set_result("done")
-
-    assert blocks_room._wait(future, tick) == "done"
-    assert len(ticks) == 2
 
 
 def test_a_result_that_arrives_just_after_the_wait_ran_out_is_not_an_error():
@@ -451,10 +412,6 @@ def blas_threads() -> list[int]:
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
-def test_there_is_at_least_one_worker():
-    assert available_workers() >= 1
-
-
 # What is no table is refused, with what to do
 
 
@@ -477,12 +434,6 @@ def test_there_is_at_least_one_worker():
 def test_what_is_no_table_of_numbers_is_refused(source, message):
     with pytest.raises(DataError, match=message):
         Blocks(source, name="t")
-
-
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u1", "i8", "u8", "?", ">f4"])
-def test_every_kind_of_real_number_is_taken(dtype):
-    table = Blocks(np.ones((3, 2), dtype=dtype))
-    assert (table.n, table.d, table.dtype) == (3, 2, np.dtype(dtype))
 
 
 @pytest.mark.parametrize("rows", [0, -5])

@@ -80,12 +80,6 @@ def test_columns_the_basis_does_not_know_are_left_aside(tmp_path, basis, kind):
     assert np.array_equal(transform(basis, wider), transform(basis, table(tmp_path, "frame")))
 
 
-def test_columns_of_text_are_left_aside_too(tmp_path, basis):
-    frame = table(tmp_path, "frame").assign(plate="p1")[["gamma", "plate", "alpha", "beta"]]
-    frame.to_csv(tmp_path / "x.csv", index=False, float_format="%.17g")
-    assert np.array_equal(transform(basis, tmp_path / "x.csv"), transform(basis, frame[list(NAMES)]))
-
-
 @pytest.mark.parametrize("kind", ["array", "npy", "csv without a header", "obsm"])
 def test_columns_without_names_are_taken_by_position_with_an_alert(tmp_path, basis, kind):
     np.save(tmp_path / "x.npy", X)
@@ -157,11 +151,6 @@ def test_a_saved_ica_knows_the_names_of_its_features(tmp_path, kind):
         with pytest.warns(UserWarning, match="feature names") as said:
             fitted.transform(X)
         assert len(said) == 1
-
-
-def test_a_saved_ica_without_names_has_none(tmp_path):
-    ICA(restarts=1).fit(X).save(tmp_path / "ica.safetensors")
-    assert not hasattr(ICA.load(tmp_path / "ica.safetensors"), "feature_names_in_")
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "h5ad"])

@@ -186,13 +186,6 @@ def test_the_command_writes_what_the_call_does(tmp_path: Path, capsys: pytest.Ca
         assert (tmp_path / "by_command" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_the_command_pools_patches_and_takes_a_share_as_layout(tmp_path: Path):
-    run("cells", "-o", tmp_path, "--preset", "tiny", "--patches", "2", "--pooled", "--layout", "0.5", "--quiet")
-    settings = truth_of(tmp_path / "truth.json")["settings"]
-    assert (settings["patches"], settings["pooled"], settings["layout"]) == (2, True, 0.5)
-    assert not (tmp_path / "patches.npy").exists()
-
-
 def test_the_command_makes_sources_of_the_kinds_in_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run("sources", "-o", tmp_path / "x.npy", "--rows", "50", "--columns", "3", "--kinds", "sub,gaussian", "--quiet")
     assert capsys.readouterr().out == ""

@@ -10,20 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import identifiable
 from identifiable import (
     Blocks,
-    Comparison,
     DataError,
     JointResolution,
     Representation,
-    Resolution,
     Resolved,
     UsageError,
-    compare,
-    load,
     resolve,
-    save_basis,
     transform,
 )
 from identifiable._checks import OutputError
@@ -49,14 +43,6 @@ def basis(X: NDArray[np.float64]) -> Resolved:
 
 
 # resolve
-
-
-def test_resolve_finds_the_sources_that_were_mixed(X, basis):
-    sources = (X - [5, -2, 100]) @ np.linalg.inv(MIX)
-    correlation = np.abs(np.corrcoef(transform(basis, X), sources, rowvar=False)[:D, D:])
-    assert (correlation.max(axis=1) > 0.99).all()
-    raw = np.abs(np.corrcoef(X, sources, rowvar=False)[:D, D:])
-    assert not (raw.max(axis=1) > 0.99).all()
 
 
 def same(a: Resolved, b: Resolved) -> bool:
@@ -96,61 +82,6 @@ def test_resolve_of_two_says_what_they_share(X, tmp_path):
     assert not alone.result.shared, "without refits nothing is reproducible, and so nothing shared"
 
 
-def test_resolve_joins_rows_by_id_and_warns_of_one_list_for_all(X, tmp_path):
-    rows = X[:500]
-    order = np.random.default_rng(SEED).permutation(500)
-    ids = np.array([f"s{i}" for i in range(500)])
-    for name, index in (("a", np.arange(500)), ("b", order)):
-        np.save(tmp_path / f"{name}.npy", rows[index])
-        (tmp_path / f"{name}.txt").write_text("\n".join(ids[index]))
-    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
-    lists = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
-    options = {"stability": 0, "restarts": 1}
-    joined = resolve(*paths, ids=lists, **options)
-    assert joined.result.shared_counts[0][1] == D
-    assert "one_ids_file" not in [alert.code for alert in joined.result.alerts]
-    misjoined = resolve(*paths, ids=lists[0], **options)
-    assert misjoined.result.shared_counts[0][1] == 0
-    assert misjoined.result.alerts[0].code == "one_ids_file"
-    assert "one_ids_file" not in [a.code for a in resolve(paths[0], ids=lists[0], **options).result.alerts]
-
-
-def test_resolve_needs_something():
-    with pytest.raises(UsageError, match="at least one"):
-        resolve()  # type: ignore[call-overload]
-
-
-def test_shared_above_needs_several(X):
-    with pytest.raises(UsageError, match=r"shared_above .*got one"):
-        resolve(X, shared_above=0.9)
-    found = resolve(X[:500], X[:500], shared_above=0.9, stability=0, restarts=1)
-    assert found.result.settings["shared_above"] == 0.9
-
-
-def test_resolve_counts_ids(X, tmp_path):
-    np.save(tmp_path / "x.npy", X[:100])
-    with pytest.raises(UsageError, match=r"^ids: .*1 tables, got 2"):
-        resolve(tmp_path / "x.npy", ids=["a", "b"])
-
-
-@pytest.mark.parametrize("kind", [Comparison, Resolution, JointResolution])
-def test_load_takes_the_result_of_every_command(X, tmp_path, kind):
-    rows = X[:300]
-    result = {
-        Comparison: lambda: compare(rows, rows @ MIX, bootstrap=0, nulls=(), groups=("rigid",)),
-        Resolution: lambda: resolve(rows, stability=0, restarts=1).result,
-        JointResolution: lambda: resolve(rows, rows @ MIX, stability=0, restarts=1).result,
-    }[kind]()
-    path = tmp_path / "result.json"
-    path.write_text(result.to_json())
-    loaded = load(path)
-    assert isinstance(loaded, kind)
-    assert loaded.to_json() == result.to_json()
-    path.write_text(result.to_json().replace("/1", "/99"))
-    with pytest.raises(DataError, match=r"result\.json: .*/99"):
-        load(path)
-
-
 # transform
 
 
@@ -159,11 +90,6 @@ def test_transform_is_the_affine_map(X, basis):
     np.testing.assert_allclose(transform(basis, X), expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(np.cov(transform(basis, X), rowvar=False, bias=True), np.eye(D), atol=1e-9)
     assert np.abs(transform(basis, X + 1) - expected).max() > 0.1
-
-
-def test_inverse_brings_rows_back(X, basis):
-    np.testing.assert_allclose(transform(basis, transform(basis, X), inverse=True), X, atol=1e-9)
-    assert np.abs(transform(basis, transform(basis, X)[:, ::-1], inverse=True) - X).max() > 1
 
 
 def test_inverse_of_fewer_components_is_the_nearest_row_in_their_span(X):
@@ -228,16 +154,6 @@ def test_only_identifiable_needs_some_and_a_direction(X, basis, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_transform_takes_the_path_of_a_basis(X, basis, tmp_path):
-    path = save_basis(tmp_path / "b.safetensors", basis)
-    for given in (path, str(path)):
-        assert transform(given, X).tobytes() == transform(basis, X).tobytes()
-
-
-def test_new_rows_need_no_batch(X, basis):
-    np.testing.assert_allclose(transform(basis, X[:1]), transform(basis, X)[:1], rtol=0, atol=1e-12)
-
-
 class Recorded:
     """Rows that remember how many were asked for at once."""
 
@@ -286,15 +202,6 @@ def test_the_precision_of_the_result(X, basis, tmp_path, stored, asked, expected
     assert np.load(path).dtype == expected
 
 
-def test_bfloat16_is_read_and_gives_float32(basis, tmp_path):
-    rows = made(10).astype(np.float32)
-    upper = (rows.view(np.uint32) >> 16).astype("<u2")
-    header = b'{"x":{"dtype":"BF16","shape":[10,3],"data_offsets":[0,60]}}'
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + upper.tobytes())
-    assert transform(basis, path).dtype == np.float32
-
-
 @pytest.mark.parametrize("asked", ["int32", "complex128", "nonsense", object])
 def test_a_result_is_in_floats(X, basis, asked):
     with pytest.raises(UsageError, match=r"^dtype .*float16, float32, float64"):
@@ -318,14 +225,6 @@ def test_ids_asked_for_have_no_place_in_npy_but_those_in_passing_are_left_out(X,
     with pytest.raises(UsageError, match=r"place.*ids"):
         transform(basis, source, tmp_path / "again.npy", ids="ids")
     assert not (tmp_path / "again.npy").exists()
-
-
-def test_ids_from_a_file_beside(X, basis, tmp_path):
-    np.save(tmp_path / "x.npy", X[:3])
-    (tmp_path / "ids.txt").write_text("p\nq\nr\n")
-    found = open_representation(transform(basis, tmp_path / "x.npy", tmp_path / "z.npz", ids=str(tmp_path / "ids.txt")))
-    assert found.ids is not None
-    assert found.ids.tolist() == ["p", "q", "r"]
 
 
 # What is refused
@@ -402,15 +301,3 @@ def test_the_result_may_replace_what_it_was_made_from(X, basis, tmp_path):
     path = Path(save_array(tmp_path / "x.npy", X))
     transform(basis, path, path)
     assert np.load(path).tobytes() == transform(basis, X).tobytes()
-
-
-def test_public_names_are_those_of_the_rooms():
-    from identifiable import api, ica, io, results
-
-    assert identifiable.resolve is api.resolve
-    assert identifiable.transform is api.transform
-    assert identifiable.load_basis is io.load_basis is api.load_basis
-    assert identifiable.save_basis is io.save_basis is api.save_basis
-    assert identifiable.match_components is ica.match_components
-    assert identifiable.Resolved is ica.Resolved
-    assert identifiable.Resolution is results.Resolution

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from identifiable import resolve, save_basis, transform
 from identifiable._checks import DataError, MissingExtra, UsageError
 from identifiable.blocks import Blocks
-from identifiable.cli import main
 from identifiable.io import (
     extend_anndata,
     open_representation,
     open_screen,
     read_label_table,
     save_anndata,
-    save_array,
     screen_of_anndata,
 )
 from identifiable.io.anndata_writing import storable
@@ -343,14 +341,6 @@ def test_what_a_h5ad_cannot_hold_is_made_storable():
     assert list(storable({"x": [[1], [2]] * 6})["x"])[:2] == ["00", "01"]
 
 
-def test_an_array_is_saved_with_ids_and_labels(tmp_path, values):
-    path = save_array(tmp_path / "a.h5ad", Blocks(values), np.array(ids()), {"plate": LABELS["plate"]})
-    found = open_screen(path).representation
-    np.testing.assert_array_equal(found.values[:N], values)
-    assert found.ids.tolist() == ids()
-    assert found.labels["plate"].tolist() == LABELS["plate"].tolist()
-
-
 # from one .h5ad to another
 
 
@@ -405,15 +395,6 @@ def test_transform_keeps_what_stands_beside_the_matrix_and_names_what_it_drops(t
     pd.testing.assert_frame_equal(again.obs, adata.obs)
 
 
-def test_of_a_key_of_obsm_the_matrix_of_the_file_is_named_as_dropped(tmp_path, values):
-    adata = furnished(values)
-    adata.write_h5ad(tmp_path / "in.h5ad")
-    basis = resolve(f"{tmp_path / 'in.h5ad'}:X_pca", stability=0, restarts=1)
-    with pytest.warns(UserWarning, match=r"parts_dropped.* X[,.]"):
-        transform(basis, f"{tmp_path / 'in.h5ad'}:X_pca", tmp_path / "out.h5ad")
-    assert "X_pca" in ad.read_h5ad(tmp_path / "out.h5ad").obsm
-
-
 def test_ids_that_were_asked_for_name_the_rows_of_the_copy(tmp_path, values):
     adata = furnished(values)
     adata.obs["well"] = [f"w{i}" for i in range(len(values))]
@@ -448,16 +429,6 @@ def test_what_leads_out_of_the_file_is_not_copied(tmp_path, values, kind):
     with h5py.File(tmp_path / "out.h5ad") as file:
         assert "odd" not in file["uns"]
         assert "neighbors" in file["uns"]
-
-
-def test_the_command_line_says_last_what_it_dropped(tmp_path, values, capsys):
-    furnished(values).write_h5ad(tmp_path / "in.h5ad")
-    save_basis(tmp_path / "b.safetensors", resolve(tmp_path / "in.h5ad", stability=0, restarts=1))
-    words = ["transform", str(tmp_path / "b.safetensors"), str(tmp_path / "in.h5ad"), "-o", str(tmp_path / "o.h5ad")]
-    assert main(words) == 0
-    err = capsys.readouterr().err
-    assert "parts_dropped" in err
-    assert "layers/counts" in err
 
 
 def test_parts_are_copied_in_little_memory(tmp_path):

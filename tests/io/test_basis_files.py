@@ -86,17 +86,6 @@ def test_a_basis_comes_back_bit_for_bit(basis: Resolved, saved: Path) -> None:
         assert_same(load_basis(saved), turned)
 
 
-def test_saving_what_was_loaded_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
-    again = save_basis(tmp_path / "again.safetensors", load_basis(saved))
-    assert again.read_bytes() == saved.read_bytes()
-
-
-def test_the_path_may_be_text(basis: Resolved, tmp_path: Path) -> None:
-    path = str(tmp_path / "basis.safetensors")
-    assert save_basis(path, basis) == Path(path)
-    assert_same(load_basis(path), basis)
-
-
 def test_the_file_is_plain_safetensors_with_the_result_beside_the_maps(basis: Resolved, saved: Path) -> None:
     metadata, tensors = parts(saved)
     assert metadata["schema"] == "identifiable/basis/1"
@@ -154,13 +143,6 @@ def test_every_truncation_is_refused(saved: Path, tmp_path: Path) -> None:
         one_line(error)
 
 
-@pytest.mark.parametrize("extra", [b"\0", b" ", b"\n", b"\0" * 4096])
-def test_a_longer_file_is_refused(saved: Path, extra: bytes) -> None:
-    saved.write_bytes(saved.read_bytes() + extra)
-    with pytest.raises(DataError, match="sha256 differs"):
-        load_basis(saved)
-
-
 @pytest.mark.parametrize("seed", range(300))
 def test_random_damage_is_refused(basis: Resolved, tmp_path: Path, seed: int) -> None:
     """Runs of bytes overwritten, removed, doubled or moved."""
@@ -181,28 +163,6 @@ def test_random_damage_is_refused(basis: Resolved, tmp_path: Path, seed: int) ->
     with pytest.raises(DataError, match=IN_THE_FILE) as error:
         load_basis(path)
     one_line(error)
-
-
-def test_an_edited_result_is_refused_though_the_maps_are_untouched(saved: Path) -> None:
-    content = saved.read_bytes()
-    edited = content.replace(b'\\"identifiable\\": false', b'\\"identifiable\\": true ', 1)
-    edited = (
-        edited if edited != content else content.replace(b'\\"identifiable\\": true', b'\\"identifiable\\": false', 1)
-    )
-    assert edited != content
-    saved.write_bytes(edited)
-    with pytest.raises(DataError, match=r"sha256|header"):
-        load_basis(saved)
-
-
-def test_the_maps_edited_with_the_library_are_refused(saved: Path) -> None:
-    from safetensors.numpy import save_file
-
-    metadata, tensors = parts(saved)
-    tensors["to_components.matrix"][0, 0] *= 1 + 1e-15
-    save_file(tensors, saved, metadata=metadata)
-    with pytest.raises(DataError, match="was written"):
-        load_basis(saved)
 
 
 def test_a_file_written_by_hand_to_the_same_rules_loads(basis: Resolved, saved: Path) -> None:
@@ -367,11 +327,6 @@ def test_a_basis_has_one_suffix(basis: Resolved, tmp_path: Path, name: str) -> N
     with pytest.raises(OutputError, match=r"basis.*kept.*\.safetensors"):
         save_basis(tmp_path / name, basis)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_missing_is_an_output_error(basis: Resolved, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot write there"):
-        save_basis(tmp_path / "absent" / "b.safetensors", basis)
 
 
 def test_what_could_not_be_loaded_is_not_saved(basis: Resolved, saved: Path) -> None:

@@ -183,21 +183,6 @@ def test_pngs_come_back_at_half_the_side(name: str, unpacked: bool, tmp_path: Pa
     assert data.name == DATASETS[name].name
 
 
-def test_a_zip_is_recognised_whatever_comes_first_in_it(tmp_path: Path) -> None:
-    path = write(tmp_path, "isaac3d")
-    with zipfile.ZipFile(path) as archive:
-        members = {m.filename: archive.read(m) for m in archive.infolist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in {"__MACOSX/a.txt": b"", **members}.items():
-            archive.writestr(name, content)
-    assert read(path, "isaac3d").name == "Isaac3D"
-
-
-def test_the_folder_itself_may_be_named(tmp_path: Path) -> None:
-    zipfile.ZipFile(write(tmp_path, "falcor3d")).extractall(tmp_path)
-    assert read(tmp_path / "Falcor3D_down128", "falcor3d").pictures([0]).shape == (1, 3, 64, 64)
-
-
 def test_halving_is_the_antialiased_bicubic_of_pillow() -> None:
     """Pillow's filter is Keys' with a = -0.5, stretched, in floating point for mode F: the same as TensorFlow's."""
     weights = picture_stores.bicubic_weights(128, 64)
@@ -294,14 +279,6 @@ def test_labels_in_another_order_are_refused(name: str, tmp_path: Path) -> None:
     assert "labels for each" in message(lambda: read(write(tmp_path, name, labels=labels[:, 1:]), name))
     text = message(lambda: read(write(tmp_path, name, labels=labels.astype("S8")), name))
     assert "expected numbers" in text
-
-
-def test_one_wrong_label_at_the_end_is_found(tmp_path: Path) -> None:
-    labels = labels_of(small("shapes3d"))
-    labels[-1, 3] = 0.5
-    text = message(lambda: read(write(tmp_path, "shapes3d", labels=labels), "shapes3d"))
-    assert "of a grid 2 x 3 x 1 x 2 x 2 x 2 of floor_hue, wall_hue" in text
-    assert f"row {len(labels) - 1} is the first" in text
 
 
 def test_classes_of_dsprites_in_another_order_or_colour_are_refused(tmp_path: Path) -> None:
@@ -488,12 +465,6 @@ def test_checksums_are_compared_only_with_what_is_given(tmp_path: Path) -> None:
     for nonsense in ("", "abc\n"):
         sidecar.write_text(nonsense)
         assert "64 hexadecimal digits" in message(lambda: read(path, "shapes3d"), UsageError)
-
-
-def test_a_folder_has_no_checksum(tmp_path: Path) -> None:
-    zipfile.ZipFile(write(tmp_path, "falcor3d")).extractall(tmp_path)
-    text = message(lambda: read(tmp_path / "Falcor3D_down128", "falcor3d", checksum=True), UsageError)
-    assert "a folder has" in text
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -63,12 +63,6 @@ def test_ids_come_from_their_column_a_named_one_or_another_file(tmp_path: Path) 
         read_factor_table(path, ids=str(written(tmp_path / "one.txt", "a\n")))
 
 
-def test_a_table_of_numbers_without_a_header_has_no_names(tmp_path: Path) -> None:
-    found = read_factor_table(written(tmp_path / "f.csv", "0,1.5\n1,2.5\n"))
-    assert found.names is None
-    assert [c.tolist() for c in found.columns] == [[0, 1], [1.5, 2.5]]
-
-
 @pytest.mark.parametrize("text", ["ball,red\ncube,blue\nball,red\n", "0,1,2\n0,0,1\n1,1,2\n"])
 def test_a_first_line_that_is_a_row_is_not_taken_for_names(tmp_path: Path, text: str) -> None:
     with pytest.raises(DataError, match=r"names.*factors.*1"):
@@ -178,20 +172,6 @@ def test_a_npz_may_hold_one_array_for_each_factor_and_ids(tmp_path: Path) -> Non
         read_factor_table(path)
 
 
-def test_a_npz_with_one_table_beside_other_arrays_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "f.npz"
-    np.savez(path, factors=np.arange(6).reshape(3, 2), pictures=np.zeros((3, 2, 2)))
-    found = read_factor_table(path)
-    assert found.names is None
-    assert [c.tolist() for c in found.columns] == [[0, 2, 4], [1, 3, 5]]
-
-
-def test_a_safetensors_table_is_read(tmp_path: Path) -> None:
-    save_file = pytest.importorskip("safetensors.numpy").save_file
-    save_file({"factors": np.arange(6, dtype=np.int32).reshape(3, 2)}, tmp_path / "f.safetensors")
-    assert [c.tolist() for c in read_factor_table(tmp_path / "f.safetensors").columns] == [[0, 2, 4], [1, 3, 5]]
-
-
 def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
     class Bomb:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -222,13 +202,6 @@ def test_arrays_that_are_no_factors_are_refused(tmp_path: Path, values: Any, mes
     np.save(tmp_path / "f.npy", values)
     with pytest.raises(DataError, match=message):
         read_factor_table(tmp_path / "f.npy")
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        read_factor_table(tmp_path / "none.csv")
-    with pytest.raises(DataError, match=r"cannot read \.xlsx"):
-        read_factor_table(written(tmp_path / "f.xlsx", "x"))
 
 
 def test_a_text_table_says_what_its_columns_of_latents_are_called(tmp_path: Path) -> None:

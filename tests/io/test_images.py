@@ -258,13 +258,6 @@ def test_bad_labels_are_one_line_that_helps(tmp_path, name, labels, message):
     assert same(read_images(path, labels=put(tmp_path, "good", idx(classes()))), pictures(), classes())
 
 
-def test_labels_beside_are_not_taken_when_they_do_not_fit(tmp_path):
-    path = put(tmp_path, IDX3, idx(pictures()))
-    put(tmp_path, "train-labels-idx1-ubyte", idx(classes()[1:]))
-    with pytest.raises(DataError, match="train-labels-idx1-ubyte: 6 labels for the 7 pictures"):
-        read_images(path)
-
-
 def test_paths_that_lead_nowhere_and_parts_that_are_none(tmp_path):
     put(tmp_path, IDX3, idx(pictures()))
     with pytest.raises(DataError, match=f"no such file; did you mean {IDX3}"):

@@ -157,11 +157,6 @@ def test_odd_file_names_are_just_names(tmp_path, values, name):
     np.testing.assert_array_equal(representation.values[:], values)
 
 
-def test_a_colon_in_the_path_and_one_before_the_part_are_told_apart(tmp_path, values):
-    np.savez(tmp_path / "run:1.npz", x=values, y=2 * values)
-    np.testing.assert_array_equal(open_representation(f"{tmp_path}/run:1.npz:y").values[:], 2 * values)
-
-
 def test_links_are_followed_and_a_dangling_one_is_named(tmp_path, values):
     write(tmp_path / "a.npy", values)
     (tmp_path / "b.npy").symlink_to(tmp_path / "a.npy")
@@ -292,11 +287,6 @@ def test_pieces_of_any_size_give_the_same_table(tmp_path, monkeypatch):
         assert (ids[3], ids[4].replace("\n", "|")) == ("s3", "r,4")
 
 
-def test_nan_and_inf_are_numbers_in_a_table(tmp_path):
-    read = text_table(tmp_path / "a.csv", "a,b\nnan,inf\n-Infinity,NaN\n")
-    np.testing.assert_array_equal(read, [[np.nan, np.inf], [-np.inf, np.nan]])
-
-
 def test_numbers_survive_the_way_through_text_bit_for_bit(tmp_path):
     exact = np.random.default_rng(SEED).standard_normal((200, 7)) * 10.0 ** np.arange(-150, 200, 50)
     np.testing.assert_array_equal(open_representation(write(tmp_path / "a.csv", exact)).values[:], exact)
@@ -344,13 +334,6 @@ def test_columns_without_a_header_are_called_by_their_number(tmp_path):
     by_ids = open_representation(tmp_path / "a.csv", ids="2")
     assert by_ids.ids is not None
     assert (by_ids.ids.tolist(), by_ids.d) == ([30, 60], 2)
-
-
-def test_a_table_is_read_once_and_then_no_longer_needed(tmp_path, values):
-    rows = open_representation(write(tmp_path / "a.csv", values)).values
-    (tmp_path / "a.csv").unlink()
-    np.testing.assert_array_equal(rows[:], values)
-    assert rows.source.stored_dtype == "text"
 
 
 # Ids
@@ -727,14 +710,6 @@ def test_bad_labels_are_one_line_that_helps(folder, spec, message):
         read_labels(spec)
 
 
-def test_no_labels_is_an_error(tmp_path):
-    np.save(tmp_path / "l.npy", np.zeros(0, int))
-    (tmp_path / "l.csv").write_text("plate\n")
-    for name in ("l.npy", "l.csv"):
-        with pytest.raises(DataError, match="found none"):
-            read_labels(f"{tmp_path}/{name}")
-
-
 def test_a_file_that_may_not_be_read_says_so(tmp_path, values, monkeypatch):
     path = write(tmp_path / "a.npy", values)
 
@@ -790,15 +765,6 @@ def test_an_encrypted_or_exotic_member_is_an_error(tmp_path):
         (tmp_path / "a.npz").write_bytes(changed)
         with pytest.raises(DataError, match=f"damaged or truncated .*{match}"):
             open_representation(tmp_path / "a.npz")
-
-
-def test_a_damaged_compressed_member_fails_its_checksum(tmp_path, values):
-    path = Path(write(tmp_path / "a.npz", values, "compressed"))
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="damaged or truncated"):
-        open_representation(path)
 
 
 def test_a_line_without_end_is_refused_before_memory_fills(tmp_path, monkeypatch):

@@ -140,12 +140,6 @@ def test_features_that_are_not_there_are_said(tmp_path, values, part, message):
         open_representation(f"{path}:{part}")
 
 
-def test_a_file_without_floats_says_so(tmp_path):
-    pq.write_table(pa.table({"gene": ["a", "b"]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"columns.*floats"):
-        open_representation(tmp_path / "a.parquet")
-
-
 # Ids and labels
 
 
@@ -281,15 +275,6 @@ def test_a_table_that_was_written_is_read_again(tmp_path, values, monkeypatch, s
         np.testing.assert_array_equal(found.representation.labels[before + name], column, strict=suffix == ".parquet")
     if suffix == ".parquet":
         assert pq.ParquetFile(path).num_row_groups == 7
-
-
-def test_pandas_reads_what_was_written(tmp_path, values):
-    pd = pytest.importorskip("pandas")
-    labels = {**LABELS, "who": np.array(ids())}  # holds the ids already
-    frame = pd.read_parquet(save_table(tmp_path / "a.parquet", Blocks(values), labels, ids=np.array(ids()), prefix="f"))
-    assert list(frame) == [*labels, *(f"f{j}" for j in range(D))]
-    assert frame["plate"].isna().sum() == 30
-    np.testing.assert_array_equal(frame[[f"f{j}" for j in range(D)]].to_numpy(), values)
 
 
 def test_what_cannot_be_written_is_said_and_nothing_is_left(tmp_path, values):

@@ -68,19 +68,6 @@ def test_a_full_comparison_comes_back_equal(comparison):
     assert back != replace(comparison, alerts=())
 
 
-def test_what_comes_back_has_the_declared_types(comparison):
-    back = from_json(comparison.to_json())
-    assert isinstance(back, Comparison)
-    assert type(back.pairs) is tuple
-    assert type(back.rungs[0]) is type(comparison.rungs[0])
-    assert type(back.rungs[0].held_out.ci95) is tuple
-    assert type(back.matrices[0].values[0]) is tuple
-    assert type(back.pairs[0].scale.rms) is float
-    assert type(back.pairs[0].n) is int
-    assert back.rungs[1].null["rotation"] is None
-    assert back.rungs[0].null["shuffle"] is not None
-
-
 def test_the_text_is_json_with_the_schema_first_and_ends_with_a_newline(comparison):
     text = comparison.to_json()
     assert list(json.loads(text))[:2] == ["schema", "inputs"]
@@ -94,12 +81,6 @@ def test_letters_of_any_script_come_back_and_are_written_as_they_are(comparison)
     strange = replace(comparison, alerts=(Alert("x", 'Zürich 細胞 "quoted" \\ \n </script>'),))
     assert "Zürich 細胞" in strange.to_json()
     assert from_json(strange.to_json()) == strange
-
-
-def test_a_result_is_loaded_from_its_file(tmp_path, comparison):
-    path = write_text(tmp_path / "r.json", comparison.to_json())
-    assert load(path) == comparison
-    assert load(str(path)) == comparison
 
 
 def test_numpy_numbers_are_written_as_numbers(comparison):
@@ -263,17 +244,6 @@ def test_numbers_that_are_no_json_are_refused(data, number):
         from_json(text)
 
 
-def test_a_number_of_too_many_digits_is_refused():
-    with pytest.raises(DataError, match="JSON result"):
-        from_json('{"schema": ' + "1" * 5000 + "}")
-
-
-def test_an_integer_beyond_the_range_of_floats_is_refused(data):
-    spoil(data, "pairs.0.scale.rms", 10**400)
-    with pytest.raises(DataError, match=r"identifiable/compare/1 \(pairs\[0\]\.scale\.rms"):
-        from_json(json.dumps(data))
-
-
 @pytest.mark.parametrize("kind", ["absent", "directory", "binary"])
 def test_a_file_that_cannot_be_read_is_refused_with_its_path(tmp_path, kind):
     path = tmp_path / "r.json"
@@ -335,12 +305,6 @@ def test_a_full_disk_is_a_message_and_leaves_the_old_file(tmp_path, monkeypatch,
     assert parts(tmp_path) == ["r.json"]
 
 
-def test_a_file_name_that_is_not_text_becomes_a_question_mark(tmp_path):
-    path = write_text(tmp_path / "r.json", "name \udcff.npy")
-    assert path.read_text() == "name ?.npy"
-    assert parts(tmp_path) == ["r.json"]
-
-
 def test_of_two_files_none_is_replaced_if_one_cannot_be_written(tmp_path):
     write_text(tmp_path / "a", "old")
     with pytest.raises(OutputError, match="nowhere"):
@@ -379,13 +343,6 @@ def test_a_folder_without_permission_is_refused(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(tempfile, "mkstemp", denied)
-    with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.EACCES)}\)"):
-        write_text(tmp_path / "r.json", "x")
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_is_really_read_only_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.EACCES)}\)"):
         write_text(tmp_path / "r.json", "x")
 
