@@ -9,7 +9,7 @@ import random
 import re
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -1201,6 +1201,44 @@ def make_png(lines: int, columns: int, side: int) -> str:
     header = struct.pack(">IIBBBBB", columns * side, lines * side, 8, 2, 0, 0, 0)
     parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"".join(rows))), chunk(b"IEND", b""))
     return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(parts)).decode("ascii")
+
+
+# -- table3 and an example of every kind
+
+
+def make_table3(**rest: Any) -> results.Table3:
+    scores = [results.GeneScore("SRC", 2, name, 0.713, 0.011, 0.42, 0.01, 0.3, 40.0) for name in ("base", "pca", "ica")]
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("wells", "reproduce table3").items() if key != "design"},
+        "scale": "smoke",
+        "simulated": True,
+        "choices": (results.Choice("folds", 5, "paper", 5), results.Choice("genes", ("SRC",), "ours")),
+        "published": {},
+        "genes": tuple(scores),
+        "concentration": (results.GeneConcentration("ica", 25.0, 0.71, 0.52, 0.73, 0.19, 0.365, 0.38, -0.1),),
+        "gain": 0.0213,
+        "gain_ci95": (0.0113, 0.0317),
+        "evaluation": make_evaluation(),
+    }
+    return results.Table3(**{**found, **rest})
+
+
+EXAMPLES: Mapping[str, Callable[[], Any]] = {
+    "comparison": make_comparison,
+    "comparison, paper": lambda: make_comparison(protocol="paper"),
+    "four models": lambda: make_comparison(4),
+    "resolution": make_resolution,
+    "joint": make_joint_resolution,
+    "distortion": make_distortion,
+    "reproduction": make_reproduction,
+    "disentanglement": make_disentanglement,
+    "table2": make_table2,
+    "table3": make_table3,
+    "audit": make_audit,
+    "evaluation": make_evaluation,
+    "attribution": lambda: make_attribution(size=8, grid=(8, 12)),
+    "cleaning": lambda: make_cleaning(attribution=make_attribution(size=8, grid=(8, 12))),
+}
 
 
 # -- reading a page: its blocks, and what they say

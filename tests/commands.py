@@ -33,3 +33,22 @@ def says(text, *parts):
 
 def files():
     return sorted(p.name for p in Path().iterdir() if p.name != "__pycache__")
+
+
+def check_gates(words, *, holds, fails, undecided="", capsys):
+    """That a run passes what holds, fails each of the others, and decides nothing it has not measured ("a > 1; b > 2")."""
+    holds, fails, undecided = (text.split("; ") if text else [] for text in (holds, fails, undecided))
+
+    def gated(*conditions):
+        return run(*words, *(word for condition in conditions for word in ("--fail-if", condition)), capsys=capsys)
+
+    code, _, err = gated(*holds)
+    assert (code, "failed:" in err) == (0, False), err
+    code, _, err = gated(*holds, *fails)
+    failed = {line.partition("failed: ")[2] for line in err.splitlines() if "failed: " in line}
+    assert code == 1
+    assert {c for c in (*holds, *fails) if any(f": {c} (" in line for line in failed)} == set(fails), err
+    for condition in undecided:
+        before = files()
+        assert condition in refused(*words, "--fail-if", condition, code=2, capsys=capsys)
+        assert files() == before

@@ -15,16 +15,7 @@ from threadpoolctl import threadpool_info
 
 from identifiable import blocks as blocks_room
 from identifiable._checks import DataError
-from identifiable.blocks import (
-    MAX_CHUNK_ROWS,
-    STRIPS,
-    Blocks,
-    chunk_rows,
-    fold,
-    in_threads,
-    one_blas_thread,
-    strips,
-)
+from identifiable.blocks import MAX_CHUNK_ROWS, STRIPS, Blocks, chunk_rows, fold, in_threads, one_blas_thread, strips
 
 SEEDS = [0, 1, 20240611]
 BLOCK_ROWS = [1, 7, 100, None]

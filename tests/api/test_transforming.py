@@ -10,16 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from identifiable import (
-    Blocks,
-    DataError,
-    JointResolution,
-    Representation,
-    Resolved,
-    UsageError,
-    resolve,
-    transform,
-)
+from identifiable import Blocks, DataError, JointResolution, Representation, Resolved, UsageError, resolve, transform
 from identifiable._checks import OutputError
 from identifiable.io import open_representation, save_array
 

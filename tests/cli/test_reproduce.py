@@ -16,7 +16,7 @@ import pytest
 
 import children
 from builders import make_reproduction, make_table2
-from commands import files, one_line, run
+from commands import check_gates, files, one_line, run
 from identifiable import experiments
 from identifiable.api import load
 from identifiable.cli import main, progress
@@ -111,35 +111,28 @@ def test_the_recorded_command_gives_the_same_call_again(calls, capsys):
     assert load("r.json").provenance.command == "identifiable reproduce fig2"
 
 
-@pytest.mark.parametrize(
-    ("condition", "code"),
-    [
-        ("spearman < 0.5", 0),
-        ("spearman > 0.5", 1),
-        ("spearman_low < 0.9", 1),
-        ("spearman_low < 0.5", 0),
-        ("mean.spearman_low < 0.9", 1),
-        ("within_leak < 0.3", 1),
-        ("maximum.r2 > 0.5", 1),
-        ("sample.slope > 1", 0),
-        ("removed > 2", 1),
-        ("runs < 19", 1),
-        ("filter_threshold > 0.03", 1),
-    ],
-)
-def test_fail_if_decides_the_exit_code(calls, capsys, condition, code):
-    found, out, err = run(*CALL, "--quiet", "--fail-if", condition, capsys=capsys)
-    assert (found, out) == (code, "")
-    assert (f"failed: fig2: {condition}" in err) is bool(code)
+def test_fail_if_decides_the_exit_code(calls, capsys):
+    check_gates(
+        [*CALL, "--quiet"],
+        holds=("spearman < 0.5; spearman_low < 0.5; within_leak < 0.2; r2 < 0.5; sample.slope > 1; runs < 18"),
+        fails=(
+            "spearman > 0.5; mean.spearman_low < 0.9; spearman_high > 0.9; within_leak < 0.3; "
+            "maximum.r2 > 0.5; removed > 2; runs < 19; filter_threshold > 0.03"
+        ),
+        capsys=capsys,
+    )
+    check_gates(
+        ["reproduce", "table2", "--quiet"],
+        holds="lift < 0.1; lift_low < 0.2; before > 0.4; infoe_difference > 0.01",
+        fails="lift < 2; lift_low < 0.22; lift_high > 0.3; after > 0.6",
+        capsys=capsys,
+    )
 
 
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        (
-            "spearmen > 3",
-            "'spearmen'",
-        ),
+        ("spearmen > 3", "'spearmen'"),
         ("maximum.spearmen > 3", "maximum.spearmen is not"),
         ("spearman.x > 3", "'x' is not"),
         ("removed == true", "removed is a"),
@@ -288,22 +281,6 @@ def test_a_bar_that_only_said_lines_clears_nothing_after_them():
     with progress.Bar(screen) as bar:
         bar.say("run 1/1")
     assert screen.getvalue() == f"{progress.CLEAR}run 1/1\n"
-
-
-@pytest.mark.parametrize(
-    ("condition", "code"),
-    [
-        ("lift < 2", 1),
-        ("lift_low < 0.22", 1),
-        ("lift_high > 0.3", 1),
-        ("after > 0.6", 1),
-        ("infoe_difference > 0.01", 0),
-    ],
-)
-def test_conditions_of_table2_are_about_what_ica_lifts(calls, capsys, condition, code):
-    found, out, err = run("reproduce", "table2", "--quiet", "--fail-if", condition, capsys=capsys)
-    assert (found, out) == (code, "")
-    assert (f"failed: table2: {condition}" in err) is bool(code)
 
 
 def test_a_gate_on_a_lift_that_is_not_known_cannot_decide(calls, capsys, monkeypatch):

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -17,8 +18,8 @@ import pytest
 
 import children
 from children import interrupted, needs_proc, reads
-from commands import files, one_line, refused, run, says
-from identifiable.api import load, load_basis, resolve
+from commands import check_gates, files, one_line, refused, run, says
+from identifiable.api import load, load_basis, resolve, save_basis
 from identifiable.cli import main, progress
 from identifiable.cli.output import check_outputs
 from identifiable.results import JointResolution, without_time
@@ -36,9 +37,10 @@ def mixed(seed: int, n: int = 1500, d: int = 3) -> tuple[np.ndarray, np.ndarray]
     return S @ rng.standard_normal((d, d)), S @ rng.standard_normal((d, d)) + 0.01 * rng.standard_normal((n, d))
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with two mixings of the same sources as the current directory."""
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Two mixings of the same sources, and a basis of the first."""
+    tmp_path = tmp_path_factory.mktemp("source")
     X, Y = mixed(0)
     np.save(tmp_path / "a.npy", X)
     np.save(tmp_path / "b.npy", Y)
@@ -51,6 +53,13 @@ def folder(tmp_path, monkeypatch):
         ]
         (tmp_path / file).write_text("\n".join(lines) + "\n")
     (tmp_path / "ids.txt").write_text("\n".join(names) + "\n")
+    save_basis(tmp_path / "basis.safetensors", resolve(str(tmp_path / "a.npy"), restarts=1, stability=0))
+    return tmp_path
+
+
+@pytest.fixture
+def folder(source, tmp_path, monkeypatch):
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -234,29 +243,25 @@ def test_groups_from_a_file_are_those_from_python_and_are_recorded(copies, capsy
 # -- the gate
 
 
-@pytest.mark.parametrize(
-    ("condition", "code"),
-    [
-        ("identifiable < 20", 2),  # without refits nothing is called identifiable: no measurement, no verdict
-        ("ties > 0", 2),
-        ("components.0.identifiable == false", 2),
-        ("converged == 1", 1),
-        ("converged == true", 1),
-        ("rank < 64", 1),
-        ("contrast < 1.5", 1),
-        ("unresolved > 0", 0),
-        ("components.0.negentropy > 0", 1),
-        ("whitening.dropped > 0", 0),
-        ("components.3.curvature > 0", 2),
-        ("components.0.sign_kept == false", 2),
-    ],
-)
-def test_fail_if_decides_the_exit_code(folder, capsys, condition, code):
-    words = ["resolve", "a.npy", *QUICK, "--fail-if", condition, "-o", "x.safetensors"]
-    found, _, err = run(*words, capsys=capsys)
-    assert found == code
-    assert (condition in err) == (code != 0)
-    assert ("x.safetensors" in files()) == (code != 2)  # what cannot be decided leaves nothing
+def test_fail_if_decides_the_exit_code(folder, capsys):
+    unrefitted = ("identifiable < 20", "ties > 0", "components.0.identifiable == false", "components.3.curvature > 0")
+    check_gates(
+        ["resolve", "a.npy", *QUICK, "-o", "x.safetensors"],
+        holds="rank < 3; converged == False; unresolved > 0; whitening.dropped > 0; passes > 1e6",
+        fails="converged == true; rank < 64; contrast < 1.5; components.0.negentropy > 0",
+        capsys=capsys,
+    )
+    Path("x.safetensors").unlink()
+    check_gates(  # without refits nothing is called identifiable: no measurement, no verdict
+        ["resolve", "a.npy", *REFITTED],
+        holds="identifiable < 3; components.0.identifiable == false",
+        fails="identifiable < 20; components.0.sign_kept == true",
+        capsys=capsys,
+    )
+    for condition in (*unrefitted, "components.0.sign_kept == false"):
+        words = ["resolve", "a.npy", *QUICK, "-o", "x.safetensors", "--fail-if", condition]
+        assert condition in refused(*words, code=2, capsys=capsys)
+        assert "x.safetensors" not in files()  # what cannot be decided leaves nothing
 
 
 @pytest.mark.parametrize("tables", [["absent.npy"], ["absent.npy", "b.npy"]])
@@ -357,7 +362,6 @@ def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, c
 )
 def test_wrong_usage_is_one_line_exit_2_and_no_output(folder, capsys, words, parts):
     Path("one.csv").write_text("plate\n" + "p1\n" * 1500)
-    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     before = files()
     assert says(refused(*words, code=2, capsys=capsys), *parts)
     assert files() == before
@@ -404,7 +408,6 @@ def write_bad_files():
     ],
 )
 def test_bad_data_is_one_line_exit_3_and_old_outputs_are_kept(folder, capsys, words, message):
-    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     write_bad_files()
     outputs = ["old-{name}.safetensors"] if words[0] == "resolve" else ["old.npz"]
     old = [outputs[0].replace("{name}", Path(table).stem) for table in words[1:2]]
@@ -449,7 +452,6 @@ def test_an_input_is_never_written_over(folder, capsys, words, target):
 
     save_file({"x:1": np.load("a.npy")}, "model.safetensors")
     np.savez("who.npz", w=np.arange(1500))
-    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     before = {name: Path(name).read_bytes() for name in files()}
     code, _, err = run(*words, target, capsys=capsys)
     assert (code, one_line(err)) == (3, True)
@@ -514,7 +516,6 @@ def test_an_error_while_files_take_their_names_is_one_line_and_leaves_no_tempora
 def test_interrupt_leaves_old_outputs_whole_and_nothing_new(folder, capsys, command):
     d = 64
     rng = np.random.default_rng(0)
-    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
     if command == "resolve":
         np.save("big.npy", rng.laplace(size=(60_000, d)) @ rng.standard_normal((d, d)))
         words = ["resolve", "big.npy", "--restarts", "50", "--stability", "50", "--tol", "1e-15"]
@@ -535,8 +536,7 @@ def test_interrupt_leaves_old_outputs_whole_and_nothing_new(folder, capsys, comm
 
 
 @pytest.fixture
-def basis(folder, capsys):
-    run("resolve", "a.npy", *QUICK, "-o", "basis.safetensors", capsys=capsys)
+def basis(folder):
     return "basis.safetensors"
 
 

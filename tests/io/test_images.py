@@ -208,11 +208,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
         keras(images=pictures(), labels=np.full(N, 2**63, np.uint64)),
         "label is above 9223372036854775807",
     ),
-    "objects": (
-        "a.npz",
-        keras(images=pictures().astype(object)),
-        r"Python objects \(pickled\), which are never",
-    ),
+    "objects": ("a.npz", keras(images=pictures().astype(object)), r"Python objects \(pickled\), which are never"),
     "labels that are objects": (
         "a.npz",
         keras(images=pictures(), labels=np.array([None] * N)),
@@ -238,17 +234,9 @@ def test_a_bad_file_is_one_line_that_helps(tmp_path, what):
     ("name", "labels", "message"),
     [
         ("y", idx(classes()[1:]), "y: 6 labels for the 7 pictures of .*train-images"),
-        (
-            "y",
-            idx(pictures()),
-            "IDX array of 1 dimensions, got one",
-        ),
+        ("y", idx(pictures()), "IDX array of 1 dimensions, got one"),
         ("y.txt", b"a\nb\n", "each picture, got <U1"),
-        (
-            "y.idx",
-            idx(np.arange(N, dtype=np.float32)),
-            "picture, got float32",
-        ),
+        ("y.idx", idx(np.arange(N, dtype=np.float32)), "picture, got float32"),
     ],
 )
 def test_bad_labels_are_one_line_that_helps(tmp_path, name, labels, message):

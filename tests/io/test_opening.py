@@ -303,12 +303,7 @@ TABLE = "name,f_1,f_2,g,plate\nu,1,2,3,p\nv,4,5,6,q\n"
 
 @pytest.mark.parametrize(
     ("part", "expected"),
-    [
-        ("f_*", [[1, 2], [4, 5]]),
-        ("g", [[3], [6]]),
-        ("g,f_1", [[1, 3], [4, 6]]),
-        ("[fg]*", [[1, 2, 3], [4, 5, 6]]),
-    ],
+    [("f_*", [[1, 2], [4, 5]]), ("g", [[3], [6]]), ("g,f_1", [[1, 3], [4, 6]]), ("[fg]*", [[1, 2, 3], [4, 5, 6]])],
 )
 def test_columns_are_chosen_by_pattern_in_the_order_of_the_file(tmp_path, part, expected):
     (tmp_path / "a.csv").write_text(TABLE)
@@ -505,11 +500,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("a.npy", GOOD_NPY[:-1], r"truncated: shape \(4, 3\) of float32 needs 48 bytes, the file"),
     ("a.npy", GOOD_NPY[:40], r"header is damaged \(EOF"),
     ("a.npy", GOOD_NPY + b"\0", r"array of shape \(4, 3\)"),
-    (
-        "a.npy",
-        array_bytes(np.array([[1, "a"]], dtype=object)),
-        r"holds Python objects \(pickled\), .*save it again",
-    ),
+    ("a.npy", array_bytes(np.array([[1, "a"]], dtype=object)), r"holds Python objects \(pickled\), .*save it again"),
     ("a.npy", array_bytes(np.array([["a", "b"]])), r"numbers, got text \(dtype <U1\)"),
     ("a.npy", array_bytes(np.zeros((2, 2), complex)), "expected real numbers,"),
     ("a.npy", array_bytes(np.zeros(2, [("f", "<f4")])), "real numbers, got"),
@@ -544,20 +535,12 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("a.npz", zip_bytes(x=GOOD_NPY, ids=array_bytes(np.array(["a", None]))), r"a\.npz:ids: holds Python"),
     ("a.npz", zip_bytes(x=GOOD_NPY, ids=array_bytes(np.arange(3))), r"4 rows but 3 ids \(from the same"),
     ("a.npz", zip_bytes(x=GOOD_NPY, ids=array_bytes(np.array([1, 2, 2, 3]))), "1 sample ids occur"),
-    (
-        "a.npz",
-        zip_bytes(x=GOOD_NPY, ids=array_bytes(np.array([1, 2, 2.5, 3]))),
-        r"a\.npz:ids: expected text",
-    ),
+    ("a.npz", zip_bytes(x=GOOD_NPY, ids=array_bytes(np.array([1, 2, 2.5, 3]))), r"a\.npz:ids: expected text"),
     ("a.npz", zip_bytes(x=GOOD_NPY, ids=array_bytes(np.zeros((4, 2)))), r"a\.npz:ids: expected one"),
     ("a.npz", zip_bytes(x=GOOD_NPY, ids=array_bytes(np.array([b"\xff"] * 4))), r"a\.npz:ids: expected text,"),
     ("a.safetensors", b"tiny", "but its first 8 bytes declare a"),
     ("a.safetensors", b"random bytes that are no header", "a header of .* truncated or something"),
-    (
-        "a.safetensors",
-        safetensors_bytes(one_tensor(), bytes(16), 2**63),
-        "a header of 9,223,372,036,854,775,808",
-    ),
+    ("a.safetensors", safetensors_bytes(one_tensor(), bytes(16), 2**63), "a header of 9,223,372,036,854,775,808"),
     ("a.safetensors", safetensors_bytes(one_tensor(), bytes(15)), r"damaged or truncated \("),
     ("a.safetensors", safetensors_bytes(one_tensor(data_offsets=[0, 2**40]), bytes(16)), r"damaged or truncated \("),
     ("a.safetensors", safetensors_bytes(one_tensor(data_offsets=[-16, 0]), bytes(16)), r"damaged or truncated \("),
@@ -575,11 +558,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("a.csv", b"a,b\n1,2\n3\n", r"a\.csv: line 3 has 1 cells where the"),
     ("a.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 cells where the"),
     ("a.csv", b"a,b\n1,2\n3,\n", "line 3, column 'b': the cell"),
-    (
-        "a.csv",
-        b"a,b\n1,2\n3,x y\n",
-        "line 3, column 'b': 'x y' is",
-    ),
+    ("a.csv", b"a,b\n1,2\n3,x y\n", "line 3, column 'b': 'x y' is"),
     ("a.csv", b'a,b\n1,2\n"3",x\n', "line 3, column 'b': 'x' is not"),
     ("a.csv", b'a,b\n1,2\n"3,5",4\n', "line 3, column 'a': '3,5' is not a"),
     ("a.csv", b"1,2\n3,1_0\n", "line 2, column 2: '1_0' is not a"),
@@ -642,19 +621,11 @@ BAD_SPECS: list[tuple[str, dict[str, Any], str]] = [
     ("values.csv:a,c", {}, "no column matches 'c'"),
     ("bare.csv:a", {}, "columns are called 0, 1"),
     ("values.csv", {"ids": "nope"}, r"id, a, b\) nor a file"),
-    (
-        "values.npy",
-        {"ids": "nope"},
-        r"no named parts\) nor a file",
-    ),
+    ("values.npy", {"ids": "nope"}, r"no named parts\) nor a file"),
     ("values.npy", {"ids": "five.txt"}, r"values\.npy: 4 rows but 5 ids \(from five\.txt\); give one id"),
     ("values.npy", {"ids": "same.txt"}, "values: 1 sample ids occur"),
     ("values.npy", {"ids": "gap.txt"}, r"gap\.txt: line 2 is blank"),
-    (
-        "values.npy",
-        {"ids": "values.npy"},
-        r"value per row \(a 1-D array\), got shape \(4, 3\)",
-    ),
+    ("values.npy", {"ids": "values.npy"}, r"value per row \(a 1-D array\), got shape \(4, 3\)"),
     ("values.npy", {"rows": 0}, "a block needs"),
     ("twice.csv", {"ids": "a"}, "2 columns are called 'a'"),
 ]

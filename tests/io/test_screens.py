@@ -291,10 +291,7 @@ def test_a_frame_is_read_as_a_file_is(values):
 def test_a_column_of_mixed_types_is_refused_with_its_rows(values):
     mixed = frame(values)
     mixed["plate"] = pd.Series([1, "1", None] * 10, dtype=object)
-    with pytest.raises(
-        DataError,
-        match=r"column 'plate': .*10 rows of text .*rows 1, 4, 7.* 10 of numbers",
-    ):
+    with pytest.raises(DataError, match=r"column 'plate': .*10 rows of text .*rows 1, 4, 7.* 10 of numbers"):
         screen_of_frame(mixed)
     mixed["plate"] = pd.Series([1, 2, None] * 10, dtype=object)
     np.testing.assert_array_equal(screen_of_frame(mixed).representation.labels["plate"][:3], [1, 2, np.nan])

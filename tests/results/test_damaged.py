@@ -7,60 +7,16 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
 
-from builders import (
-    about,
-    make_attribution,
-    make_audit,
-    make_cleaning,
-    make_comparison,
-    make_disentanglement,
-    make_distortion,
-    make_evaluation,
-    make_joint_resolution,
-    make_reproduction,
-    make_resolution,
-    make_table2,
-)
+from builders import EXAMPLES, make_audit
 from identifiable.cli import main
-from identifiable.results import GeneConcentration, GeneScore, Table3
 from identifiable.results.serial import SCHEMAS, _typed
 
-
-def make_table3() -> Table3:
-    return Table3(
-        **{name: value for name, value in about("wells", "table3").items() if name != "design"},
-        scale="smoke",
-        simulated=True,
-        choices=(),
-        published={},
-        genes=(GeneScore("MTOR", 2, "ica", 0.8, 0.01, 0.3, 0.01, 0.2, 100.0),),
-        concentration=(GeneConcentration("ica", 10.0, 0.8, 0.6, 0.8, 0.2, 1.3, 0.4, 0.1),),
-        gain=0.1,
-        gain_ci95=(0.05, 0.15),
-        evaluation=make_evaluation(),
-    )
-
-
-KINDS: dict[str, Callable[[], Any]] = {
-    "comparison": make_comparison,
-    "resolution": make_resolution,
-    "joint": make_joint_resolution,
-    "distortion": make_distortion,
-    "disentanglement": make_disentanglement,
-    "reproduction": make_reproduction,
-    "table2": make_table2,
-    "table3": make_table3,
-    "audit": make_audit,
-    "evaluation": make_evaluation,
-    "attribution": lambda: make_attribution(size=8, grid=(4, 6)),
-    "cleaning": lambda: make_cleaning(attribution=make_attribution(size=8, grid=(4, 6))),
-}
 WRONG: tuple[Any, ...] = (
     "wrong",
     None,
@@ -121,13 +77,13 @@ def outcome(text: str, folder: Any, capsys: Any) -> int:
 
 
 def test_every_kind_of_result_is_among_them():
-    assert {KINDS[kind]().schema for kind in KINDS} == set(SCHEMAS)
+    assert {EXAMPLES[kind]().schema for kind in EXAMPLES} == set(SCHEMAS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_one_wrong_value_is_drawn_or_refused(kind, tmp_path, capsys):
     draw = random.Random(f"8 {kind}")
-    data = json.loads(KINDS[kind]().to_json())
+    data = json.loads(EXAMPLES[kind]().to_json())
     assert outcome(json.dumps(data), tmp_path, capsys) == 0
     chosen = fields_of(data, draw)
     for path in draw.sample(chosen, min(SAMPLE, len(chosen))):
@@ -145,7 +101,7 @@ def test_one_wrong_value_is_drawn_or_refused(kind, tmp_path, capsys):
     ],
 )
 def test_lists_that_do_not_fit_each_other_are_refused(kind, path, value, tmp_path, capsys):
-    data = json.loads(KINDS[kind]().to_json())
+    data = json.loads(EXAMPLES[kind]().to_json())
     assert outcome(spoiled(data, path, value), tmp_path, capsys) == 3
 
 
@@ -164,7 +120,7 @@ def test_lists_that_do_not_fit_each_other_are_refused(kind, path, value, tmp_pat
 )
 @pytest.mark.parametrize("value", ["wrong", 1, None])
 def test_a_word_that_is_none_of_the_choices_is_refused_by_its_field(kind, path, value, tmp_path, capsys):
-    data = json.loads(KINDS[kind]().to_json())
+    data = json.loads(EXAMPLES[kind]().to_json())
     (tmp_path / "saved.json").write_text(spoiled(data, path, value))
     assert main(["report", str(tmp_path / "saved.json"), "-o", str(tmp_path / "page.html")]) == 3
     err = capsys.readouterr().err

@@ -147,8 +147,7 @@ def test_many_skipped_perturbations_are_folded_and_beyond_a_limit_left_to_the_js
 
 
 @pytest.mark.parametrize(
-    "result",
-    [FULL, BARE, with_figures(FULL, 9e99), with_words(FULL, "a long name with blanks " * 8)],
+    "result", [FULL, BARE, with_figures(FULL, 9e99), with_words(FULL, "a long name with blanks " * 8)]
 )
 def test_every_special_result_is_drawn(result: Audit) -> None:
     check_drawn(result)

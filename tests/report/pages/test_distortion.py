@@ -8,14 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from builders import (
-    blocks_of,
-    card_of,
-    check_drawn,
-    make_distortion,
-    tables_of,
-    text_of,
-)
+from builders import blocks_of, card_of, check_drawn, make_distortion, tables_of, text_of
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary

@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from builders import (
-    LEAKS,
-    blocks_of,
-    card_of,
-    check_drawn,
-    make_reproduction,
-    tables_of,
-    text_of,
-)
+from builders import LEAKS, blocks_of, card_of, check_drawn, make_reproduction, tables_of, text_of
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.page import Cloud, Curve, Curves, Dots, Text

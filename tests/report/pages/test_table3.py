@@ -4,48 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from builders import (
-    about,
-    card_of,
-    check_drawn,
-    make_evaluation,
-    tables_of,
-    text_of,
-)
+from builders import card_of, check_drawn, make_evaluation, make_table3, tables_of, text_of
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
 from identifiable.report.pages import page_of
-from identifiable.results import Choice, GeneConcentration, GeneScore, Table3
+from identifiable.results import Table3
 
 WORDS = glossary("table3")
 PUBLISHED = {"auroc_of_gene": {"SRC": 0.8125, "X": "lost"}, "largest_auroc": 0.912, "hoyer_range": [0.21, 0.66]}
 
 
-def make_table3(**changed: Any) -> Table3:
-    common = {key: value for key, value in about("wells", "reproduce table3").items() if key != "design"}
-    scores = [GeneScore("SRC", 2, name, 0.713, 0.011, 0.42, 0.01, 0.3, 40.0) for name in ("base", "pca", "ica")]
-    return Table3(
-        **{
-            **common,
-            "scale": "smoke",
-            "simulated": True,
-            "choices": (Choice("folds", 5, "paper", 5), Choice("genes", ("SRC",), "ours")),
-            "published": PUBLISHED,
-            "genes": (*scores[:2], replace(scores[2], se=math.nan, hoyer_null=math.nan)),
-            "concentration": (GeneConcentration("ica", 25.0, 0.71, 0.52, 0.73, 0.19, 0.365, 0.38, -0.1),),
-            "gain": 0.0213,
-            "gain_ci95": (0.0113, 0.0317),
-            "evaluation": make_evaluation(),
-            **changed,
-        }
-    )
-
-
-PLAIN = make_table3()
+SCORES = make_table3().genes
+PLAIN = make_table3(published=PUBLISHED, genes=(*SCORES[:2], replace(SCORES[2], se=math.nan, hoyer_null=math.nan)))
 STRICT = make_table3(simulated=False, stricter=make_evaluation(), published={}, concentration=())
 
 
