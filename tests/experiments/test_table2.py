@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from cases import MADE_BY
+from builders import MADE_BY
 from identifiable import report
 from identifiable._checks import DataError, UsageError
 from identifiable.disentanglement import MODES

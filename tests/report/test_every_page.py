@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from builders import EXAMPLES, HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, tables_of, without_style
 from identifiable import report
 from identifiable._checks import UsageError
 from identifiable.report import words
 from identifiable.report.page import Block, Card, Fold, Notice, Table, Text
 from identifiable.report.pages import PAGES, page_of
 from identifiable.results import SCHEMAS, Alert, from_json, to_json, without_time
-from page_reading import HOSTILE, RENDERERS, Outline, blocks_of, foreign_loads, tables_of, without_style
 
 ESCAPES = "a\x1b[31m\n"
 
@@ -28,9 +28,9 @@ ESCAPES = "a\x1b[31m\n"
 # -- drawn alike
 
 
-def test_every_kind_of_result_that_can_be_saved_has_a_page_and_an_example(examples: Mapping[str, Any]) -> None:
+def test_every_kind_of_result_that_can_be_saved_has_a_page_and_an_example() -> None:
     assert set(PAGES) == set(SCHEMAS.values())
-    assert {type(make()) for make in examples.values()} == set(PAGES)
+    assert {type(make()) for make in EXAMPLES.values()} == set(PAGES)
 
 
 @pytest.mark.parametrize("render", RENDERERS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cases import DENSITY_EDGES, make_comparison, make_density, make_resolution
+from builders import DENSITY_EDGES, Outline, make_comparison, make_density, make_resolution
 from identifiable import report
 from identifiable.report.frame import entries, glossary
 from identifiable.report.page import (
@@ -30,7 +30,6 @@ from identifiable.report.render.figures import nice_ticks
 from identifiable.report.render.pictures import GAUGE, HEIGHT, draw_picture
 from identifiable.report.render.terminal import WIDTH, terminal
 from identifiable.report.words import columns_wide
-from page_reading import Outline
 
 # -- the terminal
 
