@@ -1,4 +1,4 @@
-"""ica, the canonical form and matching: order and sign by rule, the same columns whatever the data was expressed in."""
+"""The canonical form: order and sign by rule, the same columns whatever the data was expressed in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from identifiable import resolve
-from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.ica import Resolved, fit, match_components, permutation_matrix
+from identifiable.ica import Resolved, fit
 from identifiable.ica.canonical import Canonical, Shape, canonical
 from identifiable.ica.diagnostics import Judged, places, ties
 from identifiable.moments import Moments
@@ -61,26 +60,15 @@ SURE = np.full(3, 0.01)
 # The rules
 
 
-@pytest.mark.parametrize(
-    ("by", "order"),
-    [("negentropy", [0, 1, 2]), ("variance", [0, 1, 2]), ("kurtosis", [2, 1, 0])],
-)
+@pytest.mark.parametrize(("by", "order"), [("negentropy", [0, 1, 2]), ("variance", [0, 1, 2]), ("kurtosis", [2, 1, 0])])
 def test_order_falls_by_the_key_asked_for(by, order):
     form = canonical(shape_of(3), CLEAR, SURE, by)
     np.testing.assert_array_equal(form.order, order)
     assert (np.diff(form.keys) <= 0).all()
     backwards = canonical(shape_of(3, negentropy=[0.1, 0.2, 0.3], kurtosis=[3, 2, 1]), CLEAR[::-1], SURE, by)
     np.testing.assert_array_equal(backwards.order, order[::-1])
-
-
-def test_order_by_kurtosis_goes_by_its_size():
-    form = canonical(shape_of(3, kurtosis=[0.5, -1.2, 1.0]), CLEAR, SURE, "kurtosis")
-    np.testing.assert_array_equal(form.order, [1, 2, 0])
-
-
-def test_an_unknown_order_says_which_there_are():
-    with pytest.raises(UsageError, match=r"'entropy'.*negentropy, variance, kurtosis"):
-        canonical(shape_of(3), CLEAR, SURE, "entropy")
+    by_size = canonical(shape_of(3, kurtosis=[0.5, -1.2, 1.0]), CLEAR, SURE, "kurtosis")
+    np.testing.assert_array_equal(by_size.order, [1, 2, 0])
 
 
 def test_sign_makes_skew_positive_and_else_the_largest_loading():
@@ -91,16 +79,6 @@ def test_sign_makes_skew_positive_and_else_the_largest_loading():
     flipped = canonical(shape_of(3, skew=[1.0, -0.01, -2.0]), -CLEAR, SURE, "negentropy")
     assert flipped.rule == form.rule
     np.testing.assert_array_equal(flipped.signs, -form.signs)
-
-
-def test_signs_follow_their_components_into_the_new_order():
-    shape = shape_of(3, negentropy=[0.1, 0.3, 0.2], skew=[-1.0, 1.0, -1.0])
-    form = canonical(shape, CLEAR, SURE, "negentropy")
-    np.testing.assert_array_equal(form.order, [1, 2, 0])
-    np.testing.assert_array_equal(form.signs, [1, -1, -1])
-    again = shape.reordered(form.order, form.signs)
-    np.testing.assert_array_equal(again.skew, [1, 1, 1])
-    np.testing.assert_array_equal(again.negentropy, [0.3, 0.2, 0.1])
 
 
 @pytest.mark.parametrize(
@@ -143,16 +121,6 @@ def test_a_fit_follows_the_rules(seed, by):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_where_skew_is_zero_the_largest_loading_is_positive_and_that_is_said(seed):
-    rng = np.random.default_rng(seed)
-    half = rng.laplace(size=(2000, 3)) @ np.diag([1.0, 2.0, 3.0])
-    found = quick(np.vstack([half, -half]) @ rng.standard_normal((3, 3)))
-    assert [c.sign for c in found.result.components] == ["loading"] * 3
-    loadings = found.from_components.matrix
-    assert (loadings[np.arange(3), np.abs(loadings).argmax(axis=1)] > 0).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
 def test_columns_do_not_depend_on_the_coordinates_of_the_data(seed):
     rng = np.random.default_rng([seed, 23])
     X = mixed(seed)
@@ -163,24 +131,8 @@ def test_columns_do_not_depend_on_the_coordinates_of_the_data(seed):
     np.testing.assert_allclose(quick(X[:, [2, 0, 3, 1]]).to_components(X[:, [2, 0, 3, 1]]), Y, atol=2e-3)
     np.testing.assert_allclose(quick(X * 1e-5).to_components(X * 1e-5), Y, atol=2e-3)
     np.testing.assert_allclose(quick(-X).to_components(-X), Y, atol=2e-3)
+    np.testing.assert_allclose(quick(rng.permutation(X)).to_components(X), Y, atol=2e-3)
     assert np.abs(quick(X**3).to_components(X**3) - Y).max() > 0.5  # another distribution
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_columns_do_not_depend_on_the_order_of_the_rows(seed):
-    X = mixed(seed)
-    order = np.random.default_rng(seed).permutation(len(X))
-    np.testing.assert_allclose(quick(X[order]).to_components(X), quick(X).to_components(X), atol=2e-3)
-
-
-def test_the_order_by_variance_depends_on_the_units_and_by_negentropy_does_not():
-    X = skewed(0)
-    by_variance = [
-        quick(X * units, order="variance").to_components(X * units) for units in ([1] * 4, [9, 1, 1e-2, 1e3])
-    ]
-    assert np.abs(by_variance[0] - by_variance[1]).max() > 0.5
-    by_negentropy = [quick(X * units).to_components(X * units) for units in ([1] * 4, [9, 1, 1e-2, 1e3])]
-    np.testing.assert_allclose(*by_negentropy, atol=2e-3)
 
 
 # Places and ties
@@ -212,125 +164,7 @@ def test_ties_are_told_among_reproducible_neighbours_only():
 # Matching
 
 
-@pytest.mark.parametrize(
-    ("correlation", "expected"),
-    [
-        ([[0.9, 0.1], [0.2, -0.8]], [[1, 0], [0, -1]]),
-        ([[0.1, -0.9], [0.8, 0.2]], [[0, -1], [1, 0]]),
-        ([[0.1, 0.2, -0.9], [0.7, 0.1, 0.1]], [[0, 0, -1], [1, 0, 0]]),
-        ([[0.1, 0.7], [0.2, 0.1], [-0.9, 0.1]], [[0, 1], [0, 0], [-1, 0]]),
-        ([[-0.3]], [[-1]]),
-        ([[0.9, 0.8], [0.8, 0.1]], [[0, 1], [1, 0]]),  # the best sum, not the best first
-    ],
-)
-def test_matching_by_hand(correlation, expected):
-    np.testing.assert_array_equal(permutation_matrix(np.array(correlation)), expected)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("shape", [(4, 4), (3, 6), (6, 3), (1, 5), (5, 1)])
-def test_a_match_is_a_signed_partial_permutation_and_turns_with_its_matrix(seed, shape):
-    r = np.random.default_rng(seed).uniform(-1, 1, shape)
-    matrix = permutation_matrix(r)
-    assert matrix.shape == shape
-    assert np.abs(matrix).sum() == min(shape)
-    assert np.abs(matrix).sum(axis=0).max() == np.abs(matrix).sum(axis=1).max() == 1
-    assert set(np.unique(matrix)) <= {-1.0, 0.0, 1.0}
-    np.testing.assert_array_equal(permutation_matrix(r.T), matrix.T)
-    np.testing.assert_array_equal(permutation_matrix(-r), -matrix)
-    assert (matrix * r).sum() > 0
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("d", [1, 2, 7])
-def test_a_planted_permutation_with_signs_is_found(seed, d):
-    rng = np.random.default_rng(seed)
-    A = rng.laplace(size=(400, d))
-    order, signs = rng.permutation(d), rng.choice([-1.0, 1.0], d)
-    B = np.empty_like(A)
-    B[:, order] = A * signs + 0.2 * rng.standard_normal(A.shape)
-    found = match_components(A, B, rng=rng)
-    np.testing.assert_array_equal(found.partner, order)
-    np.testing.assert_array_equal(found.sign, signs)
-    assert (found.correlation > 0.95).all()
-    assert (found.p == 1 / 201).all()
-    assert (match_components(A, B[::-1], rng=rng).p > 0.01).all()  # other rows
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_tables_of_unlike_width_leave_the_rest_without_a_partner(seed):
-    rng = np.random.default_rng(seed)
-    A = rng.laplace(size=(300, 5))
-    B = A[:, [3, 1]] * [-1, 1]
-    narrow, wide = match_components(A, B, rng=rng), match_components(B, A, rng=rng)
-    np.testing.assert_array_equal(narrow.partner, [-1, 1, -1, 0, -1])
-    np.testing.assert_array_equal(narrow.sign[[1, 3]], [1, -1])
-    np.testing.assert_array_equal(narrow.correlation[[0, 2, 4]], 0)
-    np.testing.assert_array_equal(narrow.p[[0, 2, 4]], 1)
-    np.testing.assert_array_equal(wide.partner, [3, 1])
-    assert (wide.p < 0.01).all()
-
-
-def test_p_values_of_independent_tables_are_uniform():
-    """Family-wise: the smallest of all p-values is below alpha in a share alpha of the draws."""
-    rng = np.random.default_rng(5)
-    least = [
-        match_components(rng.laplace(size=(40, 3)), rng.laplace(size=(40, 4)), draws=39, rng=rng).p.min()
-        for _ in range(300)
-    ]
-    assert abs(np.mean(np.array(least) <= 0.1) - 0.1) < 0.06
-    assert abs(np.mean(np.array(least) <= 0.5) - 0.5) < 0.1
-
-
-@pytest.mark.parametrize("value", [0.0, 0.1, 1e6 + 0.1])
-def test_a_constant_column_correlates_with_nothing(value):
-    rng = np.random.default_rng(6)
-    A = rng.laplace(size=(500, 3))
-    found = match_components(
-        np.column_stack([A, np.full(500, value)]), np.column_stack([A[:, ::-1], np.full(500, value / 3)]), rng=rng
-    )
-    np.testing.assert_array_equal(found.partner[:3], [2, 1, 0])
-    assert found.correlation[3] < 1e-6
-    assert (found.p[:3] < 0.01).all()
-    assert found.p[3] == 1
-
-
-@pytest.mark.parametrize("scale", [1e-14, 1e-150, 1e200])
-def test_the_scale_of_a_table_does_not_change_its_matches(scale):
-    A = np.random.default_rng(7).laplace(size=(300, 3))
-    found = match_components(A * scale, A[:, ::-1])
-    np.testing.assert_array_equal(found.partner, [2, 1, 0])
-    np.testing.assert_allclose(found.correlation, 1)
-
-
-def test_the_same_rng_gives_the_same_p_values_and_no_draws_give_ones():
-    rng = np.random.default_rng(8)
-    A, B = rng.laplace(size=(50, 3)), rng.laplace(size=(50, 3))
-    one, two = (match_components(A, B, rng=np.random.default_rng(1)) for _ in range(2))
-    np.testing.assert_array_equal(one.p, two.p)
-    np.testing.assert_array_equal(match_components(A, A, draws=0).p, 1)
-
-
 A = np.arange(12.0).reshape(4, 3) % 5
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "draws", "error", "match"),
-    [
-        (A, A[:3], 10, PairingError, "same rows"),
-        (A, A[:, 0], 10, DataError, "table"),
-        (A[:2], A[:2], 10, DataError, "three rows"),
-        (A, A * np.nan, 10, DataError, "finite"),
-        (A, A, -1, UsageError, "draws"),
-        (A, A, 2.5, UsageError, "draws"),
-        (A[:, :0], A, 10, DataError, "column"),
-        ([["a", "b"]] * 4, A, 10, DataError, "number"),
-        (A * 1j, A, 10, DataError, "number"),
-    ],
-)
-def test_what_cannot_be_matched_is_refused_in_words(first, second, draws, error, match):
-    with pytest.raises(error, match=match):
-        match_components(first, second, draws=draws)
 
 
 def test_the_error_of_the_variance_a_component_carries_is_that_seen_over_samples():
@@ -338,7 +172,7 @@ def test_the_error_of_the_variance_a_component_carries_is_that_seen_over_samples
     rng = np.random.default_rng(5)
     A = np.linalg.qr(rng.standard_normal((4, 4)))[0] @ np.diag([1, 3, 10, 30.0]) @ rng.standard_normal((4, 4))
     n, seen, said, size_alone = 3000, [], [], []
-    for draw in range(60):
+    for draw in range(40):
         rng = np.random.default_rng(draw)
         S = np.column_stack([rng.laplace(0, 0.5**0.5, (n, 3)), rng.uniform(-(3**0.5), 3**0.5, n)])
         found = fit(Blocks(S @ A), Moments.of(S @ A), Settings(order="variance", stability=0))

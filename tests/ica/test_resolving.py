@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from identifiable.results import Resolution, from_json, without_time
 from identifiable.worlds import sources
 
 Matrix = NDArray[np.float64]
-SEEDS = [0, 1, 2]
 
 
 def with_gaussians(seed: int, n: int = 6000) -> Matrix:
@@ -83,14 +81,7 @@ def test_block_size_and_workers_do_not_change_a_bit(n, refits):
     assert bits(quick(Blocks(X[:-1]))) != bits(found[0])
 
 
-def test_the_same_table_in_memory_or_in_a_file_gives_the_same_bits(tmp_path: Path):
-    X = with_gaussians(2, 3000).astype(np.float32)
-    np.save(tmp_path / "x.npy", X)
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    assert bits(quick(mapped)) == bits(quick(X)) == bits(quick(Representation(X, name="x")))
-
-
-@pytest.mark.parametrize("data", SEEDS)
+@pytest.mark.parametrize("data", [0, 1])
 def test_another_seed_gives_the_same_columns_where_they_are_called_reproducible(data):
     X = with_gaussians(data)
     found = [resolve(X, stability=2, seed=s) for s in (0, 11)]
@@ -100,7 +91,7 @@ def test_another_seed_gives_the_same_columns_where_they_are_called_reproducible(
         assert sum(c.identifiable for c in f.result.components) <= 6  # the two Gaussians are not
 
 
-@pytest.mark.parametrize("data", SEEDS)
+@pytest.mark.parametrize("data", [0, 1])
 def test_two_halves_of_a_table_give_the_same_columns_signs_and_order(data):
     X = with_gaussians(data, 16_000)
     order = np.random.default_rng(data).permutation(len(X))
@@ -137,7 +128,7 @@ def test_dropped_dimensions_are_said_and_the_rest_is_resolved():
         (np.column_stack([mixed, mixed[:, 0] * (1 + 1e-14)]), 1),
     ):
         found = quick(X, stability=2)
-        assert found.result.headline == "2 of 2 components are reproducible"
+        assert len(found.result.identifiable) == found.result.rank == 2
         assert "rank_deficient" in codes(found.result)
         assert found.result.whitening.dropped == dropped
         np.testing.assert_allclose(found.from_components(found.to_components(X)), X, atol=1e-6)
@@ -166,14 +157,6 @@ def test_without_refits_nothing_is_called_reproducible_and_that_is_said():
     assert "stability_not_measured" in codes(none) - codes(some)
 
 
-@pytest.mark.parametrize("rows", [2, 3])
-def test_refits_that_could_not_be_made_are_said(rows):
-    X = np.random.default_rng(rows).laplace(size=(rows, 2))
-    result = quick(X, stability=4).result
-    assert all(c.stability is None for c in result.components)
-    assert "stability_not_measured" in codes(result)
-
-
 @pytest.mark.parametrize("law", ["gaussian", "laplace", "exponential", "binary"])
 @pytest.mark.parametrize("refits", [0, 2])
 def test_one_column_is_its_own_component(law, refits):
@@ -199,7 +182,7 @@ def test_one_column_is_its_own_component(law, refits):
 @pytest.mark.parametrize("law", ["cauchy", "t1.5"])
 def test_tails_without_a_variance_are_survived_and_said(law):
     """Directions may be found; what two halves both call reproducible must be the same, with the same sign."""
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng([seed, 41])
         S = rng.standard_cauchy((4000, 4)) if law == "cauchy" else rng.standard_t(1.5, (4000, 4))
         X = np.asarray(S @ rng.standard_normal((4, 4)))
@@ -218,7 +201,7 @@ def test_tails_without_a_variance_are_survived_and_said(law):
                 assert r[i, j] > 0
 
 
-@pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("size", [1e2, 1e6])
 def test_one_giant_row_is_survived_said_and_not_called_reproducible(size):
     rng = np.random.default_rng(2)
     X = rng.laplace(size=(2000, 4)) * [4, 3, 2, 1]
@@ -237,16 +220,6 @@ def test_a_column_that_varies_in_one_row_only_does_not_stop_a_given_rank():
     assert not max(result.components, key=lambda c: c.kurtosis).identifiable
 
 
-@pytest.mark.parametrize("p", [0.5, 0.3])
-def test_binary_columns_are_told_from_gaussians(p):
-    rng = np.random.default_rng(4)
-    X = (rng.random((4000, 3)) < p).astype(float)
-    found = quick(X, restarts="auto")
-    assert np.abs(cross_correlation(found.to_components(X), X)).max(axis=0).min() > 0.99
-    assert "gaussian_components" not in codes(found.result)
-    assert all(c.gaussian_p < 1e-6 for c in found.result.components)
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.float16, np.float32, np.bool_])
 def test_every_real_dtype_is_resolved_as_its_float64_values(dtype):
     rng = np.random.default_rng(5)
@@ -258,7 +231,7 @@ def test_every_real_dtype_is_resolved_as_its_float64_values(dtype):
     assert found.result.inputs[0].dtype == np.dtype(dtype).name
 
 
-@pytest.mark.parametrize("scale", [1e-120, 1e-60, 1e-30, 1e30, 1e60, 1e120])
+@pytest.mark.parametrize("scale", [1e-120, 1e-30, 1e30, 1e120])
 @pytest.mark.parametrize("all_columns", [True, False])
 def test_units_far_outside_single_precision_change_nothing(scale, all_columns):
     X = np.random.default_rng(6).gamma([0.5, 1.0, 2.0], size=(2000, 3))
@@ -289,62 +262,13 @@ def test_what_cannot_be_resolved_is_refused_in_one_line_that_names_it(X, message
         assert "my-run" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"rank": 0},
-        {"rank": 9},
-        {"rank": 2.0},
-        {"rank": True},
-        {"contrast": "tanh"},
-        {"order": "size"},
-        {"precision": "half"},
-        {"restarts": 0},
-        {"stability": -1},
-        {"stability": 3},
-        {"tol": 0},
-        {"tol": 1.0},
-        {"tol": None},
-        {"tol": "small"},
-        {"tol": float("nan")},
-        {"seed": -1},
-        {"seed": 0.5},
-    ],
-    ids=str,
-)
-def test_a_setting_that_makes_no_sense_is_named(setting):
-    X = np.random.default_rng(7).laplace(size=(100, 3))
-    with pytest.raises(UsageError, match=next(iter(setting))):
-        quick(X, **setting)
-
-
-@pytest.mark.parametrize("value", [0, -0.1, 1.1, float("nan"), True])
-def test_a_threshold_that_is_no_correlation_is_named(value):
-    X = np.random.default_rng(7).laplace(size=(100, 3))
-    with pytest.raises(UsageError, match=f"shared_above {value}"):
-        resolve(X, X, shared_above=value, stability=0)
-
-
-def test_numbers_of_numpy_are_settings_too():
-    X = np.random.default_rng(8).laplace(size=(300, 3))
-    result = quick(X, rank=np.int64(2), seed=np.int64(3), stability=np.int32(2), tol=np.float32(1e-5)).result
-    assert result.rank == 2
-    assert from_json(result.to_json()).settings["seed"] == 3
+@pytest.mark.parametrize(("name", "value"), [("rank", 9), ("stability", 3)])
+def test_a_setting_that_does_not_fit_the_table_is_named(name, value):
+    with pytest.raises(UsageError, match=name):
+        quick(np.random.default_rng(7).laplace(size=(100, 3)), **{name: value})
 
 
 # Results
-
-
-@pytest.mark.parametrize("refits", [0, 2])
-def test_a_resolution_goes_to_json_and_comes_back(refits):
-    found = quick(with_gaussians(0, 2000), stability=refits)
-    text = found.result.to_json()
-    back = from_json(text)
-    assert isinstance(back, Resolution)
-    assert back.to_json() == text
-    assert back.components == found.result.components
-    assert back.headline == found.result.headline
-    assert (back.components[0].stability is None) == (refits == 0)
 
 
 def test_a_resolution_tells_what_its_maps_do():
@@ -369,7 +293,8 @@ def test_a_resolution_tells_what_its_maps_do():
 
 def test_a_given_rank_is_told_as_asked_for():
     X = with_gaussians(2, 2000)
-    result = quick(X, rank=3).result
+    result = quick(X, rank=np.int64(3), seed=np.int64(3), stability=np.int32(2), tol=np.float32(1e-5)).result
+    assert from_json(result.to_json()).settings["seed"] == 3
     assert (result.rank, len(result.components), result.whitening.dropped) == (3, 3, 4)
     assert sum(c.variance for c in result.components) < 1
     (alert,) = [a for a in result.alerts if a.code == "rank_deficient"]

@@ -46,14 +46,9 @@ def test_compiled_tanh_is_tanh_and_its_squares_are_summed():
     np.testing.assert_allclose(found, np.tanh(y.astype(np.float64)), atol=2.5e-7)
     np.testing.assert_allclose(squares, (found**2).sum(axis=0), rtol=1e-6)
     assert np.abs(found - y.clip(-1, 1)).max() > 0.2  # the check can fail
-
-
-def test_compiled_tanh_at_the_ends_of_numbers():
-    y = np.array([[np.nan, np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30]], np.float32)
-    found = np.empty_like(y)
-    tanh_and_squares(y, found, np.zeros(7, np.float32))
-    assert np.isnan(found[0, 0])
-    np.testing.assert_array_equal(found[0, 1:], [1, -1, 1, -1, 0, 0])
+    ends = np.array([[np.nan, np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30]], np.float32)
+    tanh_and_squares(ends, ends, np.zeros(7, np.float32))
+    np.testing.assert_array_equal(ends, [[np.nan, 1, -1, 1, -1, 0, 0]])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -67,12 +62,6 @@ def test_compiled_sums_are_the_plain_sums(dtype):
     products = [value, value**2, value * y, value * y**2, slope, slope * y]
     np.testing.assert_allclose(sums, [p.sum(axis=0, dtype=np.float64) for p in products], rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(largest, np.abs(y).max(axis=0))
-
-
-def test_the_value_beside_a_slope_is_the_value():
-    for dtype, close in ((np.float32, 3e-7), (np.float64, 1e-12)):
-        y = np.linspace(-20, 20, 999, dtype=dtype)[:, None]
-        np.testing.assert_allclose(LOGCOSH.value_beside(y, np.tanh(y)), LOGCOSH.value(y), atol=close, rtol=close)
 
 
 # -- held rows
@@ -132,12 +121,6 @@ def test_the_fixed_point_of_few_directions_is_that_of_a_step_of_all(table, preci
         few = part.fixed_point(rotation[:3], LOGCOSH)
         np.testing.assert_allclose(few, expected[:3], atol=close)
         assert np.abs(few - expected[3:6]).max() > 0.02
-
-
-def test_what_does_not_fit_is_not_held(table):
-    passes = passes_of(table)
-    part = passes.within(np.eye(WIDTH)[:4], store=np.empty(len(table) * 4 - 1))
-    assert part.blocks is passes.blocks
 
 
 def test_a_share_of_the_rows_is_freed_of_not_being_white(table):
@@ -229,32 +212,13 @@ def test_fresh_rows_are_others_than_those_a_search_begins_with(table):
     assert len(seen) == part.step(np.eye(WIDTH), LOGCOSH).n == len(first)
 
 
-def test_a_survey_is_a_step_and_the_shapes(table):
-    passes = passes_of(table, "single")
-    rotation = haar_rotation(WIDTH, np.random.default_rng(3))
-    survey, step = passes.survey(rotation, LOGCOSH), passes.step(rotation, LOGCOSH)
-    np.testing.assert_array_equal(survey.step.cross, step.cross)
-    np.testing.assert_array_equal(survey.step.bend, step.bend)
-    np.testing.assert_allclose(survey.shapes.powers[2], 1, atol=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_contrast_of_a_fit_is_that_of_where_it_ended(seed):
+def test_the_contrast_of_a_fit_is_that_of_where_it_ended():
     """Shapes are surveyed one step before the end; what the step added is in the contrast."""
-    X = sources(20_000, 20, rng=np.random.default_rng(seed)).X
+    X = sources(20_000, 20, rng=np.random.default_rng(0)).X
     found = fit(Blocks(X), Moments.of(X), Settings(restarts=1, precision="double", tol=1e-6))
     again = found.passes.survey(found.rotation, LOGCOSH)
     at_the_end = float(np.abs(Shape.of(again.shapes, "logcosh").departure).sum())
     assert found.contrast == pytest.approx(at_the_end, rel=1e-6)
-
-
-def test_chosen_rows_are_counted_where_chunks_begin():
-    choice = RowChoice(7, 0.2, 0.6)
-    counts = choice.counts(10_000, 256)
-    assert counts[0] == 0
-    assert counts[-1] == len(choice.positions(0, 10_000))
-    assert counts[3] == (choice.positions(0, 10_000) < 768).sum()
-    assert RowChoice().counts(1000, 256).tolist() == [0, 256, 512, 768, 1000]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -269,13 +233,6 @@ def test_densities_are_those_of_a_histogram(dtype):
     np.testing.assert_allclose(found, expected, atol=3 / (3_000 * 0.25))
     np.testing.assert_allclose(found.sum(axis=1) * 0.25, 1)
     assert np.abs(found - expected[::-1]).max() > 0.03  # of other components
-
-
-def test_some_rows_tell_the_densities_of_all():
-    X = np.random.default_rng(6).standard_normal((40_000, 3))
-    passes, edges = passes_of(X, "single"), np.linspace(-5, 5, 41).tolist()
-    some, every = (passes.densities(np.eye(3), edges, rows) for rows in (4_000, 40_000))
-    assert 0 < np.abs(some - every).max() < 0.1  # five standard errors
 
 
 def test_rows_stored_white_are_not_multiplied_again():

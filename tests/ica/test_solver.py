@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.linalg import expm
 
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import haar_rotation
@@ -19,7 +18,7 @@ from identifiable.ica.auditing import audit, misplaced, turned
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import Passes
-from identifiable.ica.search import orthogonal, search_apart
+from identifiable.ica.search import orthogonal
 from identifiable.ica.solver import _Momentum, _Point, _Secants, cayley, polish, sample_contrast
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
@@ -71,19 +70,15 @@ def total_contrast(Y: Matrix, name: str = "logcosh") -> float:
 # Recovery
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("kinds", "n"),
     [
-        ("ll", 4000),
-        ("uu", 4000),
         ("bb", 2000),
-        ("lu", 4000),
         ("gl", 6000),
         ("gu", 6000),
         ("lllll", 8000),
         ("uuuuu", 8000),
-        ("lulul", 8000),
         ("gluel", 10_000),
         ("lubelu" * 2, 10_000),
     ],
@@ -98,7 +93,7 @@ def test_sources_come_back_up_to_order_and_sign(kinds, n, seed):
     assert recovered(S[::-1], S).max() < 0.9  # the measure can fail
 
 
-@pytest.mark.parametrize("kinds", ["l" * 40, "u" * 40, "lu" * 20, "g" + "lule" * 9 + "lue"])
+@pytest.mark.parametrize("kinds", ["u" * 40, "g" + "lule" * 9 + "lue"])
 def test_forty_sources_come_back(kinds):
     rng = np.random.default_rng(3)
     S = drawn(kinds, 12_000, rng)
@@ -119,26 +114,6 @@ def test_every_contrast_finds_the_sources(name, kinds):
     assert recovered(S, found.to_components(X)).min() > 0.98
 
 
-def test_two_gaussian_sources_do_not_come_back():
-    rng = np.random.default_rng(5)
-    S = drawn("ggl", 5000, rng)
-    X = S @ rng.standard_normal((3, 3))
-    r = np.abs(np.corrcoef(S, fitted(X).to_components(X), rowvar=False)[:3, 3:]).max(axis=1)
-    assert r[2] > 0.99
-    assert r[:2].min() < 0.98
-
-
-def test_components_have_unit_variance_and_go_back_to_the_rows():
-    rng = np.random.default_rng(6)
-    X = drawn("lue", 3000, rng) @ rng.standard_normal((3, 3)) + 10
-    found = fitted(X)
-    Y = found.to_components(X)
-    np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-9)
-    np.testing.assert_allclose(Y.T @ Y / 3000, np.eye(3), atol=1e-9)
-    np.testing.assert_allclose(found.from_components(Y), X, atol=1e-8)
-    assert np.abs(found.from_components(Y[:, ::-1]) - X).max() > 0.1
-
-
 # Against other programs
 
 
@@ -156,7 +131,7 @@ def test_components_and_contrast_are_those_of_other_programs(case, program):
     assert recovered(theirs, theirs @ haar_rotation(3, np.random.default_rng(0))).min() < 0.99
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("kinds", "n"), [("luge", 500), ("uuuuuuuu", 1000), ("lulueegg", 2000)])
 def test_the_contrast_is_at_least_that_of_the_best_of_three_fastica_runs(kinds, n, seed):
     from sklearn.decomposition import FastICA
@@ -167,18 +142,6 @@ def test_the_contrast_is_at_least_that_of_the_best_of_three_fastica_runs(kinds, 
     best = max(total_contrast(run.fit_transform(X)) for run in runs)
     assert fitted(X, restarts="auto", seed=seed).contrast > best * (1 - 1e-4)
     assert total_contrast(X) < best
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_starts_differ_where_all_far_rows_are_alike(seed):
-    """Binary rows: the farthest rows are copies of one point, and starts at those would all be the same start."""
-    from sklearn.decomposition import FastICA
-
-    rng = np.random.default_rng(seed + 2)
-    X = (rng.random((500, 3)) < 0.3).astype(float) @ rng.standard_normal((3, 3))
-    runs = [FastICA(whiten="unit-variance", tol=1e-6, max_iter=4000, random_state=s) for s in range(3)]
-    best = max(total_contrast(run.fit_transform(X)) for run in runs)
-    assert fitted(X, restarts="auto", seed=seed + 2).contrast > best * (1 - 1e-3)
 
 
 # The 45-degree audit
@@ -228,57 +191,7 @@ def test_the_audit_finds_exactly_the_planted_pairs(name, kinds):
     assert set(audit(S, planted, contrast(name))) == expected
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_whatever_the_audit_turns_gains_contrast(seed):
-    """Gaussian rows in a random rotation: some pairs gain by chance, and no pair it names loses."""
-    S = np.random.default_rng(seed).standard_normal((500, 8))
-    S = (S - S.mean(axis=0)) / S.std(axis=0)
-    pairs = audit(S, np.eye(8), LOGCOSH)
-    assert len({k for pair in pairs for k in pair}) == 2 * len(pairs)
-    before = sample_contrast(S, np.eye(8), LOGCOSH)
-    assert sample_contrast(S, turned(np.eye(8), pairs), LOGCOSH) >= before + 0.002 * len(pairs)
-
-
-def test_the_audit_leaves_few_rows_and_a_single_component_alone():
-    rng = np.random.default_rng(10)
-    assert audit(rng.standard_normal((10, 3)), np.eye(3), LOGCOSH) == []
-    assert audit(rng.standard_normal((100, 1)), np.eye(1), LOGCOSH) == []
-
-
-def test_turning_a_pair_twice_gives_it_back_and_keeps_the_rest():
-    rotation = haar_rotation(5, np.random.default_rng(0))
-    once = turned(rotation, [(1, 3)])
-    np.testing.assert_allclose(once @ once.T, np.eye(5), atol=1e-12)
-    np.testing.assert_array_equal(once[[0, 2, 4]], rotation[[0, 2, 4]])
-    np.testing.assert_allclose(turned(once, [(1, 3)]), rotation, atol=1e-12)
-    assert np.abs(once - rotation).max() > 0.1
-
-
 # Laws of the steps
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("d", [1, 2, 7])
-def test_a_cayley_step_is_orthogonal_and_turns_as_the_exponential_to_second_order(seed, d):
-    skew = np.random.default_rng(seed).standard_normal((d, d))
-    skew -= skew.T
-    np.testing.assert_allclose(cayley(skew) @ cayley(skew).T, np.eye(d), atol=1e-12)
-    np.testing.assert_allclose(cayley(-skew), cayley(skew).T, atol=1e-12)
-    errors = [np.abs(cayley(t * skew) - expm(t * skew)).max() for t in (1e-2, 1e-3)]
-    assert errors[1] <= 2e-3 * errors[0] + 1e-15
-    if d > 1:
-        assert np.abs(cayley(skew + np.eye(d)) @ cayley(skew + np.eye(d)).T - np.eye(d)).max() > 0.1
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_orthogonal_gives_the_nearest_and_keeps_what_is_orthogonal(seed):
-    rng = np.random.default_rng(seed)
-    A = rng.standard_normal((4, 4))
-    Q = orthogonal(A)
-    np.testing.assert_allclose(Q @ Q.T, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(orthogonal(Q), Q, atol=1e-12)
-    others = [np.linalg.norm(A - cayley(0.1 * (B - B.T)) @ Q) for B in rng.standard_normal((50, 4, 4))]
-    assert np.linalg.norm(A - Q) < min(others)
 
 
 def skews(seed: int, count: int, d: int = 4) -> list[Matrix]:
@@ -311,10 +224,9 @@ def test_the_quasi_newton_direction_obeys_the_secant_and_descends(seed):
     assert np.abs(found - gradient / curvature).max() > 1e-3
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", list(CONTRASTS))
-def test_pair_curvature_is_the_second_derivative_of_the_signed_contrast(seed, name):
-    rng = np.random.default_rng(seed)
+def test_pair_curvature_is_the_second_derivative_of_the_signed_contrast(name):
+    rng = np.random.default_rng(0)
     X = drawn("lue", 4000, rng)
     whitener = Whitener.of(Moments.of(X), precision="double")
     passes = Passes(Blocks(X), whitener)
@@ -437,22 +349,8 @@ def test_a_newton_step_is_that_of_fastica():
     np.testing.assert_allclose(near.newton, -near.gradient / near.curvature, atol=1e-8)
 
 
-def test_search_and_polish_stay_where_the_answer_is():
-    """At a fixed point no step turns anything, and rounding beyond a cosine of one is no warning."""
-    X = symmetric_pair(0)
-    X = np.vstack([X * flips for flips in ([1, 1, 1, 1], [1, 1, -1, 1], [1, 1, 1, -1], [1, 1, -1, -1])])
-    X /= X.std(axis=0)
-    for precision in ("single", "double"):
-        passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision=precision))
-        start = orthogonal(passes.whitener.back.T)
-        steps: list[Step] = []
-        assert np.abs(search_apart(passes, start, LOGCOSH, steps) @ start.T).max(axis=0).min() > 1 - 1e-6
-        assert all(np.isfinite(s.turn) for s in steps)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_tighter_tolerance_leaves_a_smaller_step_and_never_less_contrast(seed):
-    rng = np.random.default_rng(seed)
+def test_a_tighter_tolerance_leaves_a_smaller_step_and_never_less_contrast():
+    rng = np.random.default_rng(0)
     X = drawn("lulge", 3000, rng) @ rng.standard_normal((5, 5))
     loose, tight = (fitted(X, tol=tol, precision="double") for tol in (1e-3, 1e-10))
     assert tight.converged
@@ -520,8 +418,7 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("name", list(CONTRASTS))
-@pytest.mark.parametrize("seed", SEEDS)
-def test_sources_of_a_large_table_come_back(seed, name, monkeypatch):
+def test_sources_of_a_large_table_come_back(name, monkeypatch):
     used: set[str] = set()
     for kind in (_Momentum, _Secants):
 
@@ -530,7 +427,7 @@ def test_sources_of_a_large_table_come_back(seed, name, monkeypatch):
             return plain(self, here)
 
         monkeypatch.setattr(kind, "step", step)
-    rng = np.random.default_rng([seed, 11])
+    rng = np.random.default_rng([0, 11])
     S = drawn("lu" * 8, 15_000, rng)
     X = S @ rng.standard_normal((16, 16)) + 3
     found = fitted(X, contrast=name)
@@ -602,15 +499,6 @@ def test_weak_saddles_are_found_on_more_rows(monkeypatch):
         assert solver._untangled(passes, sample, truth, LOGCOSH, 1.0, [])[1] == 0
 
 
-def test_nothing_is_tangled_where_all_have_something_to_gain():
-    rng = np.random.default_rng(4)
-    X = drawn("lulu" * 5, 20_000, rng)
-    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
-    steps: list[Step] = []
-    polish(passes, haar_rotation(20, rng), LOGCOSH, 1.0, 1e-6, steps)
-    assert [s.active for s in steps[:3]] == [20, 20, 20]
-
-
 def test_starts_that_agree_are_three_and_starts_that_do_not_are_more():
     """Half as many rows as the squared dimension: many optima, and a third start would not be the last word."""
     easy = sources(5000, 5, rng=np.random.default_rng(0), kinds=("super", "super", "sub", "sub", "skewed")).X
@@ -620,4 +508,3 @@ def test_starts_that_agree_are_three_and_starts_that_do_not_are_more():
     assert len(found.starts) > 6
     assert [s.contrast for s in found.starts[:2]] == [s.contrast for s in two.starts]
     assert found.contrast > two.contrast * 1.001
-    assert fitted(np.tile(easy, (40, 20)), restarts="auto", rank=5).starts[0].passes < 30
