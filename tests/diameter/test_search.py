@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,18 +88,7 @@ def near_copies(n: int, d: int, rng: np.random.Generator) -> Table:
     return rng.standard_normal((2, d))[rng.integers(0, 2, n)] + 1e-10 * rng.standard_normal((n, d))
 
 
-KINDS: list[Callable[..., Table]] = [
-    heavy_tails,
-    gauss,
-    decaying,
-    sphere,
-    off_centre,
-    one_outlier,
-    skewed,
-    collinear,
-    two_clusters,
-    near_copies,
-]
+KINDS = [heavy_tails, gauss, decaying, sphere, off_centre, one_outlier, skewed, collinear, two_clusters, near_copies]
 
 
 @pytest.fixture(params=["plain", "arranged", "streamed"])
@@ -118,11 +106,10 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 64])
 @pytest.mark.parametrize("make", KINDS)
-def test_diameter_equals_brute_force(make: Callable[..., Table], d: int, seed: int, path: str) -> None:
-    table = make(1500, d, np.random.default_rng(seed))
+def test_diameter_equals_brute_force(make: Callable[..., Table], d: int, path: str) -> None:
+    table = make(1500, d, np.random.default_rng(d))
     assert_exact(table, diameter(table))
 
 
@@ -183,23 +170,6 @@ def test_ties_go_to_the_first_pair_in_row_order(path: str) -> None:
     assert (found.value, found.rows) == (value, min(pairs))
 
 
-def test_copies_do_not_change_the_diameter_and_the_first_copy_is_named(path: str) -> None:
-    rng = np.random.default_rng(7)
-    distinct = rng.standard_normal((6, 20)).astype(np.float32)
-    table = distinct[rng.integers(0, 6, 3000)]
-    found = diameter(table)
-    assert_exact(table, found)
-    assert found.rows == min(brute_force(table)[1])
-
-
-def test_many_distinct_ties_are_exact_to_rounding(path: str) -> None:
-    """Two circles in orthogonal planes, apart: every row of one is equally far from every row of the other."""
-    angle = np.random.default_rng(8).uniform(0, 2 * np.pi, 2000)
-    circle, nothing, apart = np.stack([np.cos(angle), np.sin(angle)], 1), np.zeros((1000, 2)), np.ones((1000, 1))
-    table = np.vstack([np.hstack([circle[:1000], nothing, apart]), np.hstack([nothing, circle[1000:], -apart])])
-    assert diameter(table).value == pytest.approx(6**0.5, rel=1e-14)
-
-
 @pytest.mark.parametrize("make", [heavy_tails, gauss, sphere])
 @pytest.mark.parametrize("d", [2, 3, 24])
 def test_diameter_does_not_depend_on_workers_blocks_or_center(make: Callable[..., Table], d: int, path: str) -> None:
@@ -211,38 +181,6 @@ def test_diameter_does_not_depend_on_workers_blocks_or_center(make: Callable[...
     for center in (table.mean(axis=0), table[0], np.full(d, 1e3), np.full(d, np.nan)):
         moved = diameter(table, center=center)
         assert (moved.value, moved.rows) == (found.value, found.rows)
-
-
-def test_diameter_of_a_memory_map_equals_that_of_the_array(tmp_path: Path) -> None:
-    table = np.random.default_rng(10).standard_normal((3000, 12)).astype(np.float32)
-    np.save(tmp_path / "rows.npy", table)
-    assert diameter(Blocks(np.load(tmp_path / "rows.npy", mmap_mode="r"), rows=100)) == diameter(table)
-
-
-@pytest.mark.parametrize("make", KINDS)
-def test_diameter_is_invariant_to_row_order_and_rigid_motion_but_not_to_a_shear(make: Callable[..., Table]) -> None:
-    rng = np.random.default_rng(11)
-    table = make(1000, 6, rng)
-    found = diameter(table)
-    order = rng.permutation(len(table))
-    shuffled = diameter(table[order])
-    assert shuffled.value == found.value
-    assert sorted(order[list(shuffled.rows)].tolist()) == list(found.rows)
-    rotation = np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    moved = diameter(table @ rotation + rng.standard_normal(6))
-    assert moved.value == pytest.approx(found.value, rel=1e-9)
-    shear = np.eye(6) + np.triu(np.ones((6, 6)), 1)
-    assert diameter(table @ shear).value != pytest.approx(found.value, rel=1e-3)
-
-
-@pytest.mark.parametrize("make", [heavy_tails, gauss, decaying, sphere])
-def test_without_one_of_its_two_rows_the_diameter_falls(make: Callable[..., Table], path: str) -> None:
-    table = make(1500, 5, np.random.default_rng(12))
-    found = diameter(table)
-    for row in found.rows:
-        rest = np.delete(table, row, axis=0)
-        assert diameter(rest).value < found.value
-        assert_exact(rest, diameter(rest))
 
 
 def test_few_pairs_are_looked_at_when_tails_are_heavy_and_all_when_rows_are_equally_far() -> None:
@@ -257,16 +195,6 @@ def test_few_pairs_are_looked_at_when_tails_are_heavy_and_all_when_rows_are_equa
 def test_trees_leave_out_most_pairs_of_a_circle_and_of_a_sphere(d: int) -> None:
     found = diameter(sphere(40_000, d, np.random.default_rng(14)))
     assert found.evaluated < 0.1 * 40_000 * 39_999 / 2
-
-
-def test_screens_that_ignore_rounding_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison above can fail: with a unit roundoff of the wrong sign, near ties are lost."""
-    monkeypatch.setattr(tuning, "UNIT", -(2.0**-12))
-    missed = 0
-    for seed in range(5):
-        table = near_copies(1500, 8, np.random.default_rng(seed))
-        missed += diameter(table).value != pytest.approx(brute_force(table)[0], rel=1e-14)
-    assert missed > 0
 
 
 def screened(
@@ -349,30 +277,9 @@ def test_bounds_between_leaves_are_never_below_the_distance(
 def test_rows_that_are_not_finite_are_counted_and_named(bad: float) -> None:
     table = np.random.default_rng(15).standard_normal((9000, 3)).astype(np.float32)
     table[[17, 18, 4000, 8999], [0, 1, 2, 0]] = bad
-    with pytest.raises(DataError, match=r"run1\.npy: 4 of 9000 rows .* \(first rows: 17, 18, 4000, \.\.\.\)"):
+    with pytest.raises(DataError, match=r"run1\.npy: 4 of 9000 .*: 17, 18, 4000, "):
         diameter(Blocks(table, name="run1.npy"))
-    with pytest.raises(DataError, match=r"1 of 9000 rows .* \(first rows: 17\)"):
+    with pytest.raises(DataError, match=r"1 of 9000 .*: 17\)"):
         diameter(np.where(np.arange(9000)[:, None] == 17, bad, 1.0))
-
-
-def test_a_center_of_the_wrong_width_says_what_was_expected() -> None:
-    with pytest.raises(UsageError, match=r"expected one value for each of 3 columns, got shape \(2,\)"):
+    with pytest.raises(UsageError, match=r"3 columns, got shape \(2,\)"):
         diameter(np.zeros((4, 3)), center=[0.0, 0.0])
-
-
-def test_progress_grows_to_the_end_and_is_told_by_the_calling_thread() -> None:
-    import threading
-
-    told: list[tuple[str, int, int]] = []
-    threads: set[int] = set()
-
-    def progress(stage: str, done: int, total: int) -> None:
-        told.append((stage, done, total))
-        threads.add(threading.get_ident())
-
-    diameter(gauss(5000, 24, np.random.default_rng(16)), workers=2, progress=progress)
-    assert threads == {threading.get_ident()}
-    assert {stage for stage, _, _ in told} == {"diameter"}
-    done = [step for _, step, _ in told]
-    assert done == sorted(done)
-    assert told[-1][1:] == (10_000, 10_000)

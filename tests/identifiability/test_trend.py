@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from identifiable.identifiability import trend as room
 from identifiable.identifiability.trend import Trend, spearman, theorem_1_shape, trend
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "RESAMPLES", 300)
+
 
 L = np.array([0.0, 0.05, 0.1, 0.3, 0.6, 1.0, 2.0, 3.0])
 
@@ -22,47 +29,37 @@ def of(constants: np.ndarray, distances: np.ndarray, strata: np.ndarray | None =
     )
 
 
-def test_the_shape_is_that_of_theorem_1() -> None:
-    np.testing.assert_allclose(theorem_1_shape(1 + L), np.sqrt(2 * L + L**2), atol=1e-12)
-
-
 def test_the_fit_finds_the_slope_and_explains_all_of_an_exact_law() -> None:
     found = of(1 + L, 0.7 * np.sqrt(2 * L + L**2))
     assert found.slope == pytest.approx(0.7)
     assert found.r2 == pytest.approx(1.0)
     assert found.spearman == pytest.approx(1.0)
-
-
-def test_the_fit_explains_less_than_the_mean_where_distance_does_not_follow() -> None:
+    np.testing.assert_allclose(theorem_1_shape(1 + L), np.sqrt(2 * L + L**2), atol=1e-12)
     falling = of(1 + L, 1.0 - 0.2 * L)
-    assert falling.r2 is not None
-    assert falling.r2 < 0
+    assert falling.r2 < 0  # less than the mean explains
     assert falling.spearman == pytest.approx(-1.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_spearman_is_scipys_also_with_ties(seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 6, 40).astype(float), rng.standard_normal(40)
     assert spearman(x, y) == pytest.approx(spearmanr(x, y).statistic)
-
-
-def test_spearman_of_something_constant_is_not_defined() -> None:
-    assert spearman(np.ones(5), np.arange(5.0)) is None
+    assert spearman(np.ones(40), y) is None
 
 
 def test_the_interval_covers_the_rank_correlation_of_the_law() -> None:
     """Of a normal pair with correlation r it is 6 / pi asin(r / 2)."""
     truth = 6 / np.pi * np.arcsin(0.6 / 2)
     covered = 0
-    for seed in range(60):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         x = rng.standard_normal(50)
         y = 0.6 * x + 0.8 * rng.standard_normal(50)
         found = of(2 + np.exp(x), y, seed=seed)
         assert found.spearman_ci95 is not None
         covered += found.spearman_ci95[0] <= truth <= found.spearman_ci95[1]
-    assert 52 <= covered <= 60
+    assert 35 <= covered <= 40
 
 
 def test_observations_of_one_unit_do_not_count_as_many() -> None:
@@ -96,9 +93,4 @@ def test_strata_that_do_not_vary_or_are_few_tell_nothing() -> None:
     strata = np.repeat([0, 1], [20, 6])
     assert of(x, y, strata).within == pytest.approx(1.0)  # the first holds rounding at best
     assert of(x[18:24], y[18:24], np.array([0, 0, 1, 1, 1, 1])).within is None
-
-
-def test_three_units_are_too_few_for_a_correlation() -> None:
-    found = of(1 + L[:3], L[:3])
-    assert found.spearman is None
-    assert found.spearman_ci95 is None
+    assert (of(1 + L[:3], L[:3]).spearman, of(1 + L[:3], L[:3]).spearman_ci95) == (None, None)  # three units
