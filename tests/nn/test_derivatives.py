@@ -87,7 +87,7 @@ def test_a_latent_of_any_shape_and_a_plain_function_are_decoders() -> None:
 
 
 def test_batch_statistics_and_dropout_are_refused_in_training_mode() -> None:
-    for part in (nn.BatchNorm1d(3), nn.Dropout()):
+    for part in (nn.BatchNorm1d(3), nn.Dropout(), nn.InstanceNorm1d(3, track_running_stats=True)):
         decoder = nn.Sequential(nn.Linear(2, 3), part)
         with pytest.raises(UsageError, match=r"decoder\.eval\(\)"):
             products(decoder.train())
@@ -106,16 +106,16 @@ def test_an_exported_program_is_the_decoder_it_was(tmp_path: Path) -> None:
     again, plain = spectra(products(load_program(path)), Z), spectra(products(decoder), Z)
     np.testing.assert_allclose(again.constant, plain.constant, rtol=1e-5)
     path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(DataError, match="not a program exported"):
+    with pytest.raises(DataError, match=path.name):
         load_program(path)
     (tmp_path / "x.pt2").write_bytes(b"\x80\x04cos\nsystem\n")
-    with pytest.raises(DataError, match="not a program exported"):
+    with pytest.raises(DataError, match=r"x\.pt2"):
         load_program(tmp_path / "x.pt2")
 
 
 def test_outputs_that_are_no_rows_and_mixed_precisions_are_refused() -> None:
     Z = np.zeros((3, 2))
-    with pytest.raises(DataError, match="one row for each of 1 points"):
+    with pytest.raises(DataError, match="1 points"):
         spectra(products(lambda z: z.sum()), Z)
     with pytest.raises(DataError, match="got tuple"):
         spectra(products(lambda z: (z, z)), Z)
@@ -135,15 +135,6 @@ def test_kinks_and_flat_places_are_points_like_others() -> None:
     assert found.constant[1] == np.inf
     root = spectra(products(torch.sqrt), np.array([[1.0, 1], [0, 1]]))
     assert root.defined.tolist() == [True, False]
-
-
-def test_an_instance_norm_with_running_statistics_must_be_in_eval_mode() -> None:
-    decoder = torch.nn.Sequential(
-        torch.nn.Linear(3, 6), torch.nn.Unflatten(1, (2, 3)), torch.nn.InstanceNorm1d(2, track_running_stats=True)
-    )
-    with pytest.raises(UsageError, match="training mode"):
-        products(decoder)
-    assert products(decoder.eval()).jvp(np.zeros((2, 3)), np.ones((2, 3))).shape == (2, 6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

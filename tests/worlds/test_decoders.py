@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from identifiable._checks import UsageError
-from identifiable.bounds import square_constant, square_speeds
 from identifiable.jacobians import spectra
 from identifiable.worlds import MovingSquare, Waves
 
@@ -43,32 +42,6 @@ def test_products_of_the_square_are_derivatives() -> None:
     z = np.column_stack([rng.uniform(0.4, 0.6, (4, 2)), rng.uniform(0.1, 0.2, 4)])
     v, h = rng.standard_normal((4, 3)), 1e-6
     np.testing.assert_allclose(g.jvp(z, v), (g(z + h * v) - g(z - h * v)) / (2 * h), atol=1e-6)
-
-
-@pytest.mark.parametrize("resolution", [128, 300])
-def test_the_square_moves_and_grows_at_the_speeds_of_a6(resolution: int) -> None:
-    g = MovingSquare(resolution, 0.01)
-    for r in (0.1, 0.2, 0.3):
-        at = np.array([[0.5, 0.5, r]])
-        moving, up, growing = (np.linalg.norm(g.jvp(at, np.eye(3)[[k]])) for k in range(3))
-        speeds = square_speeds(r, 0.01)
-        assert moving == pytest.approx(speeds.moving, rel=0.03)
-        assert up == pytest.approx(moving)
-        assert growing == pytest.approx(speeds.growing, rel=0.03)
-
-
-def test_the_square_s_constant_is_the_fourth_root_of_its_range() -> None:
-    """With r measured in sqrt(2) r the map is conformal; without that it is not."""
-    rng = np.random.default_rng(0)
-    g, low, high = MovingSquare(300, 0.005), 0.1, 0.3
-    Z = np.column_stack([rng.uniform(0.45, 0.55, (60, 2)), np.linspace(low, high, 60)])
-    unit = np.array([1, 1, 1 / math.sqrt(2)])
-    found = spectra(lambda z, v: g.jvp(z, v * unit), Z)
-    assert found.condition.max() < 1.03
-    assert found.best_constant == pytest.approx(square_constant(low, high), rel=0.03)
-    plain = spectra(g.jvp, Z)
-    np.testing.assert_allclose(plain.condition, math.sqrt(2), rtol=0.03)
-    assert plain.best_constant > 1.1 * square_constant(low, high)
 
 
 def test_worlds_that_cannot_be_are_refused() -> None:
