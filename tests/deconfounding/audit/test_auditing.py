@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from deconfounding.short_calls import audit, says
 from identifiable import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.audit import blind as layout
@@ -21,14 +21,7 @@ from identifiable.deconfounding.intervals import interval, plate_draws
 from identifiable.deconfounding.run import Run
 from identifiable.results import Audit, from_json, without_time
 
-from deconfounding.short_calls import assign_roles, audit, says
-
-SHARED = Path("/work/shared/data")
-
-
 QUICK = {"permutations": 5, "workers": 1}
-
-
 COLUMNS = 8
 
 
@@ -81,31 +74,12 @@ def slow_information(a: np.ndarray, b: np.ndarray) -> float:
     return sum(m / n * math.log(m * n / (p[x] * q[y])) for (x, y), m in pairs.items())
 
 
-@pytest.mark.parametrize(
-    ("n", "sizes"), [(500, (3, 4)), (60, (50, 40))]
-)  # the second table is mostly empty: runs are counted
+@pytest.mark.parametrize(("n", "sizes"), [(500, (3, 4)), (60, (50, 40))])  # mostly empty: runs are counted
 def test_information_equals_its_definition(n, sizes):
     rng = np.random.default_rng(1)
     a, b = rng.integers(0, sizes[0], n), rng.integers(0, sizes[1], n)
     assert layout.mutual_information(Labels.of(a), Labels.of(b)) == pytest.approx(slow_information(a, b), abs=1e-12)
-
-
-def test_information_of_a_label_with_itself_is_its_entropy():
-    label = Labels.of(np.repeat([0, 1, 2], [1, 2, 5]))
-    entropy = -sum(p * math.log(p) for p in (1 / 8, 2 / 8, 5 / 8))
-    assert layout.entropy(label.counts) == pytest.approx(entropy, abs=1e-12)
-    assert layout.mutual_information(label, label) == pytest.approx(entropy, abs=1e-12)
-
-
-def test_a_shuffle_stays_within_groups_and_reaches_every_order_alike():
-    groups = Labels.of(np.array(["p", "q", "p", "q", "p"]))
-    shuffle, rng = layout.ShuffleWithin(groups), np.random.default_rng(2)
-    orders = [shuffle(rng) for _ in range(1200)]
-    assert all((groups.codes[order] == groups.codes).all() for order in orders)
-    assert all(sorted(order) == list(range(5)) for order in orders)
-    times = Counter(tuple(order.tolist()) for order in orders)
-    assert len(times) == 12
-    assert max(abs(t - 100) for t in times.values()) < 40  # four standard deviations
+    assert layout.entropy(Labels.of(a).counts) == pytest.approx(slow_information(a, a), abs=1e-12)
 
 
 def test_dependence_is_whole_for_a_locked_layout_and_none_for_a_random_one():
@@ -136,18 +110,6 @@ def test_p_values_of_random_layouts_are_spread_evenly():
     assert ((np.array(found) <= 0.1).mean(axis=0) <= 0.25).all()
 
 
-def test_dependence_on_plates_is_seen_and_shuffling_within_plates_leaves_it_alone():
-    """Each guide on its own plates, wells at random: the plate tells it, the address does not."""
-    design = screen(4, guides=1, plates=16, wells_each=4)
-    guide = np.where(design.control, "empty", np.array(["a", "b"])[design.plate.codes % 2])
-    found = {
-        d.what: d
-        for d in audited(replace(design, perturbation=Labels.of(guide)), min_wells=5, permutations=60).dependences
-    }
-    assert found["perturbation ~ plate"].p == pytest.approx(1 / 61)
-    assert found["perturbation ~ address"].p > 0.05
-
-
 def test_cramers_v_equals_its_formula_and_forgives_chance():
     rng = np.random.default_rng(5)
     a, b = rng.integers(0, 4, 300), rng.integers(0, 3, 300)
@@ -163,13 +125,6 @@ def test_cramers_v_equals_its_formula_and_forgives_chance():
 
 
 # Classifiers that see only places
-
-
-def test_addresses_need_wells():
-    design = screen(6)
-    assert layout.addresses(design).size == 48
-    with pytest.raises(DataError, match="--well"):
-        layout.addresses(replace(design, row=None, column=None))
 
 
 def test_the_blind_classifier_equals_a_slow_one_in_every_draw_of_plates():
@@ -196,17 +151,6 @@ def test_the_blind_classifier_equals_a_slow_one_in_every_draw_of_plates():
     assert (draws[1:].sum(axis=1) == 10).all()
 
 
-def test_position_scores_are_smoothed_log_odds():
-    design = screen(9, locked=True)
-    ones = np.zeros(layout.addresses(design).size)
-    zeros = ones.copy()
-    found = layout.position_score(design)
-    assert np.allclose(found(ones, zeros), 0)
-    ones[3] = 5
-    assert np.argmax(found(ones, zeros)) == 3
-    assert (found(ones, ones) == 0).all()
-
-
 def test_plate_chance_is_above_half_for_few_wells_and_equals_it_for_many():
     few, many = screen(10, guides=1), screen(10, guides=1, controls=20, wells_each=20)
     chances = [
@@ -221,7 +165,7 @@ def test_plate_chance_is_above_half_for_few_wells_and_equals_it_for_many():
 def test_intervals_cover_chance_in_random_layouts():
     """Forty plates: without allowing for crossed folds 0.83 of 200 did."""
     covered = 0
-    for seed in range(100):
+    for seed in range(60):
         design = screen(seed, guides=8, plates=40)
         draws = plate_draws(40, 100, np.random.default_rng([seed, 1]))
         blind = layout.BlindClassifier(
@@ -229,8 +173,8 @@ def test_intervals_cover_chance_in_random_layouts():
         )
         low, high = interval(blind.auroc(np.flatnonzero(~design.control)), 40, crossed=True, bounded=True)
         covered += low <= 0.5 <= high
-    assert covered >= 90
-    assert covered < 100  # an interval that always covers says nothing
+    assert covered >= 54
+    assert covered < 60  # an interval that always covers says nothing
 
 
 # Verdicts
@@ -238,14 +182,11 @@ def test_intervals_cover_chance_in_random_layouts():
 
 def test_random_layouts_are_never_and_locked_layouts_always_called_confounded():
     """Zero biology in both (section 6, test 5)."""
-    free = [audited(screen(seed), permutations=1) for seed in range(20)]
-    assert not any("clearly tells" in finding.message for result in free for finding in result.findings)
-    random = [result.verdict for result in free]
+    random = [audited(screen(seed), permutations=1).verdict for seed in range(12)]
     assert "layout-confounded" not in random
-    assert random.count("clear") >= 17
-    locked = [audited(screen(seed, locked=True), permutations=1) for seed in range(20)]
-    assert {result.verdict for result in locked} == {"layout-confounded"}
-    assert all("position alone" in result.text for result in locked)
+    assert random.count("clear") >= 11
+    locked = [audited(screen(seed, locked=True), permutations=1).verdict for seed in range(12)]
+    assert set(locked) == {"layout-confounded"}
 
 
 def with_one_locked(seed: int) -> Design:
@@ -262,8 +203,8 @@ def test_one_locked_perturbation_is_named_though_the_mean_hides_it():
     result = audited(with_one_locked(0), permutations=1)
     told = next(f for f in result.findings if f.code == "layout")
     assert (result.verdict, told.severity) == ("caution", "caution")
-    assert "clearly tells 1 of 8: g3 (1.00)" in told.message
-    assert "clearly tells" not in audited(screen(0, guides=8, plates=24), permutations=1).to_json()
+    assert "1 of 8: g3 (1.00)" in told.message
+    assert severities(audited(screen(0, guides=8, plates=24), permutations=1))["layout"] == "fine"
 
 
 def test_controls_in_columns_of_their_own_are_confounded_however_guides_are_dealt():
@@ -295,7 +236,6 @@ def confined(seed: int) -> Design:
 def test_guides_that_keep_to_some_batches_are_batch_confounded():
     result = audited(confined(12))
     assert result.verdict == "batch-confounded"
-    assert "within plates" in result.text
     assert score(result, "batch", "each perturbation").auroc > 0.7
     assert result.confounding > 0.2
     assert severities(result)["layout"] == "fine"
@@ -333,7 +273,7 @@ def test_too_few_wells_are_unusable_and_the_text_says_what_to_do():
     result = audited(screen(16, plates=8))
     assert result.verdict == "unusable"
     assert "--min-wells" in result.text
-    assert result.skipped["g0"] == "8 wells, fewer than 20"
+    assert says(result.skipped["g0"], "8 wells", "20")
     assert score(result, "position", "any perturbation").targets == 1
     assert audited(screen(16, plates=8), min_wells=8).verdict != "unusable"
 
@@ -429,12 +369,6 @@ def test_a_sample_of_plates_is_read_and_the_alert_says_so(monkeypatch):
     assert score(result, "embedding", "plate").targets == 5
 
 
-def test_wide_embeddings_are_read_too():
-    design = screen(25, plates=6)
-    wide = embedding(design, d=200, offset=1.0)
-    assert score(audited(design, wide, min_wells=6), "embedding", "plate").auroc > 0.9
-
-
 @pytest.mark.parametrize(
     ("shape", "gaussian"),
     [("normal", True), ("scores by plate", True), ("laplace", False), ("uniform", False), ("mixed", False)],
@@ -457,14 +391,6 @@ def test_gaussian_columns_are_told_from_others_by_their_sampling_error(shape, ga
     assert found.gaussianised is gaussian
     excess = ((values - values.mean(0)) ** 4).mean(0) / values.var(0) ** 2 - 3
     assert found.median_kurtosis == pytest.approx(np.median(np.abs(excess)), abs=1e-9)
-
-
-def test_gaussian_draws_are_called_so_in_nearly_every_sample():
-    found = [
-        check_features(Blocks(np.random.default_rng([s, 27]).standard_normal((400, 12)))).gaussianised
-        for s in range(40)
-    ]
-    assert sum(found) >= 36
 
 
 def test_duplicate_rows_are_counted_and_named():
@@ -492,14 +418,8 @@ def test_constant_and_dependent_columns_duplicates_and_few_rows_are_found():
     assert says(found["duplicate_rows"], "1 row ", "3 and 40")
     assert "7.4 rows" in found["few_rows"]
     assert {"rank", "duplicate_rows", "few_rows", "gaussianised"}.isdisjoint(severities(audited(design, min_wells=6)))
-
-
-def test_gaussian_columns_are_a_reservation():
-    design = screen(30)
-    values = np.random.default_rng(31).standard_normal((design.n, 6))
-    result = audited(design, values)
-    assert (result.verdict, severities(result)["gaussianised"]) == ("caution", "caution")
-    assert "ICA" in result.text
+    gaussian = audited(screen(30), np.random.default_rng(31).standard_normal((320, 6)))
+    assert (gaussian.verdict, severities(gaussian)["gaussianised"]) == ("caution", "caution")
 
 
 # The whole
@@ -519,27 +439,10 @@ def test_the_result_does_not_depend_on_blocks_or_workers_and_goes_to_json_and_ba
     assert other.blind[0].ci95 != results[0].blind[0].ci95
 
 
-def test_a_clear_design_says_go_on_and_keeps_what_it_was_told():
-    from identifiable.results import Alert
-
-    told = Alert("plate_joined", "said before")
-    result = audited(screen(33), alerts=[told])
-    assert (result.verdict, result.alerts) == ("clear", (told,))
-    assert result.headline.startswith("clear: ")
-    assert result.inputs[0].n == 320
-    assert result.settings["roles"] == {}
-
-
-def test_progress_names_its_stages():
-    stages = []
-    audited(screen(34), progress=lambda stage, done, total: stages.append(stage))
-    assert {"moments", "shape of columns", "position alone", "batch alone", "plate alone", "shuffling labels"} <= set(
-        stages
-    )
-
-
 def test_a_table_that_cannot_be_audited_is_refused_with_the_reason():
     design = screen(35)
+    with pytest.raises(DataError, match="--well"):
+        layout.addresses(replace(design, row=None, column=None))
     with pytest.raises(DataError, match=r"320 rows, .* 48"):
         audited(design.take(np.arange(48)), embedding(design))
     with pytest.raises(UsageError, match=r"permutations: .* 1, got 0"):
@@ -552,43 +455,3 @@ def test_a_table_that_cannot_be_audited_is_refused_with_the_reason():
     values[[4, 9], 1] = np.nan
     with pytest.raises(DataError, match=r"2 rows \(.*: 4, 9\)"):
         audited(design, values)
-
-
-# Real plates
-
-
-def real(name: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    path = SHARED / f"{name}.parquet"
-    if not path.exists():
-        pytest.skip(f"{path} is not here; the same is tested on simulated designs above")
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_parquet(path)
-    features = [c for c in frame.columns if c.startswith(("Cells_", "Cytoplasm_", "Nuclei_"))]
-    meta = {c: frame[c].to_numpy() for c in frame.columns if c not in features}
-    return {c: v if v.dtype != object else v.astype(str) for c, v in meta.items()}, frame[features].to_numpy(float)
-
-
-def test_resistance_plates_are_layout_confounded():
-    columns, values = real("resistance_cellpainting_2760wells")
-    found = assign_roles(columns, name="resistance")
-    assert found.design.cell_count.dtype == np.float64
-    result = audit(Blocks(values, name="resistance"), found.design, alerts=found.alerts, permutations=20, workers=1)
-    assert (result.verdict, result.design.plates, result.design.batches, result.design.controls) == (
-        "layout-confounded",
-        46,
-        10,
-        1068,
-    )
-    assert 0.7 < score(result, "position", "each perturbation").auroc < 0.85
-    assert set(result.skipped) == {"50 nM Ixazomib", "700 nM CB-5083"}
-
-
-def test_bbbc021_controls_keep_to_their_own_columns():
-    columns, values = real("bbbc021_per_well_mean_raw")
-    found = assign_roles(columns, name="bbbc021")
-    assert "doses_pooled" in {alert.code for alert in found.alerts}
-    result = audit(Blocks(values, name="bbbc021"), found.design, alerts=found.alerts, permutations=20, workers=1)
-    assert (result.verdict, result.design.plates, result.design.controls) == ("layout-confounded", 55, 330)
-    assert score(result, "position", "any perturbation").auroc == pytest.approx(1)
-    assert score(result, "embedding", "batch").auroc > 0.95
-    assert severities(result)["batch"] == "stop"

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.linalg import fractional_matrix_power
 
+from deconfounding.short_calls import fit_correction, says
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.corrections import harmony, streaming
@@ -21,8 +22,6 @@ from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correct
 from identifiable.deconfounding.corrections.streaming import EPSILON_GRID, Recolouring
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.groups import AffineMap, haar_rotation
-
-from deconfounding.short_calls import fit_correction, says
 
 Matrix = NDArray[np.float64]
 REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "corrections.json").read_text(encoding="utf-8"))
@@ -102,13 +101,6 @@ def test_sphering_matches_pycytominer(method: Any, epsilon: str) -> None:
     assert np.abs(everywhere("sphering", X, design, sphering=method, epsilon=own + 0.1) - expected).max() > 1e-3
 
 
-def test_combat_differs_from_scanpy_only_by_where_scanpy_stops() -> None:
-    X, design = reference_screen()
-    stopped = np.array(REFERENCE["values"]["combat as scanpy stops"])
-    gap = np.abs(everywhere("combat", X, design) - stopped).max()
-    assert 1e-8 < gap < 1e-5
-
-
 def harmony_case(name: str) -> tuple[Matrix, Any, list[Matrix], dict[str, Any]]:
     frozen = REFERENCE["harmony"][name]
     runs = [np.array(run) for run in frozen["corrected"]]
@@ -130,7 +122,7 @@ def relative_gap(found: Matrix, run: Matrix, Z: Matrix) -> float:
     return float(np.linalg.norm(found - run) / np.linalg.norm(run - Z))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0])
 @pytest.mark.parametrize("case", ["separate", "unequal", "unequal, ten iterations"])
 def test_harmony_is_as_near_to_harmonypy_as_that_is_to_itself(
     case: str, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -147,61 +139,7 @@ def test_harmony_is_as_near_to_harmonypy_as_that_is_to_itself(
         assert min(relative_gap(blind.rows, run, Z) for run in runs) > 5e-3
 
 
-def test_a_seed_of_harmonypy_may_start_in_another_optimum_which_ours_leaves() -> None:
-    Z, batch, runs, frozen = harmony_case("separate")
-    assert max(relative_gap(run, runs[0], Z) for run in runs) > 0.1
-    ours = [harmonise(Z, batch, clusters=frozen["clusters"], seed=s).rows for s in range(4)]
-    assert max(relative_gap(rows, ours[0], Z) for rows in ours) < 1e-3
-
-
-def test_harmony_starts_from_the_best_of_several_clusterings() -> None:
-    rng = np.random.default_rng(0)
-    centres = harmony._unit(rng.standard_normal((10, 3)))
-    unit = harmony._unit(centres[rng.integers(0, 10, 400)] + 0.05 * rng.standard_normal((400, 3)))
-    one = [harmony._kmeans(unit, 10, np.random.default_rng(s))[1] for s in range(12)]
-    best = [(unit @ harmony._start(unit, 10, np.random.default_rng(s)).T).max(axis=1).sum() for s in range(6)]
-    assert min(best) > max(one) - 0.05 > min(one) + 0.1
-
-
 # Control scaling
-
-
-@pytest.mark.parametrize("name", ["control-z", "pca-cs", "rand-cs"])
-def test_controls_of_every_group_have_mean_zero_and_unit_spread(name: str) -> None:
-    X, design = screen()
-    done = everywhere(name, X, design, level="plate")
-    for k in range(PLATES):
-        controls = done[design.control & (design.plate.codes == k)]
-        np.testing.assert_allclose(controls.mean(axis=0), 0, atol=1e-12)
-        np.testing.assert_allclose(controls.std(axis=0), 1, atol=1e-12)
-    treated = done[~design.control]
-    assert np.abs(treated.std(axis=0) - 1).min() > 1e-6
-
-
-def test_auto_scales_components_by_batch_and_columns_by_plate() -> None:
-    X, design = screen()
-    for name, level, other in (("pca-cs", "batch", "plate"), ("control-z", "plate", "batch")):
-        auto = everywhere(name, X, design)
-        np.testing.assert_array_equal(auto, everywhere(name, X, design, level=level))
-        assert np.abs(auto - everywhere(name, X, design, level=other)).max() > 0.1
-    one_batch = replace(design, batch=Labels.of(np.full(len(X), "b")))
-    np.testing.assert_array_equal(
-        everywhere("pca-cs", X, one_batch), everywhere("pca-cs", X, replace(design, batch=None))
-    )
-
-
-def test_mad_is_not_moved_by_an_outlier_that_moves_the_z_score() -> None:
-    X, design = screen()
-    spoiled = X.copy()
-    spoiled[0] += 1e6
-    rest = np.arange(1, len(X))
-    change = {
-        name: np.abs(everywhere(name, spoiled, design)[rest] - everywhere(name, X, design)[rest]).max()
-        for name in ("control-mad", "control-z")
-    }
-    scale = np.abs(everywhere("control-mad", X, design)).max()
-    assert change["control-mad"] < scale < 1e5
-    assert np.abs(everywhere("control-z", spoiled, design)[1:CONTROLS]).max() < 0.5  # crushed by the outlier's spread
 
 
 def test_ica_cs_is_control_scaling_of_the_components_given() -> None:
@@ -364,24 +302,6 @@ def test_the_spread_and_centre_that_stand_in_are_those_of_the_other_controls() -
     np.testing.assert_allclose(robust[plate == 5], expected, atol=1e-10)
 
 
-def test_the_rounding_of_a_constant_column_is_no_spread() -> None:
-    constants = np.array([0.1, np.pi * 1e5, -1e3 / 3, 1e-7 / 3])
-    X = np.tile(constants, (9000, 1))
-    design = design_of([f"p{k % 7}" for k in range(len(X))], np.ones(len(X), bool))
-    assert (X.mean(axis=0) != constants).any()  # the mean of equal numbers is not that number
-    assert np.abs(everywhere("control-z", X, design)).max() < 1e-6
-    X[::2] += 1e-6 * np.abs(constants)
-    assert np.abs(everywhere("control-z", X, design)).max() > 0.9
-
-
-def test_half_of_equal_controls_have_no_mad_but_a_spread() -> None:
-    X, design = screen()
-    X[np.flatnonzero((design.plate.codes == 4) & design.control)[:6], 2] = 5.0
-    assert "p4" in message_of(fit_correction("control-mad", Blocks(X), design), "zero_spread")
-    assert "zero_spread" not in codes_of(fit_correction("control-z", Blocks(X), design))
-    assert np.abs(everywhere("control-mad", X, design)).max() < 1e3  # pycytominer divides by 1e-18
-
-
 # Sphering and TVN
 
 
@@ -408,24 +328,12 @@ def test_directions_without_variance_on_controls_are_dropped_and_said(name: str)
     assert np.linalg.matrix_rank(done) == 5
     assert np.abs(done).max() < 100
     assert "null_directions" not in codes_of(fit_correction(name, Blocks(screen()[0]), design))
-
-
-def test_fewer_controls_than_columns_leave_their_own_span() -> None:
-    X, design = screen(width=12)
-    few = replace(design, control=np.arange(len(X)) < 6)
-    correction = fit_correction("sphering", Blocks(X), few, epsilon=0.0)
-    sphered = correction.apply(X[:6], np.arange(6))
-    np.testing.assert_allclose(np.linalg.eigvalsh(np.cov(sphered, rowvar=False))[-5:], 1, atol=1e-6)
-    assert says(message_of(correction, "null_directions"), "6 controls", "5 of 12")
-
-
-def test_equal_controls_and_a_single_one_are_refused() -> None:
-    X, design = screen()
-    for name in ("sphering", "tvn"):
-        with pytest.raises(DataError, match="80 controls"):
-            fit_correction(name, Blocks(np.where(design.control[:, None], 1.0, X)), design)
-        with pytest.raises(DataError, match=r"192 rows .* 1;"):
-            fit_correction(name, Blocks(X), replace(design, control=np.arange(len(X)) == 0))
+    few = fit_correction(name, Blocks(X), replace(design, control=np.arange(len(X)) < 4), epsilon=0.01)
+    assert says(message_of(few, "null_directions"), "4 controls", "3 of 6")
+    with pytest.raises(DataError, match="80 controls"):
+        fit_correction(name, Blocks(np.where(design.control[:, None], 1.0, X)), design)
+    with pytest.raises(DataError, match=r"192 rows .* 1;"):
+        fit_correction(name, Blocks(X), replace(design, control=np.arange(len(X)) == 0))
 
 
 def test_epsilon_is_chosen_by_the_score_and_the_larger_of_equals() -> None:
@@ -459,27 +367,9 @@ def test_coral_by_plate_is_called_mostly_ridge_where_controls_are_few() -> None:
     few = fit_correction("tvn", Blocks(X), design, level="plate")
     assert says(message_of(few, "coral_mostly_ridge"), "19%", "48 directions")
     assert "coral_mostly_ridge" not in codes_of(many)
-    with pytest.raises(UsageError, match=r"epsilon: .* got 0"):
-        fit_correction("tvn", Blocks(X), design, epsilon=0.0)
-    with pytest.raises(UsageError, match=r"epsilon: .* got -1"):
-        fit_correction("sphering", Blocks(X), design, epsilon=-1.0)
 
 
 # ComBat
-
-
-def test_combat_takes_out_shift_and_stretch_of_batches_but_not_of_plates() -> None:
-    X, design = screen()
-    assert design.batch is not None
-
-    def gap(rows: Matrix, labels: Labels) -> float:
-        means = np.array([rows[labels.codes == k].mean(axis=0) for k in range(labels.size)])
-        return float(np.ptp(means, axis=0).max())
-
-    done = everywhere("combat", X, design)
-    assert gap(done, design.batch) < 0.1 * gap(X, design.batch)  # shrunk towards the prior, so not to nothing
-    assert gap(done, design.plate) > 1
-    assert gap(everywhere("combat", X, design, level="plate"), design.plate) < 0.5
 
 
 def test_combat_shifts_a_batch_of_one_row_and_says_so() -> None:
@@ -503,15 +393,6 @@ def test_combat_sets_columns_constant_within_batches_to_their_mean() -> None:
     np.testing.assert_allclose(done[:, [0, 2, 3]], others, atol=1e-12)
     with pytest.raises(DataError, match=r"array: .* batch"):
         fit_correction("combat", Blocks(X[:, [1]]), design)
-
-
-def test_combat_on_one_column_standardises_each_batch() -> None:
-    X, design = screen()
-    assert design.batch is not None
-    done = everywhere("combat", X[:, :1], design)[:, 0]
-    spreads = [done[design.batch.codes == k].std(ddof=1) for k in range(design.batch.size)]
-    np.testing.assert_allclose(spreads, spreads[0], rtol=1e-9)
-    assert np.ptp([X[design.batch.codes == k, 0].std() for k in range(4)]) > 0.1
 
 
 @pytest.mark.parametrize("name", ["combat", "harmony"])
@@ -554,19 +435,6 @@ def two_kinds(seed: int = 0) -> tuple[Matrix, Any, Any]:
     kind = rng.integers(0, 2, 300)
     Z = rng.standard_normal((300, 3)) + 6 * np.eye(3)[kind] + 2 * rng.standard_normal((3, 3))[batch]
     return Z, batch, kind
-
-
-def test_harmony_takes_out_the_batch_and_keeps_the_kinds() -> None:
-    Z, batch, kind = two_kinds()
-
-    def gap(rows: Matrix, labels: Any, within: Any) -> float:
-        means = np.array([rows[(labels == k) & within].mean(axis=0) for k in np.unique(labels)])
-        return float(np.linalg.norm(np.ptp(means, axis=0)))
-
-    done = harmonise(Z, batch, clusters=2).rows
-    for k in (0, 1):
-        assert gap(done, batch, kind == k) < 0.4 * gap(Z, batch, kind == k)
-    assert gap(done, kind, batch >= 0) > 0.8 * gap(Z, kind, batch >= 0)
 
 
 def test_harmony_repeats_itself_and_hardly_depends_on_the_seed_or_the_order_of_rows() -> None:
@@ -617,18 +485,6 @@ def test_harmony_refuses_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyP
 # Position and cell count
 
 
-def test_position_subtraction_takes_out_a_layout_gradient() -> None:
-    X, design = screen()
-    assert design.row is not None
-    assert design.address is not None
-    tilted = X + 5 * design.row[:, None]
-    done = everywhere("position-subtracted", tilted, design)
-    np.testing.assert_allclose(done, everywhere("position-subtracted", X, design), atol=1e-12)
-    for k in range(design.address.size):
-        np.testing.assert_allclose(done[design.address.codes == k].mean(axis=0), 0, atol=1e-12)
-    assert np.abs(tilted - X).max() > 1
-
-
 def test_position_of_controls_reaches_only_where_controls_stand() -> None:
     X, design = screen()
     correction = fit_correction("position-subtracted", Blocks(X), design, position_of="controls")
@@ -636,7 +492,10 @@ def test_position_of_controls_reaches_only_where_controls_stand() -> None:
     done = correction.apply(X, np.arange(len(X)))
     treated = np.flatnonzero(~design.control)
     np.testing.assert_allclose(done[treated], X[treated] - X[design.control].mean(axis=0), atol=1e-12)
-    assert "addresses_unseen" not in codes_of(fit_correction("position-subtracted", Blocks(X), design))
+    whole = fit_correction("position-subtracted", Blocks(X), design)
+    assert {"addresses_unseen", "addresses_once"}.isdisjoint(codes_of(whole))
+    once = fit_correction("position-subtracted", Blocks(X), design, rows=np.arange(2 * WELLS - 1))
+    assert says(message_of(once, "addresses_once"), "1 addresses", "(D06)")
 
 
 def test_position_subtraction_warns_where_treatments_are_locked_to_wells() -> None:
@@ -648,33 +507,6 @@ def test_position_subtraction_warns_where_treatments_are_locked_to_wells() -> No
     assert "layout_locked" not in codes_of(fit_correction("position-subtracted", Blocks(X), design))
     only_controls = replace(locked, control=np.ones(len(X), bool))
     assert "layout_locked" not in codes_of(fit_correction("position-subtracted", Blocks(X), only_controls))
-
-
-def test_an_address_seen_once_is_said() -> None:
-    X, design = screen()
-    rows = np.r_[np.arange(WELLS), np.arange(WELLS, 2 * WELLS - 1)]
-    correction = fit_correction("position-subtracted", Blocks(X), design, rows=rows)
-    assert says(message_of(correction, "addresses_once"), "1 addresses", "(D06)")
-    assert "addresses_once" not in codes_of(fit_correction("position-subtracted", Blocks(X), design))
-
-
-@pytest.mark.parametrize("scale", ["log", "linear"])
-def test_count_regression_takes_out_the_effect_it_is_named_after(scale: Any) -> None:
-    X, design = screen()
-    assert design.cell_count is not None
-    t = np.log1p(design.cell_count) if scale == "log" else design.cell_count
-    loaded = X + np.outer(t, [1.0, -2.0, 0.0, 3.0])
-    done = everywhere("count-regressed", loaded, design, count_scale=scale)
-    correlation = np.corrcoef(np.column_stack([t, done]), rowvar=False)[0, 1:]
-    np.testing.assert_allclose(correlation, 0, atol=1e-10)
-    np.testing.assert_allclose(done.mean(axis=0), loaded.mean(axis=0), atol=1e-10)
-    other = np.corrcoef(
-        np.column_stack(
-            [t, everywhere("count-regressed", loaded, design, count_scale="linear" if scale == "log" else "log")]
-        ),
-        rowvar=False,
-    )[0, 1:]
-    assert np.abs(other).max() > 1e-3
 
 
 def test_count_regression_over_many_blocks_is_least_squares() -> None:
@@ -701,14 +533,9 @@ def test_rows_without_a_count_are_left_alone_and_counted() -> None:
     assert np.abs(done - X).max() > 1e-3
     with pytest.raises(DataError, match=r"screen: .* cell count"):
         fit_correction("count-regressed", Blocks(X), replace(design, cell_count=np.full(len(X), np.nan)))
-
-
-def test_equal_counts_change_nothing_and_are_said() -> None:
-    X, design = screen()
-    correction = fit_correction("count-regressed", Blocks(X), replace(design, cell_count=np.full(len(X), 120.0)))
-    assert codes_of(correction) == {"constant_count"}
-    np.testing.assert_array_equal(correction.apply(X, np.arange(len(X))), X)
-    assert "constant_count" not in codes_of(fit_correction("count-regressed", Blocks(X), design))
+    equal = fit_correction("count-regressed", Blocks(X), replace(design, cell_count=np.full(len(X), 120.0)))
+    assert codes_of(equal) == {"constant_count"}
+    np.testing.assert_array_equal(equal.apply(X, np.arange(len(X))), X)
 
 
 # Blocks, numbers, messages
@@ -772,44 +599,6 @@ def test_values_that_are_not_finite_are_refused_with_their_rows(name: str) -> No
     assert np.isfinite(correction.apply(X, np.arange(len(X)))).all()
 
 
-def test_squares_that_overflow_are_refused() -> None:
-    X, design = screen()
-    with np.errstate(over="ignore"), pytest.raises(DataError, match=r"array: .* float64"):
-        fit_correction("control-z", Blocks(X * 1e200), design)
-
-
-def test_wrong_calls_say_what_was_expected() -> None:
-    X, design = screen()
-    blocks = Blocks(X)
-    with pytest.raises(UsageError, match=r"'combta'; .* control-z, control-mad"):
-        fit_correction("combta", blocks, design)
-    with pytest.raises(UsageError, match="pass ica_map"):
-        fit_correction("ica-cs", blocks, design)
-    with pytest.raises(UsageError, match=r"ica_map: .* 4 columns .* 3"):
-        fit_correction("ica-cs", blocks, design, ica_map=AffineMap.identity(3))
-    for wrong in ("level", "sphering", "position_of", "count_scale"):
-        with pytest.raises(UsageError, match=rf"{wrong}: .*, got 'well'"):
-            fit_correction("control-z", blocks, design, **dict[str, Any]({wrong: "well"}))
-    with pytest.raises(UsageError, match=r"dimensions: .* 1, got 0"):
-        fit_correction("harmony", blocks, design, dimensions=0)
-    with pytest.raises(UsageError, match="level 'plate'"):
-        fit_correction("control-z", blocks, replace(design, batch=None), level="batch")
-    with pytest.raises(UsageError, match=r"rows: .* 0 to 191, .* 0 to 500"):
-        fit_correction("control-z", blocks, design, rows=np.array([0, 500]))
-    with pytest.raises(UsageError, match=r"rows: .* 4 to 4"):
-        fit_correction("control-z", blocks, design, rows=np.array([4, 4]))
-    with pytest.raises(UsageError, match=r"rows: .* \(0,\)"):
-        fit_correction("control-z", blocks, design, rows=np.array([], dtype=np.intp))
-    with pytest.raises(DataError, match=r"array: 100 rows, .* 192"):
-        fit_correction("control-z", Blocks(X[:100]), design)
-    correction = fit_correction("control-z", blocks, design, rows=np.ones(len(X), bool))
-    assert correction.transductive
-    with pytest.raises(DataError, match=r"4 columns .* \(5, 4\) and \(4,\)"):
-        correction.apply(X[:5], np.arange(4))
-    with pytest.raises(DataError, match="0 to 191, got 0 to 192"):
-        correction.apply(X[:2], np.array([0, 192]))
-
-
 def test_a_design_says_what_a_correction_lacks() -> None:
     X, design = screen()
     bare = Design(plate=design.plate, perturbation=design.perturbation, control=np.zeros(len(X), bool))
@@ -821,14 +610,41 @@ def test_a_design_says_what_a_correction_lacks() -> None:
         fit_correction("count-regressed", Blocks(X), bare)
 
 
-def test_every_pass_reports_its_progress() -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "parts"),
+    [
+        ("combta", {}, "'combta'; .* control-z, control-mad"),
+        ("ica-cs", {}, "pass ica_map"),
+        ("ica-cs", {"ica_map": AffineMap.identity(3)}, "ica_map: .* 4 columns .* 3"),
+        *(
+            ("control-z", {wrong: "well"}, f"{wrong}: .*, got 'well'")
+            for wrong in ("level", "sphering", "position_of", "count_scale")
+        ),
+        ("harmony", {"dimensions": 0}, "dimensions: .* 1, got 0"),
+        ("tvn", {"epsilon": 0.0}, "epsilon: .* got 0"),
+        ("sphering", {"epsilon": -1.0}, "epsilon: .* got -1"),
+        ("control-z", {"rows": np.array([0, 500])}, "rows: .* 0 to 191, .* 0 to 500"),
+        ("control-z", {"rows": np.array([4, 4])}, "rows: .* 4 to 4"),
+        ("control-z", {"rows": np.array([], dtype=np.intp)}, r"rows: .* \(0,\)"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(name: str, options: dict[str, Any], parts: str) -> None:
     X, design = screen()
-    for name in CORRECTIONS:
-        seen: list[tuple[str, int, int]] = []
+    with pytest.raises(UsageError, match=parts):
+        fit_correction(name, Blocks(X), design, **options)
 
-        def note(stage: str, done: int, total: int, seen: list[tuple[str, int, int]] = seen) -> None:
-            seen.append((stage, done, total))
 
-        fit_correction(name, Blocks(X), design, ica_map=AffineMap.identity(WIDTH), progress=note)
-        assert seen
-        assert all(0 <= done <= total for _, done, total in seen)
+def test_tables_that_do_not_fit_are_refused_with_their_sizes() -> None:
+    X, design = screen()
+    with pytest.raises(UsageError, match="level 'plate'"):
+        fit_correction("control-z", Blocks(X), replace(design, batch=None), level="batch")
+    with np.errstate(over="ignore"), pytest.raises(DataError, match=r"array: .* float64"):
+        fit_correction("control-z", Blocks(X * 1e200), design)
+    with pytest.raises(DataError, match=r"array: 100 rows, .* 192"):
+        fit_correction("control-z", Blocks(X[:100]), design)
+    correction = fit_correction("control-z", Blocks(X), design, rows=np.ones(len(X), bool))
+    assert correction.transductive
+    with pytest.raises(DataError, match=r"4 columns .* \(5, 4\) and \(4,\)"):
+        correction.apply(X[:5], np.arange(4))
+    with pytest.raises(DataError, match="0 to 191, got 0 to 192"):
+        correction.apply(X[:2], np.array([0, 192]))

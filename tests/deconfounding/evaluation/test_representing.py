@@ -63,8 +63,5 @@ def branches_on_prose(source: str) -> list[str]:
 def test_nothing_in_the_room_is_decided_by_a_sentence() -> None:
     found = {path.name: branches_on_prose(path.read_text(encoding="utf-8")) for path in ROOM.rglob("*.py")}
     assert len(found) > 20
-    assert {name: texts for name, texts in found.items() if texts} == {}
-
-
-def test_a_sentence_that_decides_is_noticed() -> None:
     assert branches_on_prose('alerts = (few,) if "fits noise" in note else ()') == ["fits noise"]
+    assert {name: texts for name, texts in found.items() if texts} == {}
