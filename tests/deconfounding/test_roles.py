@@ -314,6 +314,7 @@ def test_wells_are_read_as_they_are_written_and_what_is_no_well_is_not():
 # What is refused, with its rows
 
 IN_DMSO = np.where(DRUGS == "DMSO", "taxol in DMSO", DRUGS)
+NAMED = {"plate": "plate", "perturbation": "compound"}
 REFUSED = {
     "unknown preset": (UsageError, ", ".join(PRESETS), {}, {"preset": "rxrx"}),
     "unknown column": (UsageError, r"'Compund' .* perturbation; .* compound\?", {}, {"perturbation": "Compund"}),
@@ -333,7 +334,12 @@ REFUSED = {
         {"well": changed(changed(WELLS, 3, "A00"), 7, "left")},
         {},
     ),
-    "three columns for a well": (UsageError, "well: .* well,plate,compound", {}, {"well": "well,plate,compound"}),
+    "three columns for a well": (
+        UsageError,
+        "well: .* well,plate,compound",
+        {},
+        NAMED | {"well": "well,plate,compound"},
+    ),
     **{
         f"empty {name}": (DataError, r" \(\w+\) .*1 row \(from 0: 6\)", {name: changed(cells, 6, "")}, {})
         for name, cells in table().items()
