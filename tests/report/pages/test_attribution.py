@@ -24,7 +24,7 @@ from builders import (
 )
 from identifiable import report
 from identifiable.report import words
-from identifiable.report.page import Curves, Fold, Gauge, Grid, Heading, Spark, Table
+from identifiable.report.page import Curves, Fold, Gauge, Grid, Heading
 from identifiable.report.pages.attribution import CARDS, LEAST_REACH, fixed, mostly, ranked
 from identifiable.report.pages.screen import LISTED
 from identifiable.results import Attribution, Share
@@ -144,19 +144,6 @@ def test_the_first_components_of_each_role_have_a_card() -> None:
     assert re.fullmatch(r"Component 0: .*0\.62,.*0\.01,.*plate 0\.43", cards[0].summary)
     assert re.fullmatch(r"Component 1: .*0\.01,.*0\.44,.*GENE1_guide_0 \+2\.40.*", cards[CARDS].summary)
     assert [b.text for b in blocks_of(NEITHER, "cards") if isinstance(b, Heading)] == ["Neither"]
-
-
-def test_a_card_has_shares_as_bars_perturbations_with_q_and_the_density() -> None:
-    shares, top, shape = (b for b in cards_of(FULL)[CARDS].blocks if isinstance(b, Table))
-    assert shares.rows[1] == ("biological", "0.437", "[0.387, 0.487]", words.MISSING, "0.010")
-    assert shares.rows[-1] == ("perturbation", "0.437", words.MISSING, "0.400", "0.030")
-    assert shares.pictures[1][0] == Gauge(pytest.approx(0.01 / 1.05), "caution")
-    assert all(isinstance(picture, Gauge) for picture in shares.pictures[1])
-    assert top.rows[1] == ("GENE1_guide_1", "-2.200", "70", "<0.001", "0.008")
-    assert isinstance(shape.pictures[1][0], Spark)
-    assert shape.rows[0][2:] == ("2.310", "0.180", "0.979", "yes")
-    bare = [b for b in cards_of(NO_WELLS)[0].blocks if isinstance(b, Table)][-1]
-    assert bare.pictures[1] == (None,)
 
 
 # -- the plate

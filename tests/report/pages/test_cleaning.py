@@ -93,20 +93,6 @@ def test_the_price_stands_beside_that_of_other_axes_with_the_paired_difference()
 # -- the trade-off
 
 
-def test_the_trade_off_has_three_curves_and_the_chosen_point_marked() -> None:
-    (figure,) = curves_of(FULL)
-    assert [curve.label.split()[0] for curve in figure.curves] == ["ICA", "PCA", "Rand"]
-    assert figure.curves[0].points[0] == (0.94, 0.41)
-    assert figure.across_base == 0.5
-    chosen = figure.clouds[-1]
-    assert "12 components" in chosen.label
-    assert chosen.points[0] == pytest.approx((0.58, 0.458))
-    assert all(cloud.label == "" for cloud in figure.clouds[:-1])
-    (shrunk,) = curves_of(SHRUNK)
-    assert all(cloud.label == "" for cloud in shrunk.clouds)
-    assert curves_of(with_figures(FULL, None)) == curves_of(with_figures(FULL, 9e99)) == []
-
-
 def test_a_point_that_was_not_measured_is_in_the_table_and_not_drawn() -> None:
     odd = replace(FULL, curve=(replace(FULL.curve[0], plate_auroc=math.inf), *FULL.curve[1:5]))
     (figure,) = curves_of(odd)

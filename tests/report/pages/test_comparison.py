@@ -23,7 +23,7 @@ from builders import (
 )
 from identifiable import report
 from identifiable.report import words
-from identifiable.report.page import Block, Card, Curves, Dots, Fold, Table, Terms, Text
+from identifiable.report.page import Block, Card, Curves, Dots, Table, Terms, Text
 from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, similarity_rows
 from identifiable.report.pages.ladder import efficiency_line, projection
 from identifiable.report.render.figures import drawn_legend
@@ -236,17 +236,6 @@ def test_the_matrices_have_every_pair_and_an_empty_diagonal() -> None:
     assert table_called(make_comparison(3), "Distance of").rows[1] == (
         "run2", "0.164", "0.148", "0.279", "0.508",
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("protocol", ["default", "paper"])
-def test_the_list_of_pairs_has_the_number_that_decides(protocol: str) -> None:
-    result = make_comparison(3, protocol=protocol)
-    table = table_called(result, "Each ordered pair")
-    for pair, row in zip(result.pairs, table.rows, strict=True):
-        assert row[0] == f"{pair.source} → {pair.target}"
-        assert row[2] == words.beside(pair.rung("rigid").judged(protocol), pair.verdict.epsilon)
-        assert row[-1] == (pair.verdict.group or "none")
-    assert len([b for b in blocks_of(result, "pairs") if isinstance(b, Fold) and "→" in b.summary]) == 6
 
 
 def test_clustering_brings_families_together_whatever_the_order() -> None:

@@ -12,7 +12,7 @@ from builders import blocks_of, card_of, check_drawn, make_distortion, tables_of
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
-from identifiable.report.page import Curves, Terms
+from identifiable.report.page import Curves
 from identifiable.report.pages.distortion import CURVE_POINTS, INFINITE
 from identifiable.results import Distortion, SupremumEstimate
 
@@ -123,15 +123,6 @@ def test_no_bound_stands_without_the_words_worst_case_and_how_loose_it_is() -> N
     printed = " ".join(report.text_table(PLAIN).split())
     assert WORDS["Loose"] in printed
     assert "56 to 7,400 times" in printed
-
-
-def test_what_all_bounds_assume_is_said_once_and_the_rest_beside_each() -> None:
-    (terms,) = (b for b in blocks_of(PLAIN, "bounds") if isinstance(b, Terms))
-    assert [meaning for _, meaning in terms.items] == [
-        "both decoders are injective.",
-        *["the support is a ball."] * 2,
-        *["the support is convex."] * 2,
-    ]
 
 
 @pytest.mark.parametrize("name", ["lost", "nowhere", "nothing finite"])

@@ -33,7 +33,7 @@ from identifiable.report.page import Card, Dots, Fold, Mark, Terms, Text
 from identifiable.report.pages.conditions import Conditions, layout_words, probe_words, rotation_words
 from identifiable.report.pages.evaluation import DRAWN
 from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
-from identifiable.results import IcaAdvice, ScreenEvaluation, StageTime
+from identifiable.results import IcaAdvice, ScreenEvaluation
 
 FULL = make_evaluation()
 SMALLER = make_evaluation(conditions=tuple(make_conditions()))
@@ -139,17 +139,6 @@ def test_a_representation_with_a_classifier_of_its_own_stands_once_in_the_table_
     figure = dots_called(result, "AUROC")
     assert [row.label for row in figure.rows] == ["Base", "position only"]
     assert "log odds" in dict(figure.legend)["main"]
-
-
-def test_other_protocols_are_folded_under_their_scores() -> None:
-    first, second = (b for b in blocks_of(FULL, "scores") if isinstance(b, Fold))
-    assert first.summary.startswith("Plates held out")
-    assert "fitted to all" in first.summary
-    assert second.summary.startswith("Batches held out")
-    assert "PCA + ICA 0.813" in first.summary
-    assert "PCA + ICA 0.759" in second.summary
-    assert first.brief
-    assert not any(isinstance(b, Fold) for b in blocks_of(TREES, "scores"))
 
 
 def test_a_probe_must_score_rotations_alike_and_one_that_does_not_is_called_out() -> None:
@@ -258,15 +247,6 @@ def test_many_perturbations_are_folded() -> None:
 
 
 # -- leakage, sparsity, fits, time
-
-
-def test_the_longest_stage_comes_first_with_its_share() -> None:
-    text = text_of(FULL, "time")
-    assert re.search(r"15\.9 min .* 85 % .* LightGBM\. 320 units", text)
-    rows = table_called(FULL, "Wall clock by").rows
-    assert rows[0] == ("LightGBM", "13.5 min", "85 %", "960", "320")
-    assert rows[-1] == ("folds", "0.4 s", "0 %", "5", words.MISSING)
-    assert not list(blocks_of(make_evaluation(times=(StageTime("a", math.nan, 0),)), "time"))
 
 
 @pytest.mark.parametrize(

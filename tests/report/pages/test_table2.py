@@ -10,8 +10,6 @@ from dataclasses import replace
 import pytest
 
 from builders import (
-    KNOBS,
-    PUBLISHED,
     ROWS,
     STEPS,
     Outline,
@@ -249,17 +247,6 @@ def test_lifts_are_listed_by_data_and_mode_with_what_became_of_infoe() -> None:
     assert tables_of(RESULTS["nothing passes"], "lifts")[0].rows[0][2:] == (wording.MISSING,) * 6
 
 
-def test_infoe_that_moved_is_explained_and_that_of_the_published_table_too() -> None:
-    told, moved = notes(PLAIN, "lifts"), notes(make_table2(infoe_moves=-0.2), "lifts")
-    assert "at most 0.01" in told
-    assert "-0.200 (all, centred)" in moved
-    assert "at most 0.01" not in moved
-    assert WORDS["InfoE and ICA"] not in notes(RESULTS["nothing passes"], "lifts")
-    assert "from 0.40 (AE) to 0.66 (AE + ICA) on mpi3d" in told
-    still = {**PUBLISHED, "rows": {"AE": [[0.3, 0.7, 0.2]] * 3, "AE + ICA": [[0.6, 0.7, 0.4]] * 3}}
-    assert "(AE + ICA)" not in notes(make_table2(published=still), "lifts")
-
-
 # -- pictures
 
 
@@ -358,31 +345,6 @@ def test_runs_at_other_settings_and_steps_that_a_seed_lacks_are_no_part_of_a_cur
         b for b in blocks_of(without_last(places["sprites", "ae", 0.01, 1]), "training") if isinstance(b, Curves)
     )
     assert len(cut.curves[0].points) == 3
-
-
-def test_the_selection_says_what_was_chosen_how_many_passed_and_that_it_saw_the_factors() -> None:
-    (table,) = tables_of(PLAIN, "selection")
-    rows = {row[:2]: row[2:] for row in table.rows}
-    assert rows["β-VAE", "sprites"] == ("beta 3, decay 0.01", "2,000", "24.0", "22.0", "5 of 12")
-    assert rows["AE + ICA", "scene"][0] == "decay 0.01"
-    assert ("AE", "all") not in rows
-    assert len(rows) == 2 * len(ROWS)
-    assert WORDS["Supervised"] in notes(PLAIN, "selection")
-
-
-def test_every_run_is_listed_under_the_name_of_its_row() -> None:
-    (table,) = tables_of(PLAIN, "runs")
-    assert len(table.rows) == len(PLAIN.runs)
-    run = PLAIN.runs[0]
-    last = run.evaluations[-1]
-    scores = [wording.number(last.scores[mode]["infom"]) for mode in ("none", "centred")]
-    figures = (wording.number(last.loss, 4), wording.number(last.psnr, 1), *scores)
-    assert table.rows[0] == ("AE, decay 0", "sprites", "0", "4,000", *figures, "steps")
-    assert {row[0].split(",")[0] for row in table.rows} == {"AE", "β-VAE", "β-TCVAE", "BioAE", "QLAE", "VQ-VAE"}
-    assert any(row[0] == "β-TCVAE, lambda tc 3, decay 0.01" for row in table.rows)
-    assert KNOBS["beta-tcvae"] == "lambda_tc"
-    diverged = replace(PLAIN, runs=(replace(run, evaluations=(), stopped="diverged"),))
-    assert tables_of(diverged, "runs")[0].rows[0][4:] == (*[wording.MISSING] * 4, "diverged")
 
 
 def test_scores_without_finite_numbers_are_left_out_of_curves() -> None:
