@@ -192,29 +192,6 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, values, change, message):
         open_screen(damaged(tmp_path / "a.h5ad", change))
 
 
-def test_damaged_files_are_one_line(tmp_path, values):
-    annotated(values).write_h5ad(tmp_path / "a.h5ad")
-    whole = (tmp_path / "a.h5ad").read_bytes()
-    rng = np.random.default_rng(SEED)
-    refused: list[str] = []
-    for k in range(40):
-        data = bytearray(whole)
-        if k % 2:
-            data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
-        else:
-            data = data[: int(rng.integers(1, len(data)))]
-        (tmp_path / "b.h5ad").write_bytes(data)
-        try:
-            open_screen(tmp_path / "b.h5ad")
-        except DataError as error:
-            refused.append(str(error))
-    assert not any("\n" in message for message in refused)
-    assert len(refused) >= 20
-    (tmp_path / "b.h5ad").write_bytes(b"not HDF5")
-    with pytest.raises(DataError, match=r"b\.h5ad:.*\.h5ad.*\("):
-        open_screen(tmp_path / "b.h5ad")
-
-
 def test_without_h5py_the_extra_is_named(tmp_path, values, monkeypatch):
     annotated(values).write_h5ad(tmp_path / "a.h5ad")
     monkeypatch.setattr("identifiable._extras.find_spec", lambda _: None)
