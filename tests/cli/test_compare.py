@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -349,13 +348,3 @@ def test_interrupt_leaves_the_old_output_whole(folder):
     assert "no result" in err
     assert Path("r.json").read_text() == "kept"
     assert sorted(p.name for p in Path().glob(".*")) == []
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, a disk that is always full")
-def test_a_full_disk_is_one_line(folder):
-    with open("/dev/full", "w") as full:
-        done = children.run(
-            [sys.executable, "-m", "identifiable", "compare", "a.npy", "b.npy", *QUICK, "--json", "-"], stdout=full
-        )
-    assert done.returncode == 3
-    assert one_line(done.stderr)

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import children
-from children import interrupted, needs_proc, reads
 from commands import check_gates, files, one_line, refused, run, says
 from identifiable.api import load, load_basis, resolve, save_basis
 from identifiable.cli import main, progress
@@ -422,14 +421,6 @@ def test_bad_data_is_one_line_exit_3_and_old_outputs_are_kept(folder, capsys, wo
     assert [Path(name).read_text() for name in old] == ["kept"]
 
 
-@pytest.mark.parametrize("pattern", ["nowhere/{name}.safetensors", "{name}/x.safetensors"])
-def test_bases_that_cannot_be_written_are_said_before_the_work(folder, capsys, pattern):
-    words = ["resolve", "a.npy", "b.npy", "--rank", "99", "-o", pattern]  # the rank is found to be wrong in the work
-    code, _, err = run(*words, capsys=capsys)
-    assert (code, one_line(err)) == (3, True)
-    assert says(err, pattern.replace("{name}", "a"), "no folder")
-
-
 def test_a_folder_without_permission_is_refused_whoever_asks(folder, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(OSError, match=r"^x\.safetensors: .*permission denied"):
@@ -511,27 +502,6 @@ def test_an_error_while_files_take_their_names_is_one_line_and_leaves_no_tempora
     assert failing not in files()
 
 
-@needs_proc
-@pytest.mark.parametrize("command", ["resolve", "transform"])
-def test_interrupt_leaves_old_outputs_whole_and_nothing_new(folder, capsys, command):
-    d = 64
-    rng = np.random.default_rng(0)
-    if command == "resolve":
-        np.save("big.npy", rng.laplace(size=(60_000, d)) @ rng.standard_normal((d, d)))
-        words = ["resolve", "big.npy", "--restarts", "50", "--stability", "50", "--tol", "1e-15"]
-        words += ["-o", "old.safetensors", "--json", "new.json", "--report", "new.html"]
-    else:
-        np.lib.format.open_memmap("big.npy", "w+", np.float64, (8_000_000, 3)).flush()
-        words = ["transform", "basis.safetensors", "big.npy", "-o", "old.safetensors"]
-    Path("old.safetensors").write_text("kept")
-    before = files()
-    code, err = interrupted(words, reads("big.npy"))
-    assert (code, one_line(err)) == (130, True)
-    assert "no result" in err
-    assert Path("old.safetensors").read_text() == "kept"
-    assert files() == before
-
-
 # -- transform
 
 
@@ -547,15 +517,6 @@ def test_transform_and_inverse_give_the_data_back(basis, capsys):
     assert run("transform", basis, "z.npy", "--inverse", "-o", "x.npy", capsys=capsys)[:2] == (0, "1500 x 3: x.npy\n")
     assert np.load("x.npy") == pytest.approx(X, abs=1e-9)
     assert np.abs(Z - X).max() > 0.1
-
-
-def test_transform_is_what_python_gives_whatever_the_blocks(basis, capsys):
-    from identifiable.api import transform
-
-    expected = transform(basis, "a.npy")
-    for extra in ([], ["--blocks", "1"], ["--blocks", "77"]):
-        assert run("transform", basis, "a.npy", "-o", "z.npy", *extra, capsys=capsys)[0] == 0
-        assert np.load("z.npy").tobytes() == expected.tobytes()
 
 
 def test_only_identifiable_writes_their_columns_in_order_and_says_how_many(folder, capsys):

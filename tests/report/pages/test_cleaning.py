@@ -26,7 +26,7 @@ from identifiable import report
 from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS
 from identifiable.report import words
 from identifiable.report.frame import glossary
-from identifiable.report.page import Code, Curves, Dots, Fold, Terms
+from identifiable.report.page import Curves, Dots, Terms
 from identifiable.report.pages.cleaning import METRICS, UNSAVED, apply_command
 from identifiable.results import Cleaning, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
@@ -103,18 +103,6 @@ def test_a_point_that_was_not_measured_is_in_the_table_and_not_drawn() -> None:
 # -- what was removed
 
 
-def test_removed_components_are_listed_with_their_roles_the_most_technical_first() -> None:
-    table = table_called(FULL, "Dropped: 12 of 48")
-    assert table.brief
-    assert table.rows[0] == ("0", "technical", "0", "0.620", "0.005", "plate 0.43")
-    assert len(table.rows) == 12
-    assert {row[1] for row in table.rows} == {"technical"}
-    shrunk = table_called(SHRUNK, "Shrunk: 47 of 48")
-    assert next(row[2] for row in shrunk.rows if row[0] == "5") == "0.90"
-    assert any(isinstance(b, Fold) for b in blocks_of(SHRUNK, "removed"))
-    assert len(list(blocks_of(NOTHING, "removed"))) == 1
-
-
 def test_a_removed_component_that_the_attribution_lacks_is_still_listed() -> None:
     result = replace(FULL, removed=(0, 77))
     assert ("77", *[words.MISSING] * 5) in table_called(result, "Dropped").rows
@@ -150,14 +138,6 @@ def test_every_metric_that_is_measured_is_explained_and_only_those_shown() -> No
 
 
 # -- what was written
-
-
-def test_files_are_named_and_new_plates_are_one_command_away() -> None:
-    (code,) = (b for b in blocks_of(FULL, "outputs") if isinstance(b, Code))
-    assert code.text == "identifiable transform 'clean basis.safetensors' new_plates.parquet -o new_clean.parquet"
-    assert [row[0] for row in table_called(FULL, "Files").rows] == ["cleaned.h5ad", "clean basis.safetensors"]
-    assert "--save-basis" not in text_of(FULL, "outputs")
-    assert code.text in report.text_table(FULL)
 
 
 def test_without_a_saved_basis_the_page_says_how_to_get_one() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from builders import blocks_of, card_of, check_drawn, make_distortion, tables_of, text_of
+from builders import blocks_of, check_drawn, make_distortion, tables_of, text_of
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
@@ -37,21 +37,6 @@ def figures_of(result: Distortion) -> dict[str, Curves]:
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_special_result_is_drawn(name: str) -> None:
     check_drawn(RESULTS[name])
-
-
-def test_the_verdict_is_the_largest_constant_before_and_after_the_best_scale() -> None:
-    card = card_of(PLAIN)
-    assert dict(card.facts) == {
-        "largest 1 + L": "1.600",
-        "after the best scale": "1.414",
-        "best scale": "1.131",
-        "median 1 + L": "1.312",
-        "points n": "400",
-        "latents → outputs": "3 → 12,288",
-    }
-    assert (card.tone, card.badge) == ("plain", "exact")
-    assert [card_of(RESULTS[name]).tone for name in ("lost", "undefined", "nowhere")] == ["caution"] * 3
-    assert dict(card_of(RESULTS["lost"]).facts)["largest 1 + L"] == INFINITE
 
 
 def test_the_table_has_the_quantiles_of_every_number_and_of_the_papers_estimator() -> None:

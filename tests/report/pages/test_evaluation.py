@@ -29,7 +29,7 @@ from identifiable import report
 from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.report import words
 from identifiable.report.frame import glossary
-from identifiable.report.page import Card, Dots, Fold, Mark, Terms, Text
+from identifiable.report.page import Card, Dots, Fold, Terms, Text
 from identifiable.report.pages.conditions import Conditions, layout_words, probe_words, rotation_words
 from identifiable.report.pages.evaluation import DRAWN
 from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
@@ -114,21 +114,6 @@ def test_the_advice_is_a_card_with_its_reasons_and_can_say_no(answer: Any, tone:
 # -- scores
 
 
-def test_trees_and_the_probe_are_drawn_side_by_side_with_chance_position_nulls_and_rotations() -> None:
-    figure = dots_called(FULL, "AUROC. Plates held")
-    rows = {row.label: row for row in figure.rows}
-    assert list(rows) == ["Base", "PCA", "PCA + ICA", "PCA + Rand", "TVN", "position only", "plate only"]
-    assert figure.threshold == ("chance", 0.5)
-    ica, rand = rows["PCA + ICA"], rows["PCA + Rand"]
-    assert (ica.reading, ica.second, ica.strong) == ("0.809", "0.740", True)
-    assert ica.interval == pytest.approx((0.789, 0.829))
-    assert ica.lower == pytest.approx((0.7203, 0.7603))
-    assert [(m.kind, round(m.value, 4)) for m in ica.marks] == [("main", 0.809), ("hollow", 0.7403), ("shuffle", 0.503)]
-    assert [m for m in rand.marks if m.kind == "rotation"] == [Mark("rotation", 0.685), Mark("rotation", 0.702)]
-    assert rows["position only"].lower is None
-    assert "hollow" not in {mark.kind for row in dots_called(TREES, "AUROC").rows for mark in row.marks}
-
-
 def test_a_representation_with_a_classifier_of_its_own_stands_once_in_the_table_and_in_the_figure() -> None:
     blind = make_condition("position", "odds", auroc=0.55)
     result = make_evaluation(conditions=(make_condition("base", auroc=0.6), blind))
@@ -188,20 +173,6 @@ def test_every_correction_is_explained_and_only_those_shown() -> None:
 
 
 # -- differences
-
-
-def test_ica_less_pca_comes_first_with_the_line_of_no_difference() -> None:
-    figure = dots_called(FULL, "Paired differences")
-    assert [row.label for row in figure.rows] == ["ICA - PCA", "PCA - Base", "ICA - Rand"]
-    assert figure.threshold == ("no difference", 0.0)
-    assert figure.span
-    assert figure.rows[0].reading == "+0.108"
-    assert figure.rows[0].interval == pytest.approx((0.078, 0.138))
-    assert figure.rows[0].lower == pytest.approx((0.088, 0.148))
-    rows = table_called(FULL, "AUROC of the").rows
-    assert rows[0] == ("PCA + ICA - PCA", "LightGBM", "+0.108 [0.078, 0.138]", "+0.118 [0.088, 0.148]")
-    (fold,) = (b for b in blocks_of(FULL, "differences") if isinstance(b, Fold))
-    assert fold.summary.endswith("ICA - PCA +0.108 [0.078, 0.138]")
 
 
 def test_the_gain_is_that_of_the_main_classifier_and_of_the_first_protocol_that_has_one() -> None:

@@ -184,25 +184,7 @@ def test_a_figure_without_points_is_left_out() -> None:
     assert [title.partition(":")[0] for title in titles] == ["Figure A.3"]
 
 
-def test_colours_run_over_all_steps_however_many_leaks_there_are() -> None:
-    for leaks in ([0.1, 1.0], [0.1 * i for i in range(1, 11)]):
-        styles = [cloud.style for cloud in figure_of(make_reproduction(leaks=leaks), "Figure 2").clouds]
-        assert (styles[0], styles[-1], styles) == (0, 5, sorted(s for s in styles if s is not None))
-
-
 # -- the tables
-
-
-def test_the_table_of_fits_has_every_fit_and_marks_the_headlines() -> None:
-    (table,) = tables_of(PLAIN, "fits")
-    assert len(table.rows) == len(PLAIN.fits) == 12
-    assert len({row[:3] for row in table.rows}) == 12
-    assert table.strong == 0
-    fit = PLAIN.fit("maximum", "random_directions", "diameter")
-    row = next(row for row in table.rows if row[:3] == ("largest", "random", "/ diameter"))
-    assert row[3:5] == (wording.number(fit.slope), wording.number(fit.r2))
-    assert row[5] == f"{wording.number(fit.spearman)} {wording.interval(fit.spearman_ci95)}"
-    assert row[-1] == "57"
 
 
 def test_digits_have_a_table_with_the_correlation_within_each() -> None:

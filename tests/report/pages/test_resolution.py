@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +36,6 @@ from identifiable.report.pages.resolution import PAIRS_LISTED
 from identifiable.results import Alert, Resolution, Start, Step, UnresolvedPair, from_json, to_json
 
 TRUST = "Stability against negentropy"
-FIGURE = r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 
 
 def texts_of(result: Any, key: str) -> list[str]:
@@ -81,19 +79,6 @@ def test_the_tables_have_every_number_of_every_component() -> None:
         )
     assert first.rows[2][8] == shapes.rows[2][3] == words.MISSING
     assert first.rows[0][4] == "0.9995"  # not rounded up to perfect agreement
-
-
-def numbers_in(data: Any) -> Iterator[float]:
-    """Every number of a saved result that a table may show, and those its reasons name."""
-    if isinstance(data, dict):
-        data = [v for k, v in data.items() if k not in ("density", "spectrum", "sha256")]
-    if isinstance(data, list):
-        for part in data:
-            yield from numbers_in(part)
-    elif isinstance(data, str):
-        yield from (float(number.replace(",", "")) for number in re.findall(FIGURE, data))
-    elif data is not None:
-        yield float(data)
 
 
 # -- the verdict

@@ -24,7 +24,7 @@ from identifiable import report
 from identifiable._checks import DataError
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
-from identifiable.report.page import LEFT_OUT, Curves, Dots, Fold, Gallery, Image, Table, Text
+from identifiable.report.page import LEFT_OUT, Curves, Dots, Image, Table, Text
 from identifiable.results import Alert, Cell, Choice, Evaluation, Table2, from_json, to_json
 
 WORDS = glossary("table2")
@@ -185,21 +185,6 @@ def test_a_row_that_no_setting_passed_for_is_shown_as_missing_and_left_out_of_th
     assert re.search(r"^BioAE( +–){4}$", report.text_table(result), flags=re.MULTILINE)
 
 
-def test_the_figure_has_infom_of_every_row_with_its_interval_and_marks_the_two_to_look_at() -> None:
-    first, *_ = (b for b in blocks_of(PLAIN, "scores") if isinstance(b, Dots))
-    cells = [PLAIN.cell(row) for row in CONTINUOUS]
-    assert [(row.marks[0].value, row.interval) for row in first.rows] == [
-        (c.infom.mean, c.infom.ci95) for c in cells if c is not None
-    ]
-    assert [row.label for row in first.rows if row.strong] == ["AE", "AE + ICA"]
-    wide, *_ = (b for b in blocks_of(make_table2(half=0.5), "scores") if isinstance(b, Dots))
-    cut = [row.interval for row in wide.rows[:2] if row.interval is not None]
-    assert [bound for bounds in cut for bound in bounds] == pytest.approx([0.0, 0.89, 0.15, 1.0])
-    assert wide.description != first.description  # it says that intervals are cut
-    drawn = next(b for b in blocks_of(PLAIN, "scores") if isinstance(b, Fold))
-    assert [b.title.split(", ")[1] for b in drawn.blocks if isinstance(b, Dots)] == ["sprites", "scene"]
-
-
 def test_published_numbers_stand_apart_with_whose_they_are_and_no_discrete_one() -> None:
     (table,) = (t for t in tables_of(PLAIN, "scores") if t.caption.startswith("Published"))
     assert [c.label for c in table.columns] == ["model", "all", "shapes3d", "mpi3d"]
@@ -250,27 +235,8 @@ def test_lifts_are_listed_by_data_and_mode_with_what_became_of_infoe() -> None:
 # -- pictures
 
 
-def galleries(result: Table2) -> list[Gallery]:
-    return [b for b in blocks_of(result, "traversals") if isinstance(b, Gallery)]
-
-
 def images_in(text: str) -> list[dict[str, str | None]]:
     return Outline(text).tags("img")
-
-
-def test_traversals_stand_before_and_after_ica_with_a_label_for_each_line() -> None:
-    first, second = galleries(PLAIN)
-    assert [image.title for image in first.images] == ["AE", "AE + ICA"]
-    assert first.title.startswith("sprites:")
-    assert second.title.startswith("scene:")
-    assert first.images[0].lines == PLAIN.traversals[0].labels
-    drawn = images_in(report.html(PLAIN))
-    assert [image["src"] for image in drawn] == [f"data:image/png;base64,{t.png}" for t in PLAIN.traversals]
-    assert (drawn[0]["width"], drawn[0]["height"]) == ("224", "320")
-    assert all("position_x 0.90; orientation 0.85" in str(image["alt"]) for image in drawn)
-    assert report.html(PLAIN).count('<li title="position_x 0.90">') == 4
-    assert "- AE + ICA: 7 pictures" in report.markdown(PLAIN)
-    assert "base64" not in report.markdown(PLAIN)
 
 
 SOUND = make_png(1, 1, 2)
