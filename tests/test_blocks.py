@@ -429,7 +429,7 @@ def test_what_is_no_table_of_numbers_is_refused(source, message):
 
 @pytest.mark.parametrize("rows", [0, -5])
 def test_a_block_of_no_rows_is_refused(rows):
-    with pytest.raises(DataError, match=f"t: a block needs at least one row, got rows={rows}"):
+    with pytest.raises(DataError, match=f"^t: .*rows={rows}"):
         Blocks(np.zeros((3, 2)), rows=rows, name="t")
 
 

@@ -205,7 +205,7 @@ def test_the_order_of_rows_decides_nothing_about_groups(seed):
 
 @pytest.mark.parametrize("n_folds", [1, 0, -2])
 def test_fewer_than_two_folds_are_refused(n_folds):
-    with pytest.raises(UsageError, match=f"cross-validation needs at least 2 folds, got {n_folds}"):
+    with pytest.raises(UsageError, match=f"got {n_folds}"):
         plan_rows(100, None, seed=0, n_folds=n_folds)
 
 

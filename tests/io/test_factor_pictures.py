@@ -246,7 +246,7 @@ def test_a_file_of_another_size_than_published_is_refused(name: str, tmp_path: P
 def test_pictures_of_the_wrong_shape_or_type_are_refused(name: str, tmp_path: Path) -> None:
     n = small(name).n
     text = message(lambda: read(write(tmp_path, name, pictures=noise(n, 32, 32, 3)), name))
-    assert f"expected pictures of shape ({n}, 64, 64" in text
+    assert f"({n}, 64, 64" in text
     assert f"got ({n}, 32, 32, 3)" in text
     shape = (n, 64, 64) if name == "dsprites" else (n, 64, 64, 3)
     text = message(lambda: read(write(tmp_path, name, pictures=np.zeros(shape, np.float32)), name))
@@ -266,7 +266,7 @@ def test_labels_in_another_order_are_refused(name: str, tmp_path: Path) -> None:
     swapped[:, [0, -2 if name == "falcor3d" else -1]] = labels[:, [-2 if name == "falcor3d" else -1, 0]]
     path = write(tmp_path, name, labels=swapped)
     text = message(lambda: read(path, name))
-    assert f"column 0, {small(name).names[0]}, is not that of a grid" in text
+    assert f"column 0, {small(name).names[0]}" in text
     assert read(path, name, check=False).n == small(name).n
     shuffled = np.random.default_rng(SEED).permutation(labels)
     assert "first that does" in message(lambda: read(write(tmp_path, name, labels=shuffled), name))
@@ -476,7 +476,7 @@ def test_a_missing_file_says_where_to_get_it(name: str, tmp_path: Path) -> None:
         message(lambda: read_factor_pictures(tmp_path / f"{known.file_hint}_v1.zip")),
         message(lambda: read_factor_pictures(name)),
     ):
-        assert f"download it yourself from {known.url}" in text
+        assert known.url in text
         assert known.name in text
         assert (known.size or "") in text
     told = message(lambda: read_factor_pictures(path))
