@@ -127,12 +127,27 @@ def test_the_attributes_are_what_they_say(X, fitted):
     assert fitted.identifiable_.tolist() == [c.identifiable for c in fitted.result_.components]
 
 
+def test_gaussian_data_have_no_identifiable_component(X, fitted):
+    assert ICA(stability=2).fit(X).identifiable_.all()
+    assert not fitted.identifiable_.any(), "without refits nothing is called reproducible"
+    gaussian = np.random.default_rng(SEED).standard_normal((N, D))
+    assert not ICA(stability=2).fit(gaussian).identifiable_.any()
+
+
 def test_without_a_number_the_effective_rank_is_kept(X):
     doubled = np.c_[X, X, np.ones(N)]
     with pytest.warns(DataWarning, match="rank_deficient"):
         model = ICA().fit(doubled)
     assert model.components_.shape == (D, 2 * D + 1)
     np.testing.assert_allclose(model.inverse_transform(model.transform(doubled)), doubled, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.DataWarning")
+def test_fewer_rows_than_features():
+    rows = np.random.default_rng(SEED).laplace(size=(5, 9))
+    model = ICA(stability=2).fit(rows)
+    assert model.components_.shape == (4, 9)
+    assert not model.identifiable_.any()
 
 
 # Warnings
@@ -159,6 +174,12 @@ def test_what_must_not_be_missed_is_a_warning_as_well_as_an_alert(X):
     assert warned(ICA(), doubled[:20]) == ["rank_deficient", "few_rows"]
 
 
+def test_directions_dropped_as_asked_are_no_warning(X):
+    model = ICA(2)
+    assert warned(model, X) == []
+    assert "rank_deficient" in [alert.code for alert in model.result_.alerts]
+
+
 @pytest.mark.parametrize("k", [4, 7, 100])
 def test_more_components_than_the_rank_warn_and_all_are_kept(X, k):
     wide = np.c_[X, X, np.ones(N)]
@@ -170,6 +191,11 @@ def test_more_components_than_the_rank_warn_and_all_are_kept(X, k):
     message = model.result_.alerts[0].message
     assert str(k) in message
     assert str(D) in message
+
+
+def test_more_components_than_columns_warn_although_no_rank_is_lost(X):
+    assert warned(ICA(D + 1), X) == ["n_components_above_rank"]
+    assert warned(ICA(D), X) == []
 
 
 def test_only_the_estimator_warns(X):

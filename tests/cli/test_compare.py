@@ -133,6 +133,14 @@ def test_a_sidecar_for_each_table_joins_rows_in_any_order(folder, capsys):
     assert (code, says(err, "ids:", "3 tables", "got 2")) == (2, True)
 
 
+def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
+    for name in ("x", "y"):
+        Path(name).mkdir()
+        np.save(Path(name) / "run.npy", rows(0))
+    assert [i.name for i in compare("x/run.npy", "y/run.npy", bootstrap=0, nulls=()).inputs] == ["x/run", "y/run"]
+    assert [i.name for i in compare("runs.npz:one", "runs.npz:two", bootstrap=0, nulls=()).inputs] == ["one", "two"]
+
+
 # -- the gate
 
 

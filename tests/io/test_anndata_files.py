@@ -372,6 +372,15 @@ def test_transform_keeps_what_stands_beside_the_matrix_and_names_what_it_drops(t
     pd.testing.assert_frame_equal(again.obs, adata.obs)
 
 
+def test_of_a_key_of_obsm_the_matrix_of_the_file_is_named_as_dropped(tmp_path, values):
+    adata = furnished(values)
+    adata.write_h5ad(tmp_path / "in.h5ad")
+    basis = resolve(f"{tmp_path / 'in.h5ad'}:X_pca", stability=0, restarts=1)
+    with pytest.warns(UserWarning, match=r"parts_dropped.* X[,.]"):
+        transform(basis, f"{tmp_path / 'in.h5ad'}:X_pca", tmp_path / "out.h5ad")
+    assert "X_pca" in ad.read_h5ad(tmp_path / "out.h5ad").obsm
+
+
 def test_ids_that_were_asked_for_name_the_rows_of_the_copy(tmp_path, values):
     adata = furnished(values)
     adata.obs["well"] = [f"w{i}" for i in range(len(values))]

@@ -110,7 +110,9 @@ KINDS: dict[str, tuple[str, Callable[[Path], bytes], Callable[[Path], Any], str]
 def damaged(content: bytes, rng: np.random.Generator) -> list[tuple[str, bytes]]:
     """Copies cut at up to 80 lengths; with bytes overwritten; with junk put in; with a run removed, doubled or moved."""
     cuts = np.unique(np.linspace(0, len(content) - 1, 80).astype(int))
-    copies = [("cut", content[:cut]) for cut in cuts]
+    copies = [("cut", content[:cut]) for cut in cuts] + [
+        ("longer", content + extra) for extra in (b"\0", b"\n", b"x" * 4096)
+    ]
     for _ in range(80):
         changed = bytearray(content)
         for at in rng.integers(0, len(content), rng.integers(1, 4)):

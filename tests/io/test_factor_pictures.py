@@ -281,6 +281,14 @@ def test_labels_in_another_order_are_refused(name: str, tmp_path: Path) -> None:
     assert "expected numbers" in text
 
 
+def test_one_wrong_label_at_the_end_is_found(tmp_path: Path) -> None:
+    labels = labels_of(small("shapes3d"))
+    labels[-1, 3] = 0.5
+    text = message(lambda: read(write(tmp_path, "shapes3d", labels=labels), "shapes3d"))
+    assert "of a grid 2 x 3 x 1 x 2 x 2 x 2 of floor_hue, wall_hue" in text
+    assert f"row {len(labels) - 1} is the first" in text
+
+
 def test_classes_of_dsprites_in_another_order_or_colour_are_refused(tmp_path: Path) -> None:
     grid = small("dsprites")
     classes = np.column_stack([np.zeros(grid.n), grid.codes(np.arange(grid.n))]).astype(np.int64)
@@ -465,6 +473,12 @@ def test_checksums_are_compared_only_with_what_is_given(tmp_path: Path) -> None:
     for nonsense in ("", "abc\n"):
         sidecar.write_text(nonsense)
         assert "64 hexadecimal digits" in message(lambda: read(path, "shapes3d"), UsageError)
+
+
+def test_a_folder_has_no_checksum(tmp_path: Path) -> None:
+    zipfile.ZipFile(write(tmp_path, "falcor3d")).extractall(tmp_path)
+    text = message(lambda: read(tmp_path / "Falcor3D_down128", "falcor3d", checksum=True), UsageError)
+    assert "a folder has" in text
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -157,6 +157,11 @@ def test_odd_file_names_are_just_names(tmp_path, values, name):
     np.testing.assert_array_equal(representation.values[:], values)
 
 
+def test_a_colon_in_the_path_and_one_before_the_part_are_told_apart(tmp_path, values):
+    np.savez(tmp_path / "run:1.npz", x=values, y=2 * values)
+    np.testing.assert_array_equal(open_representation(f"{tmp_path}/run:1.npz:y").values[:], 2 * values)
+
+
 def test_links_are_followed_and_a_dangling_one_is_named(tmp_path, values):
     write(tmp_path / "a.npy", values)
     (tmp_path / "b.npy").symlink_to(tmp_path / "a.npy")
@@ -285,6 +290,11 @@ def test_pieces_of_any_size_give_the_same_table(tmp_path, monkeypatch):
         ids = open_representation(tmp_path / "a.csv").ids
         assert ids is not None
         assert (ids[3], ids[4].replace("\n", "|")) == ("s3", "r,4")
+
+
+def test_nan_and_inf_are_numbers_in_a_table(tmp_path):
+    read = text_table(tmp_path / "a.csv", "a,b\nnan,inf\n-Infinity,NaN\n")
+    np.testing.assert_array_equal(read, [[np.nan, np.inf], [-np.inf, np.nan]])
 
 
 def test_numbers_survive_the_way_through_text_bit_for_bit(tmp_path):
@@ -679,6 +689,14 @@ def test_a_bad_request_is_one_line_that_helps(folder, spec, options, message):
 def test_bad_labels_are_one_line_that_helps(folder, spec, message):
     with pytest.raises(DataError, match=message):
         read_labels(spec)
+
+
+def test_no_labels_is_an_error(tmp_path):
+    np.save(tmp_path / "l.npy", np.zeros(0, int))
+    (tmp_path / "l.csv").write_text("plate\n")
+    for name in ("l.npy", "l.csv"):
+        with pytest.raises(DataError, match="found none"):
+            read_labels(f"{tmp_path}/{name}")
 
 
 def test_a_file_that_may_not_be_read_says_so(tmp_path, values, monkeypatch):

@@ -140,6 +140,12 @@ def test_features_that_are_not_there_are_said(tmp_path, values, part, message):
         open_representation(f"{path}:{part}")
 
 
+def test_a_file_without_floats_says_so(tmp_path):
+    pq.write_table(pa.table({"gene": ["a", "b"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"columns.*floats"):
+        open_representation(tmp_path / "a.parquet")
+
+
 # Ids and labels
 
 

@@ -244,6 +244,17 @@ def test_numbers_that_are_no_json_are_refused(data, number):
         from_json(text)
 
 
+def test_a_number_of_too_many_digits_is_refused():
+    with pytest.raises(DataError, match="JSON result"):
+        from_json('{"schema": ' + "1" * 5000 + "}")
+
+
+def test_an_integer_beyond_the_range_of_floats_is_refused(data):
+    spoil(data, "pairs.0.scale.rms", 10**400)
+    with pytest.raises(DataError, match=r"identifiable/compare/1 \(pairs\[0\]\.scale\.rms"):
+        from_json(json.dumps(data))
+
+
 @pytest.mark.parametrize("kind", ["absent", "directory", "binary"])
 def test_a_file_that_cannot_be_read_is_refused_with_its_path(tmp_path, kind):
     path = tmp_path / "r.json"
@@ -302,6 +313,12 @@ def test_a_full_disk_is_a_message_and_leaves_the_old_file(tmp_path, monkeypatch,
     with pytest.raises(OutputError, match=rf"r\.json: .*\({os.strerror(errno.ENOSPC)}\)"):
         write_text(path, "new")
     assert path.read_bytes() == b"old"
+    assert parts(tmp_path) == ["r.json"]
+
+
+def test_a_file_name_that_is_not_text_becomes_a_question_mark(tmp_path):
+    path = write_text(tmp_path / "r.json", "name \udcff.npy")
+    assert path.read_text() == "name ?.npy"
     assert parts(tmp_path) == ["r.json"]
 
 
