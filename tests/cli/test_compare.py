@@ -328,12 +328,11 @@ def test_demo_writes_a_page_and_ends_with_its_path(folder, capsys):
 # -- as a process
 
 
-@pytest.mark.parametrize(("threshold", "code"), [("9", 0), ("0", 1)])
-def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder, threshold, code):
-    gate = f"--fail-if 'rigid.held_out.q95 > {threshold}'"
+def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder):
+    gate = "--fail-if 'rigid.held_out.q95 > 0'"
     line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none {gate} | true; exit ${{PIPESTATUS[0]}}"
     done = children.run(["bash", "-c", line])
-    assert done.returncode == code
+    assert done.returncode == 1
     assert "Traceback" not in done.stderr
 
 

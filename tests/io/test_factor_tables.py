@@ -89,7 +89,7 @@ def test_a_gap_in_a_column_of_numbers_is_refused_with_file_line_and_column(
     tmp_path: Path, column: str, line: int, cell: str
 ) -> None:
     path = written(tmp_path / "f.csv", f"hue\n{column}\n")
-    with pytest.raises(DataError, match=re.escape(f"{path}: line {line}, column 'hue': {cell}")):
+    with pytest.raises(DataError, match=re.escape(f"{path}: line {line}, column 'hue': ") + f".*{re.escape(cell)}"):
         read_factor_table(path)
 
 

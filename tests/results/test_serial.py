@@ -217,10 +217,8 @@ def spoil(data: Any, path: str, value: Any) -> None:
 def test_a_value_of_the_wrong_type_is_refused_and_named(data, path, value, expected):
     assert from_json(json.dumps(data)).pairs
     spoil(data, path, value)
-    where = re.sub(r"\.(\d+)", r"[\1]", path)
-    with pytest.raises(
-        DataError, match=rf"r: .* identifiable/compare/1 \({re.escape(f'{where}: expected {expected}')}"
-    ):
+    where = re.escape(re.sub(r"\.(\d+)", r"[\1]", path))
+    with pytest.raises(DataError, match=rf"r: .* identifiable/compare/1 \({where}: .*{expected}"):
         from_json(json.dumps(data), "r")
 
 
