@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.io.containers import listed, reason, shown
-from identifiable.io.locations import check_is_file
-from identifiable.io.picture_stores import (
+from identifiable.experiments.picture_stores import (
     AGAIN,
     Halved,
     Hdf5Pictures,
@@ -29,6 +27,8 @@ from identifiable.io.picture_stores import (
     PngArchive,
     PngFolder,
 )
+from identifiable.io.containers import listed, reason, shown
+from identifiable.io.locations import check_is_file
 from identifiable.io.stored_rows import FileBytes
 from identifiable.worlds.factor_grid import FactorGrid
 
