@@ -22,12 +22,13 @@ from identifiable.deconfounding.audit.auditing import audit as audit_design
 from identifiable.deconfounding.components import attributing, cleaning
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
-from identifiable.deconfounding.components.cleaning import cleaned_basis
+from identifiable.deconfounding.components.cleaning import cleaned_basis, compared_spaces
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation import options as evaluation
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.roles import RoleOptions, assign_roles
 from identifiable.deconfounding.run import Run
+from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
@@ -228,6 +229,11 @@ class Cleaned:
     resolved: Resolved
     basis: Resolved
     screen: Screen
+
+    @property
+    def spaces(self) -> dict[str, AffineMap]:
+        """The maps to the spaces that an `.h5ad` holds: PCA-white, all components, the cleaned ones, one random rotation."""
+        return compared_spaces(self.resolved, self.basis, self.result.provenance.seed)
 
     def __repr__(self) -> str:
         return f"<Cleaned: {self.result.headline}>"

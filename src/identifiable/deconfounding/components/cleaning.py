@@ -18,6 +18,7 @@ from identifiable.deconfounding.components.trade_off import (
     TradeOff,
     biology_lost,
     kept_share,
+    principal_rotation,
     removal_order,
     trade_off,
 )
@@ -26,7 +27,7 @@ from identifiable.deconfounding.design import Design, summarise
 from identifiable.deconfounding.intervals import FEW_GROUPS
 from identifiable.deconfounding.metrics.space_metrics import Relations, space_metrics
 from identifiable.deconfounding.run import Run
-from identifiable.groups import AffineMap
+from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
 from identifiable.moments import Array
 from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, SpaceMetric
@@ -209,6 +210,19 @@ def cleaned_basis(resolved: Resolved, weights: Sequence[float]) -> Resolved:
             ties=(),
         ),
     )
+
+
+def compared_spaces(resolved: Resolved, cleaned: Resolved, seed: int) -> dict[str, AffineMap]:
+    """Maps from rows to the spaces a cleaning is compared in: PCA-white, all components, the cleaned ones, one random rotation."""
+    to, turn = resolved.to_components, principal_rotation(resolved.from_components)
+    white = AffineMap(to.matrix @ turn, to.offset @ turn)  # largest variance first
+    rotation = haar_rotation(white.matrix.shape[1], np.random.default_rng(seed))
+    return {
+        "pca_white": white,
+        "ica": to,
+        "ica_clean": cleaned.to_components,
+        "rand": AffineMap(white.matrix @ rotation, white.offset @ rotation),
+    }
 
 
 # -- what it is worth
