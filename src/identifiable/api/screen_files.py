@@ -16,7 +16,7 @@ from identifiable.api.transforming import component_name
 from identifiable.blocks import Blocks
 from identifiable.groups import AffineMap
 from identifiable.io.anndata_writing import extend_anndata, save_anndata
-from identifiable.io.parquet_files import save_table
+from identifiable.io.saving import save_table
 from identifiable.results import FoldScore, ScreenEvaluation
 
 if TYPE_CHECKING:

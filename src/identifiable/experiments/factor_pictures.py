@@ -27,8 +27,7 @@ from identifiable.experiments.picture_stores import (
     PngArchive,
     PngFolder,
 )
-from identifiable.io.containers import listed, reason, shown
-from identifiable.io.locations import check_is_file
+from identifiable.io.containers import check_is_file, listed, reason, shown
 from identifiable.io.stored_rows import FileBytes
 from identifiable.worlds.factor_grid import FactorGrid
 

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.intake import content_hash
-from identifiable.io.containers import listed, reason, shown
-from identifiable.io.locations import check_is_file
-from identifiable.io.numpy_files import NpzFile
+from identifiable.io.array_files import NpzFile
+from identifiable.io.containers import check_is_file, listed, reason, shown
 from identifiable.io.opening import read_labels
 from identifiable.io.stored_rows import FileBytes
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable._extras import require
+from identifiable.io.array_files import HEADER_BYTES, LOCAL_HEADER, NpzFile, check_size, layout_of
 from identifiable.io.containers import listed, pickled, reason, shown
-from identifiable.io.numpy_files import HEADER_BYTES, LOCAL_HEADER, NpzFile, check_size, layout_of
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
 
 AGAIN = "copy or download it again"

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from identifiable.io.anndata_writing import extend_anndata, save_anndata
 from identifiable.io.basis_files import load_basis, save_basis
-from identifiable.io.opening import open_representation, read_label_table, read_labels
-from identifiable.io.pair_tables import read_pairs
-from identifiable.io.parquet_files import save_table
-from identifiable.io.saving import save_array
+from identifiable.io.opening import open_representation, read_label_table, read_labels, read_pairs
+from identifiable.io.saving import save_array, save_table
 from identifiable.io.screens import (
     OpenedScreen,
     open_screen,
