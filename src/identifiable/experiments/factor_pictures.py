@@ -27,7 +27,7 @@ from identifiable.experiments.picture_stores import (
     PngArchive,
     PngFolder,
 )
-from identifiable.io.containers import check_is_file, listed, reason, shown
+from identifiable.io.containers import check_is_file, named, reason
 from identifiable.io.stored_rows import FileBytes
 from identifiable.worlds.factor_grid import FactorGrid
 
@@ -283,7 +283,7 @@ def _recognised(path: Path) -> str:
     for key, member in (("dsprites", f"{ARCHIVE_PICTURES}.npy"), ("mpi3d", "images.npy")):
         if member in names:
             return key
-    raise _unknown(path, f"an archive of {listed([shown(name) for name in names]) or 'nothing'}")
+    raise _unknown(path, f"an archive of {named(names) or 'nothing'}")
 
 
 def _unknown(path: Path, what: str) -> DataError:

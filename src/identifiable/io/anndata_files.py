@@ -9,7 +9,7 @@ a temporary file without a name. Links and arrays that lead into other files are
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -129,24 +129,21 @@ class AnnDataFile(LabelledTable):
         again = partial(reopened, AnnDataFile, self._path.absolute(), features)
         with self._opened() as root:
             element = self._element(root, place)
-            if _is_group(element):
-                layout = self._sparse_layout(element, label)
-                unpack = partial(self._unpack_sparse, element, layout)
-            else:
-                layout = Layout(0, tuple(element.shape), np.dtype(element.dtype))
-                unpack = partial(self._unpack_dense, element, layout)
+            sparse = _is_group(element)
+            layout = (
+                self._sparse_layout(element, label)
+                if sparse
+                else Layout(0, tuple(element.shape), np.dtype(element.dtype))
+            )
             check_table(layout, label)
             if layout.shape[0] != self._n:
                 raise DataError(f"{label}: {layout.shape[0]} rows for {self._n} observations in obs; {AGAIN}.")
-            size = math.prod(layout.shape) * layout.stored.itemsize
-            start = None if _is_group(element) else self._offset(element)
-            if start is None:
+            if sparse or not lies_in_one_piece(element):
+                size = math.prod(layout.shape) * layout.stored.itemsize
                 check_scratch_room(label, size, "reduce its columns")
-                return StoredRows(scratch_file(label, unpack), layout, again)
-        file = FileBytes.open(self._path, self.label)
-        if start + size > file.size:
-            raise self._damaged(f"{place} runs past the end of the file")
-        return StoredRows(file, Layout(start, layout.shape, layout.stored), again)
+            if sparse:
+                return StoredRows(scratch_file(label, partial(self._unpack_sparse, element, layout)), layout, again)
+            return dense_rows(element, layout, self._path, label, self._damaged, again)
 
     # -- matrices
 
@@ -164,22 +161,6 @@ class AnnDataFile(LabelledTable):
             held = named([key for key in self._places if "/" in key or key == X]) or "no matrix"
             raise DataError(f"{self.label}: holds no {name!r}; it holds {held}: name one after a colon.")
         return self._places[name]
-
-    def _offset(self, dataset: Any) -> int | None:
-        """Where the array lies in the file, if in one piece."""
-        if dataset.chunks is not None or dataset.file.userblock_size:
-            return None
-        offset = dataset.id.get_offset()
-        return None if offset is None else int(offset)
-
-    def _unpack_dense(self, dataset: Any, layout: Layout, file: IO[bytes]) -> None:
-        width = max(layout.shape[1] * layout.stored.itemsize, 1)
-        chunk = dataset.chunks[0] if dataset.chunks else 1
-        step = max(SLAB_BYTES // width // chunk, 1) * chunk  # whole chunks: none is unpacked twice
-        for start in range(0, layout.shape[0], step):
-            with damage_named(self._damaged):
-                slab = np.ascontiguousarray(dataset[start : start + step])
-            file.write(slab.data)
 
     def _sparse_layout(self, group: Any, label: str) -> Layout:
         encoding = _attribute(group, "encoding-type") or _attribute(group, "h5sparse_format")
@@ -342,6 +323,36 @@ class AnnDataFile(LabelledTable):
 
     def _damaged(self, why: str) -> DataError:
         return DataError(f"{self.label}: not a .h5ad file, or damaged or truncated ({why}); {AGAIN}.")
+
+
+def dense_rows(
+    dataset: Any,
+    layout: Layout,
+    path: Path,
+    label: str,
+    damaged: Callable[[str], DataError],
+    again: Callable[[], StoredRows],
+) -> StoredRows:
+    """The rows of an array of HDF5: in its own file if it lies there in one piece, else unpacked."""
+    if not lies_in_one_piece(dataset):
+        return StoredRows(scratch_file(label, partial(_unpack, dataset, layout, damaged)), layout, again)
+    start, file = int(dataset.id.get_offset()), FileBytes.open(path, str(path))
+    if start + math.prod(layout.shape) * layout.stored.itemsize > file.size:
+        raise damaged(f"{dataset.name.removeprefix('/')} runs past the end of the file")
+    return StoredRows(file, Layout(start, layout.shape, layout.stored), again)
+
+
+def lies_in_one_piece(dataset: Any) -> bool:
+    return not (dataset.chunks or dataset.file.userblock_size or dataset.id.get_offset() is None)
+
+
+def _unpack(dataset: Any, layout: Layout, damaged: Callable[[str], DataError], file: IO[bytes]) -> None:
+    chunk = dataset.chunks[0] if dataset.chunks else 1
+    step = max(SLAB_BYTES // max(layout.shape[1] * layout.stored.itemsize, 1) // chunk, 1) * chunk
+    for start in range(0, layout.shape[0], step):  # whole chunks: none is unpacked twice
+        with damage_named(damaged):
+            slab = np.ascontiguousarray(dataset[start : start + step])
+        file.write(slab.data)
 
 
 def _is_group(element: Any) -> bool:

@@ -171,7 +171,22 @@ def identities_from_text(values: Sequence[str]) -> NDArray[Any]:
 # -- where an input lies
 
 
-def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> tuple[Path, str | None]:
+class Location(NamedTuple):
+    path: Path
+    part: str | None
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+        return str(self.path) if self.part is None else f"{self.path}:{self.part}"
+
+    @property
+    def name(self) -> str:
+        """What pages call it."""
+        return stem_of(self.path) if self.part is None else f"{stem_of(self.path)}:{self.part}"
+
+
+def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Location:
     """`path` and `part` of `path:part`. Both may hold colons: the longest prefix that exists is the path.
 
     If nothing exists, the path ends at the first of the known `suffixes`, so that the error names the
@@ -181,7 +196,7 @@ def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> tuple
     if not text:
         raise DataError("expected the path of a file, got an empty name.")
     if os.path.lexists(text):
-        return Path(text), None
+        return Location(Path(text), None)
     colons = [i for i, character in enumerate(text) if character == ":"]
     existing = [i for i in reversed(colons) if i and os.path.lexists(text[:i])]
     likely = [i for i in colons if text[:i].lower().endswith(suffixes)]
@@ -190,8 +205,8 @@ def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> tuple
             raise DataError(
                 f"{text}: expected the name of a part after the colon, got nothing; drop the colon or name one."
             )
-        return Path(text[:cut]), text[cut + 1 :]
-    return Path(text), None
+        return Location(Path(text[:cut]), text[cut + 1 :])
+    return Location(Path(text), None)
 
 
 def suffix_of(path: Path) -> str:

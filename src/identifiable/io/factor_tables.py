@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError
+from identifiable._checks import DataError
 from identifiable.io.array_files import NpyFile, NpzFile
 from identifiable.io.containers import (
     IDS,
@@ -29,13 +29,11 @@ from identifiable.io.containers import (
     named,
     pickled,
     shown,
-    split_spec,
-    stem_of,
     suffix_of,
 )
 from identifiable.io.label_columns import MARKS_AMONG_NUMBERS, MARKS_AMONG_WORDS, REMEDY, gaps_in, of_rows, said
 from identifiable.io.labelled import LabelledTable
-from identifiable.io.opening import READERS, labelled_table, open_representation, sidecar_ids
+from identifiable.io.opening import check_count, labelled_table, located, open_representation, sidecar_ids
 from identifiable.io.tables import DELIMITERS, TextTable
 
 INTEGER = re.compile(r"[+-]?\d+")
@@ -79,10 +77,9 @@ def read_factor_table(
     drop_missing
         Mark missing cells (`FactorTable.missing`) for the caller to drop; otherwise they are refused.
     """
-    path, part = split_spec(spec, tuple(READERS))
+    at = located(spec)
+    (path, part), label, name = at, at.label, at.name
     check_is_file(path)
-    label = str(path) if part is None else f"{path}:{part}"
-    name = stem_of(path) if part is None else f"{stem_of(path)}:{part}"
     suffix = suffix_of(path)
     if suffix in DELIMITERS:
         found = _FactorText(path).factors(part, ids, name, drop_missing=drop_missing)
@@ -94,10 +91,7 @@ def read_factor_table(
         found = _from_npy(path, part, ids, name)
     else:
         found = _from_tensors(spec, ids)
-    if found.ids is not None and len(found.ids) != found.n:
-        raise PairingError(
-            f"{label}: {found.n} rows but {len(found.ids)} ids (from {ids or 'the same file'}); give one id for each row."
-        )
+    check_count(found.ids, found.n, label, ids)
     return found if suffix in DELIMITERS else with_gaps(found, label, drop_missing=drop_missing)
 
 

@@ -15,18 +15,17 @@ from identifiable._checks import DataError, PairingError, UsageError, check_uniq
 from identifiable.blocks import Blocks
 from identifiable.io.anndata_files import OBS_NAMES, X
 from identifiable.io.containers import (
+    Location,
     check_is_file,
     identities,
     identities_from_text,
     named,
     shown,
-    split_spec,
-    stem_of,
     suffix_of,
 )
 from identifiable.io.label_columns import Kind, is_id_name, labels_from_array, labels_from_objects, labels_from_series
 from identifiable.io.labelled import Columns, Found, LabelledRows, LabelledTable, checked_ids, filled_ids, own_id_name
-from identifiable.io.opening import LABELLED, READERS, labelled_table, open_representation, sidecar_ids
+from identifiable.io.opening import LABELLED, check_count, labelled_table, located, open_representation, sidecar_ids
 from identifiable.representation import Representation, comparable_ids
 
 SHOWN_CELLS = 5
@@ -74,25 +73,24 @@ def open_screen(
         Names and patterns of the columns that are features, in place of a part. Without them the columns called `feature_*`,
         the compartments of CellProfiler, or every column of floats that is not called `Metadata_*`.
     """
-    path, part = split_spec(spec, tuple(READERS))
+    path, part = located(spec)
     check_is_file(path)
     if part is not None and features is not None:
         raise UsageError(f"{spec}: the features are named twice, {part!r} and {features!r}; name them once.")
     asked = part if part is not None else features
     parts = asked if asked is None or isinstance(asked, str) else ",".join(asked)
     values = _from_file(path, asked, ids, metadata is not None)
-    return _joined(values, _name(path, parts), metadata, ids, path)
+    return _joined(values, Location(path, parts).name, metadata, ids, path)
 
 
 def open_with_metadata(spec: Path_, *, ids: str | None = None, rows: int | None = None) -> Representation:
     """As `open_representation`, with the columns of metadata that a `.parquet` or `.h5ad` has beside its values as labels."""
-    path, part = split_spec(spec, tuple(READERS))
-    if suffix_of(path) not in BESIDE:
+    at = located(spec)
+    if suffix_of(at.path) not in BESIDE:
         return open_representation(spec, ids=ids, rows=rows)
-    check_is_file(path)
-    values = _from_file(path, part, ids, False)
+    values = _from_file(at.path, at.part, ids, False)
     blocks = Blocks(values.rows, rows=rows, name=values.label)
-    return Representation(blocks, ids=values.ids, name=_name(path, part), labels=values.labels, columns=values.columns)
+    return Representation(blocks, ids=values.ids, name=at.name, labels=values.labels, columns=values.columns)
 
 
 def screen_of_frame(
@@ -135,10 +133,6 @@ def screen_of_array(values: Any, *, metadata: Any = None, ids: str | None = None
 # -- the file of the values
 
 
-def _name(path: Path, part: str | None) -> str:
-    return stem_of(path) if part is None else f"{stem_of(path)}:{part}"
-
-
 def _from_file(path: Path, asked: Features | None, ids: str | None, has_metadata: bool) -> LabelledRows:
     table = labelled_table(path)
     if table is None:
@@ -148,16 +142,15 @@ def _from_file(path: Path, asked: Features | None, ids: str | None, has_metadata
     if ids is None or inside:
         return found
     beside = sidecar_ids(ids, path, table)
-    if len(beside) != found.n:
-        raise PairingError(f"{path}: {found.n} rows but {len(beside)} ids (from {ids}).")
+    check_count(beside, found.n, str(path), ids)
     return replace(found, ids=beside, id_name=None)
 
 
 def _from_array_file(path: Path, asked: Features | None, ids: str | None, has_metadata: bool) -> LabelledRows:
     if asked is not None and not isinstance(asked, str):
         raise UsageError(f"{path}: an array has no columns by name; leave features out.")
-    of_metadata = ids is not None and has_metadata and not os.path.lexists(split_spec(ids, tuple(READERS))[0])
-    spec = str(path) if asked is None else f"{path}:{asked}"
+    of_metadata = ids is not None and has_metadata and not os.path.lexists(located(ids).path)
+    spec = Location(path, asked).label
     opened = open_representation(spec, ids=None if of_metadata else ids)
     names = tuple(f"feature_{j}" for j in range(opened.d))
     return LabelledRows(spec, {}, opened.ids, None, opened.values, names, numbered=True)
@@ -292,7 +285,7 @@ def _metadata(source: Any) -> LabelledRows:
 
 
 def _metadata_file(spec: Path_) -> LabelledRows:
-    path, part = split_spec(spec, tuple(READERS))
+    path, part = located(spec)
     check_is_file(path)
     table = labelled_table(path) if suffix_of(path) in LABELLED else None
     if table is None:
