@@ -16,6 +16,7 @@ from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
 from identifiable.deconfounding.audit.auditing import audit as audit_design
+from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
 from identifiable.deconfounding.components.cleaning import cleaned_basis, compared_spaces
@@ -28,7 +29,6 @@ from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import read_pairs
-from identifiable.io.kept_arrays import KeptArrays
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
 from identifiable.options import (
     AttributeOptions,

@@ -29,11 +29,8 @@ from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scr
 X = "X"
 OBS_NAMES = "obs_names"  # what --ids may call the names of the rows
 MATRICES = ("obsm", "layers")  # where a part is looked for by its bare name
-BY_ROWS = (
-    "obsm",
-    "obsp",
-    "uns",
-)  # what anndata keeps whatever the columns of `X` are; `obs` and `raw` besides, each as one
+# What anndata keeps whatever the columns of `X` are; `obs` and `raw` besides, each as one.
+BY_ROWS = ("obsm", "obsp", "uns")
 BY_COLUMNS = ("layers", "varm", "varp")
 SLAB_BYTES = 2**25  # unpacked at a time
 AGAIN = "copy or write it again"
@@ -129,18 +126,13 @@ class AnnDataFile(LabelledTable):
         again = partial(reopened, AnnDataFile, self._path.absolute(), features)
         with self._opened() as root:
             element = self._element(root, place)
-            sparse = _is_group(element)
-            layout = (
-                self._sparse_layout(element, label)
-                if sparse
-                else Layout(0, tuple(element.shape), np.dtype(element.dtype))
-            )
+            sparse = self._sparse_layout(element, label) if _is_group(element) else None
+            layout = sparse or Layout(0, tuple(element.shape), np.dtype(element.dtype))
             check_table(layout, label)
             if layout.shape[0] != self._n:
                 raise DataError(f"{label}: {layout.shape[0]} rows for {self._n} observations in obs; {AGAIN}.")
             if sparse or not lies_in_one_piece(element):
-                size = math.prod(layout.shape) * layout.stored.itemsize
-                check_scratch_room(label, size, "reduce its columns")
+                check_scratch_room(label, math.prod(layout.shape) * layout.stored.itemsize, "reduce its columns")
             if sparse:
                 return StoredRows(scratch_file(label, partial(self._unpack_sparse, element, layout)), layout, again)
             return dense_rows(element, layout, self._path, label, self._damaged, again)
@@ -299,13 +291,8 @@ class AnnDataFile(LabelledTable):
 
     def _element(self, parent: Any, name: str) -> Any:
         """What lies at a place in the file itself; a link or an array may lead into another one."""
-        import h5py
-
         for key in name.split("/"):
-            link = parent.get(key, getlink=True)
-            found = parent[key] if isinstance(link, h5py.HardLink) else None
-            if isinstance(found, h5py.Dataset) and (found.is_virtual or found.external):
-                found = None
+            found = _own(parent, key)
             if found is None:
                 raise DataError(
                     f"{self.label}: expected {shown(name)!r} in the file itself, as anndata writes it; it holds "
@@ -359,19 +346,25 @@ def _is_group(element: Any) -> bool:
     return hasattr(element, "keys")
 
 
+def _own(parent: Any, key: str) -> Any:
+    """A part of the file itself; None where a link or an array leads into another one."""
+    import h5py
+
+    found = parent[key] if isinstance(parent.get(key, getlink=True), h5py.HardLink) else None
+    elsewhere = isinstance(found, h5py.Dataset) and (found.is_virtual or found.external)
+    return None if elsewhere else found
+
+
 def _is_own(parent: Any, name: str) -> bool:
     """Whether what lies at a place, all of it, is in the file itself and refers to nothing elsewhere, so that a copy is whole."""
     import h5py
 
     for key in name.split("/"):
-        if not isinstance(parent.get(key, getlink=True), h5py.HardLink):
+        if (parent := _own(parent, key)) is None:
             return False
-        parent = parent[key]
     held = [parent.attrs.get_id(key).dtype for key in parent.attrs]
     if isinstance(parent, h5py.Dataset):
         held.append(parent.dtype)
-        if parent.is_virtual or parent.external:
-            return False
     elif not (isinstance(parent, h5py.Group) and all(_is_own(parent, key) for key in parent)):
         return False
     return all(h5py.check_ref_dtype(dtype) is None for dtype in held)

@@ -45,21 +45,9 @@ LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length o
 
 MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
 DTYPES = {
-    "BOOL": "|b1",
-    "U8": "|u1",
-    "I8": "|i1",
-    "U16": "<u2",
-    "I16": "<i2",
-    "U32": "<u4",
-    "I32": "<i4",
-    "U64": "<u8",
-    "I64": "<i8",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "F32": "<f4",
-    "F64": "<f8",
-    "C64": "<c8",
-}
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
+    "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "C64": "<c8",
+}  # fmt: skip
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
 

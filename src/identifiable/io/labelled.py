@@ -176,6 +176,12 @@ class LabelledTable:
         return choice[0]
 
 
+def check_names(names: Sequence[str], label: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{label}: several columns are called {shown(twice)!r}; rename all but one.")
+
+
 def checked_ids(columns: Mapping[str, Any], name: str, label: str, where: str = "") -> NDArray[Any]:
     """A column of ids; an error if it is not there or has gaps."""
     if name not in columns:

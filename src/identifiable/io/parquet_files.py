@@ -22,7 +22,7 @@ from identifiable._checks import DataError, check_matrix_shape
 from identifiable._extras import require
 from identifiable.io.containers import damage_named, shown
 from identifiable.io.label_columns import Kind, labels_from_numbers, labels_from_objects, taken
-from identifiable.io.labelled import Found, LabelledTable
+from identifiable.io.labelled import Found, LabelledTable, check_names
 from identifiable.io.stored_rows import Layout, StoredRows, check_scratch_room, reopened, scratch_file
 
 PANEL = 48  # columns decoded side by side
@@ -44,9 +44,7 @@ class ParquetTable(LabelledTable):
             self._types = dict(zip(schema.names, schema.types, strict=True))
             self.names = tuple(schema.names)
             self._indices = [name for name in _pandas_index(schema.metadata) if name in self._types]
-        if len(self._types) < len(self.names):
-            twice = min(name for name in self.names if self.names.count(name) > 1)
-            raise DataError(f"{self.label}: several columns are called {shown(twice)!r}; rename all but one.")
+        check_names(self.names, self.label)
         self._kinds = {name: _kind(kind) for name, kind in self._types.items()}
         self.index = self._indices[0] if len(self._indices) == 1 else None
 

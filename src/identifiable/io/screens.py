@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,16 @@ from identifiable.io.containers import (
     suffix_of,
 )
 from identifiable.io.label_columns import Kind, is_id_name, labels_from_array, labels_from_objects, labels_from_series
-from identifiable.io.labelled import Columns, Found, LabelledRows, LabelledTable, checked_ids, filled_ids, own_id_name
+from identifiable.io.labelled import (
+    Columns,
+    Found,
+    LabelledRows,
+    LabelledTable,
+    check_names,
+    checked_ids,
+    filled_ids,
+    own_id_name,
+)
 from identifiable.io.opening import LABELLED, check_count, labelled_table, located, open_representation, sidecar_ids
 from identifiable.representation import Representation, comparable_ids
 
@@ -167,9 +176,7 @@ class FrameTable(LabelledTable):
         if getattr(frame.columns, "nlevels", 1) > 1:
             raise DataError(f"{name}: expected columns with one name each, got several levels; join them to one first.")
         keys = [str(key) for key in frame.columns]
-        if len(set(keys)) < len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise DataError(f"{name}: several columns are called {shown(twice)!r}; rename all but one.")
+        check_names(keys, name)
         if not len(frame):
             raise DataError(f"{name}: expected at least one row, got none.")
         self.names = tuple(keys)
@@ -396,18 +403,17 @@ def _refuse_non_finite(
     """An error if a feature has no finite value somewhere, with the first cells."""
     if blocks.dtype.kind != "f":
         return
-    count = rows = 0
+    count = rows = start = 0
     first: list[tuple[int, int]] = []
     columns = np.zeros(blocks.d, bool)
-    for start, block in _counted(blocks):
+    for block in blocks:
         bad = ~np.isfinite(block)
-        if not bad.any():
-            continue
-        count += int(bad.sum())
-        rows += int(bad.any(axis=1).sum())
-        columns |= bad.any(axis=0)
-        if len(first) < SHOWN_CELLS:
+        if bad.any():
+            count += int(bad.sum())
+            rows += int(bad.any(axis=1).sum())
+            columns |= bad.any(axis=0)
             first += [(start + int(i), int(j)) for i, j in np.argwhere(bad)[: SHOWN_CELLS - len(first)]]
+        start += len(block)
     if count:
         cells = "; ".join(
             f"row {i if original is None else original[i]}{'' if ids is None else f' ({ids[i]})'} column {shown(names[j])}"
@@ -417,10 +423,3 @@ def _refuse_non_finite(
             f"{blocks.name}: expected finite features, got {count} missing, NaN or infinite values in {rows} rows and "
             f"{int(columns.sum())} columns (first, rows from 0: {cells}); impute or drop them, or choose other columns."
         )
-
-
-def _counted(blocks: Blocks) -> Iterator[tuple[int, NDArray[Any]]]:
-    start = 0
-    for block in blocks:
-        yield start, block
-        start += len(block)

@@ -39,7 +39,7 @@ from identifiable.io.containers import (
     suffix_of,
 )
 from identifiable.io.label_columns import ID_NAMES, MARKS_AMONG_NUMBERS, CellColumn, Kind, is_feature_name, said
-from identifiable.io.labelled import Found, LabelledTable
+from identifiable.io.labelled import Found, LabelledTable, check_names
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, reopened, scratch_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", f".csv{PACKED}": ",", f".tsv{PACKED}": "\t"}
@@ -132,9 +132,7 @@ class TextTable(LabelledTable):
         if not self._has_header:
             raise DataError(f"{self.label}: expected the names of the columns in line 1, got numbers; put them there.")
         names = [name for name in self._header if name]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{self.label}: several columns are called {shown(twice)!r}; rename all but one.")
+        check_names(names, self.label)
         return names
 
     def kinds(self) -> dict[str, Kind]:
