@@ -121,9 +121,9 @@ def test_obs_gives_labels_and_ids(tmp_path, values):
     assert open_representation(tmp_path / "a.h5ad", ids="cells").ids.tolist() == list(range(N))
     with pytest.raises(DataError, match=r"value.*every.*10"):
         read_label_table(f"{tmp_path}/a.h5ad:plate")
-    with pytest.raises(DataError, match=r"column.*obs,.*7"):
+    with pytest.raises(DataError, match="it has 7"):
         read_label_table(f"{tmp_path}/a.h5ad")
-    with pytest.raises(DataError, match=r"column.*called 'batch'"):
+    with pytest.raises(DataError, match="'batch'"):
         read_label_table(f"{tmp_path}/a.h5ad:batch")
 
 

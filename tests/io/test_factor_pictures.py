@@ -1,4 +1,4 @@
-"""io.factor_pictures: small files of each published format come back as written; anything else is refused in one line."""
+"""experiments.factor_pictures: small files of each published format come back as written; anything else is refused in one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.io import DATASETS, FactorPictures, picture_stores, read_factor_pictures
+from identifiable.experiments import picture_stores
+from identifiable.experiments.factor_pictures import DATASETS, FactorPictures, read_factor_pictures
 from identifiable.worlds import FactorGrid
 
 h5py = pytest.importorskip("h5py", reason="the extra `pictures` is not installed")

@@ -1,4 +1,4 @@
-"""io.images: pictures come back as they were written, with their labels; whatever is wrong is one line."""
+"""experiments.images: pictures come back as they were written, with their labels; whatever is wrong is one line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
+from identifiable.experiments import images
+from identifiable.experiments.images import Images, read_images
 from identifiable.intake import content_hash
-from identifiable.io import Images, images, read_images
 
 SEED = 20250301
 MNIST = Path("/work/shared/data/mnist.npz")

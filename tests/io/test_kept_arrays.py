@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError, OutputError, UsageError
-from identifiable.io.kept_arrays import CARD, KeptArrays
+from identifiable.deconfounding.checkpoint import CARD, KeptArrays
 
 
 def test_what_was_put_is_got_by_a_later_run(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ LABELS: dict[str, NDArray[Any]] = {
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 @pytest.mark.parametrize("pycytominer", [False, True])
 def test_a_table_that_was_written_is_read_again(tmp_path, values, monkeypatch, suffix, pycytominer):
-    monkeypatch.setattr(parquet_files, "GROUP_VALUES", 10 * D)
+    monkeypatch.setattr("identifiable.io.saving.GROUP_VALUES", 10 * D)
     path = save_table(
         tmp_path / f"a{suffix}", Blocks(values, rows=9), LABELS, ids=np.array(ids()), pycytominer=pycytominer
     )
