@@ -427,9 +427,15 @@ def test_what_is_no_table_of_numbers_is_refused(source, message):
         Blocks(source, name="t")
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u1", "i8", "u8", "?", ">f4"])
+def test_every_kind_of_real_number_is_taken(dtype):
+    table = Blocks(np.ones((3, 2), dtype=dtype))
+    assert (table.n, table.d, table.dtype) == (3, 2, np.dtype(dtype))
+
+
 @pytest.mark.parametrize("rows", [0, -5])
 def test_a_block_of_no_rows_is_refused(rows):
-    with pytest.raises(DataError, match=f"t: a block needs at least one row, got rows={rows}"):
+    with pytest.raises(DataError, match=f"^t: .*rows={rows}"):
         Blocks(np.zeros((3, 2)), rows=rows, name="t")
 
 

@@ -37,6 +37,12 @@ def test_two_rows_by_hand():
     assert (m.xx.tolist(), m.yy.tolist(), m.xy.tolist()) == ([[2.0]], [[8.0]], [[4.0]])
 
 
+def test_one_row_has_a_mean_and_no_scatter():
+    m = Moments.of(np.array([[3.0, -4.0]]))
+    assert m.mean.tolist() == [3.0, -4.0]
+    assert not m.scatter.any()
+
+
 def test_no_rows_are_the_identity_of_merge():
     m = Moments.of(table(0), WIDTHS)
     nothing = Moments.zero(WIDTHS, np.full(9, 7.0))
@@ -90,6 +96,15 @@ def test_minus_takes_out_what_merge_put_in(seed, taken):
     if taken:
         with pytest.raises(AssertionError):
             assert_same(whole, rest, 1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_taking_out_all_rows_leaves_none(seed):
+    m = Moments.of(table(seed), WIDTHS)
+    empty = m.minus(m)
+    assert empty.n == 0
+    assert not empty.gram.any()
+    assert not empty.total.any()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -260,3 +275,14 @@ def test_sums_with_maps_are_the_moments_of_the_mapped_rows(seed):
         assert_same(part, direct)
     with pytest.raises(AssertionError):
         assert_same(sums.moments()[0], Moments.of(mapped[labels == 1], (4, 1)))
+
+
+def test_a_map_may_be_left_out_for_one_representation():
+    rng = np.random.default_rng(8)
+    X, center, matrix = table(8, d=5), rng.normal(0, 3, 2), rng.normal(size=(2, 4))
+    rows = [X[:, :2], X[:, 2:]]
+    sums, bare = (MomentSums((2, 3), X.mean(axis=0), maps=m) for m in ([(center, matrix), None], None))
+    sums.add(0, rows)
+    bare.add(0, rows)
+    assert_same(sums.moments()[0], Moments.of(np.hstack([(X[:, :2] - center) @ matrix, X[:, 2:]]), (4, 3)))
+    assert_same(bare.moments()[0], Moments.of(X, (2, 3)))

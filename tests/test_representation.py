@@ -100,6 +100,21 @@ def test_ids_in_wider_text_arrays_and_in_object_arrays_join():
     assert pair(a, with_ids(np.array(["q", "r"], dtype=object), "b")).n == 1
 
 
+def test_integer_ids_of_other_widths_join():
+    join = pair(with_ids(np.array([3, 1], dtype=np.int8)), with_ids(np.array([1, 2, 3], dtype=np.uint32), "b"))
+    assert join.rows[1] is not None
+    assert (join.rows[1].tolist(), join.dropped) == ([2, 0], (0, 1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_long_integer_ids_join_exactly_across_signedness(seed):
+    ids = 2**60 + np.arange(100)
+    a = with_ids(ids.astype(np.uint64))
+    b = with_ids(ids[np.random.default_rng(seed).permutation(100)], "b")
+    left, right = joined_ids(pair(a, b), a, b)
+    assert left == right
+
+
 def test_long_integer_ids_that_differ_by_one_do_not_join():
     ids = 2**60 + np.arange(100) * 2**40
     with pytest.raises(PairingError, match="share 0 of 100"):
@@ -227,3 +242,8 @@ def test_variable_width_text_ids_join_like_any_text():
     values = np.zeros((2, 1))
     wide = Representation(values, ids=np.array(["x", "y"], dtype=np.dtypes.StringDType()), name="a")
     assert pair(wide, Representation(values, ids=np.array(["y", "x"]), name="b")).rows[1].tolist() == [1, 0]
+
+
+def test_nothing_to_pair_is_refused():
+    with pytest.raises(PairingError, match="nothing to pair"):
+        pair()

@@ -128,6 +128,12 @@ def test_a_lost_direction_is_infinite_said_and_bounds_nothing() -> None:
     assert len(whole.bounds) == 4
 
 
+def test_a_constant_decoder_is_no_crash() -> None:
+    found = bilipschitz(lambda z, v: 0 * v, points(5))
+    assert (found.deficient, found.largest) == (5, math.inf)
+    assert set(found.condition) == {math.inf}
+
+
 def test_points_without_a_derivative_are_counted_and_left_out() -> None:
     Z = points(10)
     Z[3, 0] = 0.0
@@ -313,6 +319,13 @@ def test_what_could_be_either_or_neither_is_refused_with_a_hint() -> None:
         with pytest.raises(UsageError, match=message):
             bilipschitz(decoder, points())
     bilipschitz(lambda z, v, w=0: v, points())  # what has a default is not counted
+
+
+def test_a_path_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"model:decoder: .*\.pt2"):
+        bilipschitz("model:decoder", points())
+    with pytest.raises(DataError, match=r"none\.pt2: "):
+        bilipschitz(tmp_path / "none.pt2", points())
 
 
 def test_an_error_in_the_decoder_is_told_with_its_name_and_kept() -> None:

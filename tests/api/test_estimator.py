@@ -174,6 +174,12 @@ def test_what_must_not_be_missed_is_a_warning_as_well_as_an_alert(X):
     assert warned(ICA(), doubled[:20]) == ["rank_deficient", "few_rows"]
 
 
+def test_directions_dropped_as_asked_are_no_warning(X):
+    model = ICA(2)
+    assert warned(model, X) == []
+    assert "rank_deficient" in [alert.code for alert in model.result_.alerts]
+
+
 @pytest.mark.parametrize("k", [4, 7, 100])
 def test_more_components_than_the_rank_warn_and_all_are_kept(X, k):
     wide = np.c_[X, X, np.ones(N)]
@@ -185,6 +191,11 @@ def test_more_components_than_the_rank_warn_and_all_are_kept(X, k):
     message = model.result_.alerts[0].message
     assert str(k) in message
     assert str(D) in message
+
+
+def test_more_components_than_columns_warn_although_no_rank_is_lost(X):
+    assert warned(ICA(D + 1), X) == ["n_components_above_rank"]
+    assert warned(ICA(D), X) == []
 
 
 def test_only_the_estimator_warns(X):
@@ -269,15 +280,6 @@ def test_another_width_is_refused(X, fitted):
             fitted.inverse_transform(rows)
     with pytest.raises(DataError, match=r"^run1 has 2 "):
         fitted.transform(Representation(X[:, :2], name="run1"))
-
-
-def test_messages_call_the_rows_x_unless_they_have_a_name(X):
-    dask = pytest.importorskip("dask.array").from_array(X)
-    for rows in (X, Blocks(X), Representation(X), Representation(Blocks(X)), dask):
-        assert ICA().fit(rows).result_.inputs[0].name == "X"
-    with pytest.raises(DataError, match=r"^X: .*constant"):
-        ICA().fit(Representation(Blocks(np.ones((20, 2)))))
-    assert ICA().fit(Blocks(X, name="run1")).result_.inputs[0].name == "run1"
 
 
 # Randomness
@@ -474,12 +476,6 @@ def test_a_saved_estimator_comes_back(X, tmp_path):
     assert again.n_features_in_ == D
     with pytest.raises(ValueError, match="expecting 3"):
         again.transform(X[:, :2])
-
-
-def test_a_loaded_estimator_fits_as_the_saved_one_did(X, fitted, tmp_path):
-    again = ICA.load(fitted.save(tmp_path / "b.safetensors"))
-    assert again.n_components is None
-    assert again.fit(X).components_.tobytes() == fitted.components_.tobytes()
 
 
 def test_the_file_is_a_basis_and_a_basis_is_an_estimator(X, fitted, tmp_path):

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.decomposition import FastICA
 
-from identifiable import ICA, DataWarning
+from identifiable import ICA
 
 N = 1000
-SEEDS = range(3)
+SEEDS = range(2)
 by_seed = pytest.mark.parametrize("seed", SEEDS)
 by_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 by_noise = pytest.mark.parametrize(("noise", "least"), [(0.0, 0.99), (0.1, 0.9)])  # the tolerances of theirs
@@ -75,14 +75,6 @@ def test_a_square_wave_and_a_cauchy_source_are_separated(seed, dtype, noise, lea
 
 
 @by_seed
-def test_rows_at_any_angle_give_the_same_components_up_to_sign(seed):
-    """Theirs asks this of two ways to whiten; ours has one. Signs follow the columns where a skew is not significant."""
-    sources = square_wave_and_cauchy(seed)
-    first, second = (ICA().fit_transform(rotated(sources, 0, seed, phi)) for phi in (0.6, 2.5))
-    np.testing.assert_allclose(np.abs(first), np.abs(second), rtol=0, atol=1e-6 * np.abs(first).max())
-
-
-@by_seed
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 0.999), (0.1, 0.9)])
 def test_two_sources_in_six_columns_are_found(seed, noise, least):
     sources, X = waves_in_six_columns(noise, seed)
@@ -91,13 +83,6 @@ def test_two_sources_in_six_columns_are_found(seed, noise, least):
     assert recovery(Z, sources) > least
     assert (Z.shape, model.mixing_.shape) == ((N, 2), (6, 2))
     np.testing.assert_allclose((X - model.mean_) @ model.components_.T, Z, atol=1e-9)
-
-
-@by_seed
-def test_the_number_of_steps_is_no_limit(seed):
-    """Theirs stops with max_iter=2 and warns; here a tolerance of next to nothing is met to rounding, or warned about."""
-    _, X = waves_in_six_columns(0.1, seed)
-    assert ICA(2, tol=1e-300).fit(X).converged_
 
 
 @by_seed
@@ -113,32 +98,6 @@ def test_inverse_transform_returns_what_was_kept(seed, dtype, k):
     assert back.dtype == Z.dtype == dtype
     largest = np.abs(back - X).max()
     assert largest < np.abs(back).mean() / 1e5 if k == 10 else largest > 0.1
-
-
-@by_seed
-def test_components_have_unit_variance(seed):
-    X = uniform(seed)
-    assert ICA().fit_transform(X).var(axis=0) == pytest.approx(np.ones(10))
-    assert X.var(axis=0).max() < 0.2
-
-
-@by_seed
-def test_unmixing_directions_are_orthogonal_once_rows_are_white(seed):
-    """Of their Gram-Schmidt step: what it leaves."""
-    model = ICA(5).fit(uniform(seed))
-    rotation = model.components_ @ np.linalg.pinv(model.whitening_)
-    np.testing.assert_allclose(rotation @ rotation.T, np.eye(5), atol=1e-9)
-    assert np.abs(model.components_ @ model.components_.T - np.eye(5)).max() > 0.1
-
-
-@by_seed
-def test_low_rank_warns(seed):
-    A = np.random.default_rng(seed).standard_normal((100, 2))
-    with pytest.warns(DataWarning, match="rank_deficient"):
-        model = ICA().fit(A @ A[:10].T)
-    assert model.components_.shape == (2, 10)
-    assert np.isfinite(model.components_).all()
-    ICA().fit(np.random.default_rng(seed).standard_normal((100, 2)))  # and no warning, which would be an error here
 
 
 @by_seed

@@ -73,6 +73,11 @@ def test_resolve_of_two_says_what_they_share(X, tmp_path):
     assert not alone.result.shared, "without refits nothing is reproducible, and so nothing shared"
 
 
+def test_resolve_needs_something():
+    with pytest.raises(UsageError, match="at least one"):
+        resolve()  # type: ignore[call-overload]
+
+
 # transform
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -132,6 +131,14 @@ def test_a_sidecar_for_each_table_joins_rows_in_any_order(folder, capsys):
     assert joined.provenance.command.count("--ids") == 2
     code, _, err = run("compare", "a.npy", "b.npy", "b.npy", "--ids", "x", "--ids", "y", capsys=capsys)
     assert (code, says(err, "ids:", "3 tables", "got 2")) == (2, True)
+
+
+def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
+    for name in ("x", "y"):
+        Path(name).mkdir()
+        np.save(Path(name) / "run.npy", rows(0))
+    assert [i.name for i in compare("x/run.npy", "y/run.npy", bootstrap=0, nulls=()).inputs] == ["x/run", "y/run"]
+    assert [i.name for i in compare("runs.npz:one", "runs.npz:two", bootstrap=0, nulls=()).inputs] == ["one", "two"]
 
 
 # -- the gate
@@ -321,12 +328,11 @@ def test_demo_writes_a_page_and_ends_with_its_path(folder, capsys):
 # -- as a process
 
 
-@pytest.mark.parametrize(("threshold", "code"), [("9", 0), ("0", 1)])
-def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder, threshold, code):
-    gate = f"--fail-if 'rigid.held_out.q95 > {threshold}'"
+def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder):
+    gate = "--fail-if 'rigid.held_out.q95 > 0'"
     line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none {gate} | true; exit ${{PIPESTATUS[0]}}"
     done = children.run(["bash", "-c", line])
-    assert done.returncode == code
+    assert done.returncode == 1
     assert "Traceback" not in done.stderr
 
 
@@ -349,13 +355,3 @@ def test_interrupt_leaves_the_old_output_whole(folder):
     assert "no result" in err
     assert Path("r.json").read_text() == "kept"
     assert sorted(p.name for p in Path().glob(".*")) == []
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, a disk that is always full")
-def test_a_full_disk_is_one_line(folder):
-    with open("/dev/full", "w") as full:
-        done = children.run(
-            [sys.executable, "-m", "identifiable", "compare", "a.npy", "b.npy", *QUICK, "--json", "-"], stdout=full
-        )
-    assert done.returncode == 3
-    assert one_line(done.stderr)

@@ -109,6 +109,13 @@ def test_a_step_is_chosen_as_a_setting_is() -> None:
     assert (chosen.step, chosen.infom.mean, chosen.passed, chosen.considered) == (15, 0.4, 2, 3)
 
 
+def test_of_equals_the_first_is_taken() -> None:
+    plain = run("ae", seen(20.0, 0.3, step=5), seen(20.0, 0.3, step=10), decay=0.1)
+    same = run("ae", seen(20.0, 0.3, step=5), decay=0.01)
+    assert [(c.weight_decay, c.step) for c in (cell(selected(plain, same), "AE"),)] == [(0.1, 5)]
+    assert cell(selected(same, plain), "AE").weight_decay == 0.01
+
+
 def test_each_mode_of_ica_and_the_latents_as_they_are_choose_for_themselves() -> None:
     first = run("ae", seen(20.0, {"none": 0.5, "centred": 0.6, "literal": 0.2, "whitened": 0.9}), decay=0.1)
     second = run("ae", seen(20.0, {"none": 0.4, "centred": 0.7, "literal": 0.3, "whitened": 0.8}), decay=0.0)
@@ -144,6 +151,14 @@ def test_a_diverged_run_takes_its_setting_out_even_where_it_had_scores() -> None
     assert cell(selected(*plain, *good, *better), "beta-VAE").value == 3.0
     left = cell(selected(*plain, *good, better[0], diverged), "beta-VAE")
     assert (left.value, left.considered) == (0.3, 1)
+
+
+def test_a_diverged_autoencoder_does_not_raise_the_threshold() -> None:
+    best = run("ae", seen(30.0, 0.3), decay=0.1)
+    gone = run("ae", seen(30.0, 0.3), decay=0.1, stopped="diverged")
+    other = run("ae", seen(20.0, 0.3))
+    assert selected(best, other).thresholds == {"sprites": 28.0}
+    assert selected(gone, other).thresholds == {"sprites": 18.0}
 
 
 def test_where_nothing_passes_there_is_no_score_and_an_alert() -> None:
@@ -258,6 +273,13 @@ def test_selection_alone_lifts_nothing() -> None:
     assert abs(np.mean(found)) < 0.01
     assert abs(np.mean(chosen)) < 0.02
     assert np.mean(naive) > 0.03
+
+
+def test_the_lift_of_infoe_is_its_own() -> None:
+    both = {"none": scores(0.3, infoe=0.8), "centred": scores(0.5, infoe=0.7)}
+    found = lift(selected(run("ae", Evaluation(10, 0.5, 20.0, both))))
+    assert found.infoe_difference.mean == pytest.approx(-0.1)
+    assert found.difference.mean == pytest.approx(0.2)
 
 
 # -- rows

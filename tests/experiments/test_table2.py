@@ -18,7 +18,7 @@ from builders import MADE_BY
 from identifiable._checks import DataError, UsageError
 from identifiable.disentanglement import MODES
 from identifiable.experiments import EXPERIMENTS, reproduce, table2, traversing
-from identifiable.io import DATASETS
+from identifiable.experiments.factor_pictures import DATASETS
 from identifiable.results import Table2, from_json
 from identifiable.worlds import FactorGrid
 

@@ -83,6 +83,12 @@ def test_the_width_and_the_container_of_text_ids_decide_nothing(seed, dtype):
     assert not np.array_equal(plan.fold, renamed.fold)
 
 
+def test_the_byte_order_of_text_ids_decides_nothing():
+    ids = text_ids(100)
+    plan, other = (plan_rows(100, i, seed=0, n_folds=5) for i in (ids, ids.astype(ids.dtype.newbyteorder())))
+    np.testing.assert_array_equal(plan.fold, other.fold)
+
+
 @pytest.mark.parametrize("dtype", ["i2", "i8", "u8", ">i4"])
 def test_the_width_of_integer_ids_decides_nothing(dtype):
     plan, other = (plan_rows(100, np.arange(100).astype(d), seed=0, n_folds=5) for d in ("i4", dtype))
@@ -106,6 +112,11 @@ def test_the_same_seed_draws_the_same_and_the_next_one_draws_anew(seed):
     np.testing.assert_array_equal(plan.shuffled, again.shuffled)
     agreement = (plan.fold == other.fold).mean()
     assert abs(agreement - 1 / 5) < 5 * np.sqrt(0.2 * 0.8 / n)
+
+
+def test_a_numpy_integer_is_a_seed():
+    plan, other = (plan_rows(100, None, seed=s, n_folds=5) for s in (3, np.int64(3)))
+    np.testing.assert_array_equal(plan.fold, other.fold)
 
 
 # The hash
@@ -189,6 +200,14 @@ def test_folds_of_groups_differ_by_no_more_than_the_largest_group(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_equal_groups_fill_the_folds_evenly_and_not_in_turn(seed):
+    member = np.repeat(np.arange(20), 7)
+    fold = plan_rows(140, None, seed=seed, n_folds=4, groups=member).fold
+    assert np.bincount(fold).tolist() == [35, 35, 35, 35]
+    assert not np.array_equal(fold[::7], np.arange(20) % 4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_order_of_rows_decides_nothing_about_groups(seed):
     rng = np.random.default_rng(seed)
     ids, groups = text_ids(300), np.char.mod("p%d", rng.integers(0, 12, 300))
@@ -205,7 +224,7 @@ def test_the_order_of_rows_decides_nothing_about_groups(seed):
 
 @pytest.mark.parametrize("n_folds", [1, 0, -2])
 def test_fewer_than_two_folds_are_refused(n_folds):
-    with pytest.raises(UsageError, match=f"cross-validation needs at least 2 folds, got {n_folds}"):
+    with pytest.raises(UsageError, match=f"got {n_folds}"):
         plan_rows(100, None, seed=0, n_folds=n_folds)
 
 

@@ -121,9 +121,9 @@ def test_obs_gives_labels_and_ids(tmp_path, values):
     assert open_representation(tmp_path / "a.h5ad", ids="cells").ids.tolist() == list(range(N))
     with pytest.raises(DataError, match=r"value.*every.*10"):
         read_label_table(f"{tmp_path}/a.h5ad:plate")
-    with pytest.raises(DataError, match=r"column.*obs,.*7"):
+    with pytest.raises(DataError, match="it has 7"):
         read_label_table(f"{tmp_path}/a.h5ad")
-    with pytest.raises(DataError, match=r"column.*called 'batch'"):
+    with pytest.raises(DataError, match="'batch'"):
         read_label_table(f"{tmp_path}/a.h5ad:batch")
 
 
@@ -190,29 +190,6 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, values, change, message):
     annotated(values).write_h5ad(tmp_path / "a.h5ad")
     with pytest.raises(DataError, match=message):
         open_screen(damaged(tmp_path / "a.h5ad", change))
-
-
-def test_damaged_files_are_one_line(tmp_path, values):
-    annotated(values).write_h5ad(tmp_path / "a.h5ad")
-    whole = (tmp_path / "a.h5ad").read_bytes()
-    rng = np.random.default_rng(SEED)
-    refused: list[str] = []
-    for k in range(40):
-        data = bytearray(whole)
-        if k % 2:
-            data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
-        else:
-            data = data[: int(rng.integers(1, len(data)))]
-        (tmp_path / "b.h5ad").write_bytes(data)
-        try:
-            open_screen(tmp_path / "b.h5ad")
-        except DataError as error:
-            refused.append(str(error))
-    assert not any("\n" in message for message in refused)
-    assert len(refused) >= 20
-    (tmp_path / "b.h5ad").write_bytes(b"not HDF5")
-    with pytest.raises(DataError, match=r"b\.h5ad:.*\.h5ad.*\("):
-        open_screen(tmp_path / "b.h5ad")
 
 
 def test_without_h5py_the_extra_is_named(tmp_path, values, monkeypatch):
@@ -393,6 +370,15 @@ def test_transform_keeps_what_stands_beside_the_matrix_and_names_what_it_drops(t
     assert list(again.var_names) == list(adata.var_names)
     np.testing.assert_allclose(again.X, values, atol=1e-4)
     pd.testing.assert_frame_equal(again.obs, adata.obs)
+
+
+def test_of_a_key_of_obsm_the_matrix_of_the_file_is_named_as_dropped(tmp_path, values):
+    adata = furnished(values)
+    adata.write_h5ad(tmp_path / "in.h5ad")
+    basis = resolve(f"{tmp_path / 'in.h5ad'}:X_pca", stability=0, restarts=1)
+    with pytest.warns(UserWarning, match=r"parts_dropped.* X[,.]"):
+        transform(basis, f"{tmp_path / 'in.h5ad'}:X_pca", tmp_path / "out.h5ad")
+    assert "X_pca" in ad.read_h5ad(tmp_path / "out.h5ad").obsm
 
 
 def test_ids_that_were_asked_for_name_the_rows_of_the_copy(tmp_path, values):

@@ -21,7 +21,6 @@ from identifiable._checks import OutputError
 
 Tensors = dict[str, NDArray[Any]]
 SEED = 20240617
-IN_THE_FILE = r"\.safetensors: .*; |\.safetensors: the file is empty"  # which file, and what to do
 
 
 @pytest.fixture(scope="module")
@@ -116,53 +115,6 @@ def test_a_rank_deficient_basis_comes_back(tmp_path: Path) -> None:
 
 
 # What is refused
-
-
-def test_every_byte_counts(saved: Path, tmp_path: Path) -> None:
-    content = bytearray(saved.read_bytes())
-    flips = np.random.default_rng(SEED).integers(1, 256, len(content))
-    path = tmp_path / "edited.safetensors"
-    for position, flip in enumerate(flips.tolist()):
-        content[position] ^= flip
-        path.write_bytes(content)
-        with pytest.raises(DataError, match=IN_THE_FILE) as error:
-            load_basis(path)
-        one_line(error)
-        content[position] ^= flip
-    path.write_bytes(content)
-    load_basis(path)
-
-
-def test_every_truncation_is_refused(saved: Path, tmp_path: Path) -> None:
-    content = saved.read_bytes()
-    path = tmp_path / "short.safetensors"
-    for length in range(len(content)):
-        path.write_bytes(content[:length])
-        with pytest.raises(DataError, match=IN_THE_FILE) as error:
-            load_basis(path)
-        one_line(error)
-
-
-@pytest.mark.parametrize("seed", range(300))
-def test_random_damage_is_refused(basis: Resolved, tmp_path: Path, seed: int) -> None:
-    """Runs of bytes overwritten, removed, doubled or moved."""
-    rng = np.random.default_rng([SEED, seed])
-    path = save_basis(tmp_path / "b.safetensors", basis)
-    content = path.read_bytes()
-    a, b = sorted(rng.integers(0, len(content), 2).tolist())
-    b = min(b + 1, a + 64)
-    damaged = [
-        content[:a] + rng.bytes(b - a) + content[b:],
-        content[:a] + content[b:],
-        content[:b] + content[a:b] + content[b:],
-        content[b:] + content[:b],
-    ][seed % 4]
-    if damaged == content:
-        damaged += b"x"
-    path.write_bytes(damaged)
-    with pytest.raises(DataError, match=IN_THE_FILE) as error:
-        load_basis(path)
-    one_line(error)
 
 
 def test_a_file_written_by_hand_to_the_same_rules_loads(basis: Resolved, saved: Path) -> None:

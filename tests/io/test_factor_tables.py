@@ -63,6 +63,12 @@ def test_ids_come_from_their_column_a_named_one_or_another_file(tmp_path: Path) 
         read_factor_table(path, ids=str(written(tmp_path / "one.txt", "a\n")))
 
 
+def test_a_table_of_numbers_without_a_header_has_no_names(tmp_path: Path) -> None:
+    found = read_factor_table(written(tmp_path / "f.csv", "0,1.5\n1,2.5\n"))
+    assert found.names is None
+    assert [c.tolist() for c in found.columns] == [[0, 1], [1.5, 2.5]]
+
+
 @pytest.mark.parametrize("text", ["ball,red\ncube,blue\nball,red\n", "0,1,2\n0,0,1\n1,1,2\n"])
 def test_a_first_line_that_is_a_row_is_not_taken_for_names(tmp_path: Path, text: str) -> None:
     with pytest.raises(DataError, match=r"names.*factors.*1"):
@@ -83,7 +89,7 @@ def test_a_gap_in_a_column_of_numbers_is_refused_with_file_line_and_column(
     tmp_path: Path, column: str, line: int, cell: str
 ) -> None:
     path = written(tmp_path / "f.csv", f"hue\n{column}\n")
-    with pytest.raises(DataError, match=re.escape(f"{path}: line {line}, column 'hue': {cell}")):
+    with pytest.raises(DataError, match=re.escape(f"{path}: line {line}, column 'hue': ") + f".*{re.escape(cell)}"):
         read_factor_table(path)
 
 
@@ -170,6 +176,12 @@ def test_a_npz_may_hold_one_array_for_each_factor_and_ids(tmp_path: Path) -> Non
     np.savez(path, a=np.zeros(3), b=np.zeros(4))
     with pytest.raises(DataError, match=r"\(a 3,.*4\)"):
         read_factor_table(path)
+
+
+def test_a_safetensors_table_is_read(tmp_path: Path) -> None:
+    save_file = pytest.importorskip("safetensors.numpy").save_file
+    save_file({"factors": np.arange(6, dtype=np.int32).reshape(3, 2)}, tmp_path / "f.safetensors")
+    assert [c.tolist() for c in read_factor_table(tmp_path / "f.safetensors").columns] == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError, OutputError, UsageError
-from identifiable.io.kept_arrays import CARD, KeptArrays
+from identifiable.deconfounding.checkpoint import CARD, KeptArrays
 
 
 def test_what_was_put_is_got_by_a_later_run(tmp_path: Path) -> None:
@@ -29,6 +29,16 @@ def test_what_was_put_is_got_by_a_later_run(tmp_path: Path) -> None:
     assert later.get("PCA+ICA/fold 1:seed=1") is None
     assert later.keys() == ("PCA+ICA/fold 1:seed=0",)
     assert later.damaged == []
+
+
+def test_putting_again_replaces(tmp_path: Path) -> None:
+    kept = KeptArrays(tmp_path, "abc")
+    kept.put(".k", {"a": np.zeros(2)})
+    kept.put(".k", {"b": np.ones(3)})
+    found = kept.get(".k")
+    assert found is not None
+    assert list(found) == ["b"]
+    assert kept.keys() == (".k",)
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_one_file_gives_features_and_labels(tmp_path, values, monkeypatch, suffi
     assert found.representation.name == "screen"
     assert found.feature_names == ("feature_0", "feature_1", "feature_2", "feature_3")
     assert found.path == path
-    assert found.notes == (f"features are the {D} columns feature_*; concentration: read as metadata",)
+    assert [("feature_*" in note, "concentration" in note) for note in found.notes] == [(True, True)]
     check_metadata(found.representation.labels)
     alone = open_screen(f"{path}:feature_1")
     assert alone.representation.d == 1
@@ -213,10 +213,19 @@ def test_rows_of_an_array_have_their_metadata_in_order(tmp_path, values):
     found = open_screen(tmp_path / "emb.npy", metadata=tmp_path / "meta.csv")
     check_metadata(found.representation.labels)
     assert found.representation.ids.tolist() == wells()
-    assert found.notes == (f"the rows of {tmp_path}/meta.csv are taken to be those of emb, in order",)
+    assert [f"{tmp_path}/meta.csv" in note for note in found.notes] == [True]
     metadata().iloc[:9].to_csv(tmp_path / "meta.csv", index=False)
     with pytest.raises(PairingError, match=r"emb .*30 rows .*meta\.csv 9"):
         open_screen(tmp_path / "emb.npy", metadata=tmp_path / "meta.csv")
+
+
+def test_an_array_with_ids_is_joined(tmp_path, values):
+    np.savez(tmp_path / "emb.npz", x=values, ids=np.array(wells()))
+    metadata().iloc[::-1].iloc[:9].to_csv(tmp_path / "meta.csv", index=False)
+    for ids in (None, "well_id"):
+        found = open_screen(f"{tmp_path}/emb.npz", metadata=tmp_path / "meta.csv", ids=ids)
+        assert (found.dropped_values, found.dropped_metadata) == (21, 0)
+        check_metadata(found.representation.labels, slice(21, N))
 
 
 def test_what_is_no_metadata_is_said(tmp_path, values):
@@ -310,6 +319,12 @@ def test_an_array_takes_metadata_from_a_mapping(values):
         screen_of_array(values, metadata={"plate": ["p"] * (N - 1) + [1]})
     with pytest.raises(DataError, match=r"columns .*one length"):
         screen_of_array(values, metadata={"plate": ["p"], "b": ["p", "q"]})
+
+
+def test_whole_numbers_too_large_for_a_float_stay_what_they_are(tmp_path):
+    labels = screen_of_array(np.ones((2, 1)), metadata={"a": [2**60 + 1, None], "b": [2**70, 1]}).representation.labels
+    assert labels["a"].tolist() == [str(2**60 + 1), ""]
+    assert labels["b"].tolist() == [str(2**70), "1"]
 
 
 # Other commands read the same files

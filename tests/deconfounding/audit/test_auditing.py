@@ -445,9 +445,9 @@ def test_a_table_that_cannot_be_audited_is_refused_with_the_reason():
         layout.addresses(replace(design, row=None, column=None))
     with pytest.raises(DataError, match=r"320 rows, .* 48"):
         audited(design.take(np.arange(48)), embedding(design))
-    with pytest.raises(UsageError, match=r"permutations: .* 1, got 0"):
+    with pytest.raises(UsageError, match=r"permutations 0: .* 1"):
         audited(design, permutations=0)
-    with pytest.raises(UsageError, match=r"min_wells: .* 2, got"):
+    with pytest.raises(UsageError, match=r"min_wells 1: .* 2"):
         audited(design, min_wells=1)
     with pytest.raises(DataError, match=r"20 plates .* 21 folds"):
         audited(design, folds=21)

@@ -362,11 +362,11 @@ def test_what_cannot_be_attributed_is_refused_with_a_reason():
         attribute(found, Blocks(X[:100]), design)
     with pytest.raises(DataError, match=r"4 columns, .* got 3"):
         attribute(found, Blocks(X[:, :3]), design)
-    with pytest.raises(UsageError, match=r"permutations: .* 20, got 5"):
+    with pytest.raises(UsageError, match=r"permutations 5: .* 20"):
         attribute(found, blocks, design, permutations=5)
-    with pytest.raises(UsageError, match=r"fdr: .* got 1.5"):
+    with pytest.raises(UsageError, match=r"fdr 1.5: .* 1"):
         attribute(found, blocks, design, fdr=1.5)
-    with pytest.raises(UsageError, match=r"top: .* got -1"):
+    with pytest.raises(UsageError, match=r"top -1: .* 0"):
         attribute(found, blocks, design, top=-1)
     X[[7, 9], 2] = np.nan
     with pytest.raises(DataError, match=r"2 rows \(.*: 7, 9\)"):

@@ -428,7 +428,7 @@ def test_maps_from_elsewhere_and_classifiers_of_the_user_are_scored() -> None:
     ("options", "message"),
     [
         ({"representations": ("umap",)}, "'umap': .* base, pca, ica or rand"),
-        ({"corrections": ("magic",)}, "correction 'magic': .* control-z"),
+        ({"corrections": ("magic",)}, "corrections 'magic': .* control-z"),
         ({"fit": ("test",)}, "fit 'test': .* train or all"),
         ({"hold_out": ()}, "hold_out: .* none"),
         ({"against": "nothing"}, "'nothing': .* controls or others"),

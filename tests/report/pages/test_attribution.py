@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from builders import (
 )
 from identifiable import report
 from identifiable.report import words
-from identifiable.report.page import Curves, Fold, Gauge, Grid, Heading, Spark, Table
+from identifiable.report.page import Gauge, Grid
 from identifiable.report.pages.attribution import CARDS, LEAST_REACH, fixed, mostly, ranked
 from identifiable.report.pages.screen import LISTED
 from identifiable.results import Attribution, Share
@@ -39,10 +38,6 @@ NO_WELLS = make_attribution(
     grid_columns=(),
     design=make_design(grid=None, batches=None),
 )
-
-
-def cards_of(result: Attribution) -> list[Fold]:
-    return [b for b in blocks_of(result, "cards") if isinstance(b, Fold)]
 
 
 def maps_of(result: Attribution) -> list[Grid]:
@@ -70,18 +65,6 @@ def test_the_verdict_counts_roles_and_a_fit_that_did_not_converge_is_no_good_new
     unsettled = card_of(replace(SMALLER, converged=False))
     assert (unsettled.tone, dict(unsettled.facts)["ICA converged"]) == ("caution", "no")
     assert card_of(NEITHER).tone == "caution"
-
-
-def test_components_are_scattered_by_role_and_scores_below_zero_lie_at_zero() -> None:
-    (figure,) = (b for b in blocks_of(FULL, "scores") if isinstance(b, Curves))
-    clouds = {cloud.label: cloud for cloud in figure.clouds}
-    assert {role: len(cloud.points) for role, cloud in clouds.items()} == {
-        "technical": 12, "biological": 18, "both": 6, "neither": 12,
-    }  # fmt: skip
-    assert len({cloud.style for cloud in figure.clouds}) == 4
-    assert clouds["technical"].points[0] == (0.62, 0.005)
-    assert set(clouds["neither"].points) == {(0.0, 0.0)}
-    assert not any(isinstance(b, Curves) for b in blocks_of(with_figures(SMALLER, None)))
 
 
 # -- tables
@@ -131,32 +114,6 @@ def test_components_without_a_score_come_last() -> None:
 def test_scores_have_the_same_decimals_whatever_their_size(value: float, said: str) -> None:
     assert fixed(value) == said
     assert fixed(value, plus=True) == (f"+{said}" if value > 0 else said)
-
-
-# -- cards
-
-
-def test_the_first_components_of_each_role_have_a_card() -> None:
-    headings = [b.text for b in blocks_of(FULL, "cards") if isinstance(b, Heading)]
-    assert headings == ["Technical", "Biological", "Both"]
-    cards = cards_of(FULL)
-    assert len({card.summary for card in cards}) == len(cards) == 2 * CARDS + 6
-    assert re.fullmatch(r"Component 0: .*0\.62,.*0\.01,.*plate 0\.43", cards[0].summary)
-    assert re.fullmatch(r"Component 1: .*0\.01,.*0\.44,.*GENE1_guide_0 \+2\.40.*", cards[CARDS].summary)
-    assert [b.text for b in blocks_of(NEITHER, "cards") if isinstance(b, Heading)] == ["Neither"]
-
-
-def test_a_card_has_shares_as_bars_perturbations_with_q_and_the_density() -> None:
-    shares, top, shape = (b for b in cards_of(FULL)[CARDS].blocks if isinstance(b, Table))
-    assert shares.rows[1] == ("biological", "0.437", "[0.387, 0.487]", words.MISSING, "0.010")
-    assert shares.rows[-1] == ("perturbation", "0.437", words.MISSING, "0.400", "0.030")
-    assert shares.pictures[1][0] == Gauge(pytest.approx(0.01 / 1.05), "caution")
-    assert all(isinstance(picture, Gauge) for picture in shares.pictures[1])
-    assert top.rows[1] == ("GENE1_guide_1", "-2.200", "70", "<0.001", "0.008")
-    assert isinstance(shape.pictures[1][0], Spark)
-    assert shape.rows[0][2:] == ("2.310", "0.180", "0.979", "yes")
-    bare = [b for b in cards_of(NO_WELLS)[0].blocks if isinstance(b, Table)][-1]
-    assert bare.pictures[1] == (None,)
 
 
 # -- the plate

@@ -25,7 +25,7 @@ from builders import (
 from identifiable import report
 from identifiable.report import words
 from identifiable.report.frame import glossary
-from identifiable.report.page import Badge, Card, Dots, Fold, Mark, Terms
+from identifiable.report.page import Card, Dots, Fold, Mark, Terms
 from identifiable.report.pages.screen import EXAMPLES, LISTED, MOST_LISTED, roles_table
 from identifiable.results import Audit, BlindScore, Finding
 
@@ -61,14 +61,6 @@ def test_the_verdict_comes_with_what_to_conclude_and_what_to_do_next(verdict: An
     assert [meaning for _, meaning in terms.items] == told[verdict]
     printed = " ".join(report.text_table(result).split())
     assert [v for v in VERDICTS if told[v][0] in printed] == [verdict]
-
-
-def test_findings_stand_by_their_severity_each_with_its_badge() -> None:
-    table = table_called(FULL, "What was checked")
-    assert table.brief
-    assert [row[1] for row in table.rows] == ["stop", "caution", "note"]
-    assert table.rows[0] == ("fold without class", "stop", FULL.findings[2].message)
-    assert table.pictures[1] == (Badge("caution"), Badge("caution"), Badge("plain"))
 
 
 def test_roles_and_counts_are_shown() -> None:
@@ -115,13 +107,6 @@ def test_what_could_not_be_scored_is_in_the_table_and_not_in_the_figure() -> Non
     result = make_audit(blind=(FULL.blind[0], unscored))
     assert [row.label for row in dots_of(result)[0].rows] == ["position only"]
     assert table_called(result, "AUROC on held-out").rows[1][3] == words.MISSING
-
-
-def test_dependence_stands_beside_shuffles_and_confounding_is_said() -> None:
-    assert table_called(FULL, "Mutual information").rows[0] == ("address", "2.413", "2.401", "2.440", "1 %", "0.310")
-    assert "Cramér's V 0.040" in text_of(FULL, "dependence")
-    assert "Cramér" not in text_of(BARE, "dependence")
-    assert text_of(BARE, "dependence")
 
 
 def test_a_fold_that_cannot_be_used_is_named_and_printed() -> None:

@@ -26,7 +26,7 @@ from identifiable import report
 from identifiable.deconfounding.metrics.space_metrics import SPACE_METRICS
 from identifiable.report import words
 from identifiable.report.frame import glossary
-from identifiable.report.page import Code, Curves, Dots, Fold, Terms
+from identifiable.report.page import Curves, Dots, Terms
 from identifiable.report.pages.cleaning import METRICS, UNSAVED, apply_command
 from identifiable.results import Cleaning, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
@@ -93,20 +93,6 @@ def test_the_price_stands_beside_that_of_other_axes_with_the_paired_difference()
 # -- the trade-off
 
 
-def test_the_trade_off_has_three_curves_and_the_chosen_point_marked() -> None:
-    (figure,) = curves_of(FULL)
-    assert [curve.label.split()[0] for curve in figure.curves] == ["ICA", "PCA", "Rand"]
-    assert figure.curves[0].points[0] == (0.94, 0.41)
-    assert figure.across_base == 0.5
-    chosen = figure.clouds[-1]
-    assert "12 components" in chosen.label
-    assert chosen.points[0] == pytest.approx((0.58, 0.458))
-    assert all(cloud.label == "" for cloud in figure.clouds[:-1])
-    (shrunk,) = curves_of(SHRUNK)
-    assert all(cloud.label == "" for cloud in shrunk.clouds)
-    assert curves_of(with_figures(FULL, None)) == curves_of(with_figures(FULL, 9e99)) == []
-
-
 def test_a_point_that_was_not_measured_is_in_the_table_and_not_drawn() -> None:
     odd = replace(FULL, curve=(replace(FULL.curve[0], plate_auroc=math.inf), *FULL.curve[1:5]))
     (figure,) = curves_of(odd)
@@ -115,18 +101,6 @@ def test_a_point_that_was_not_measured_is_in_the_table_and_not_drawn() -> None:
 
 
 # -- what was removed
-
-
-def test_removed_components_are_listed_with_their_roles_the_most_technical_first() -> None:
-    table = table_called(FULL, "Dropped: 12 of 48")
-    assert table.brief
-    assert table.rows[0] == ("0", "technical", "0", "0.620", "0.005", "plate 0.43")
-    assert len(table.rows) == 12
-    assert {row[1] for row in table.rows} == {"technical"}
-    shrunk = table_called(SHRUNK, "Shrunk: 47 of 48")
-    assert next(row[2] for row in shrunk.rows if row[0] == "5") == "0.90"
-    assert any(isinstance(b, Fold) for b in blocks_of(SHRUNK, "removed"))
-    assert len(list(blocks_of(NOTHING, "removed"))) == 1
 
 
 def test_a_removed_component_that_the_attribution_lacks_is_still_listed() -> None:
@@ -164,14 +138,6 @@ def test_every_metric_that_is_measured_is_explained_and_only_those_shown() -> No
 
 
 # -- what was written
-
-
-def test_files_are_named_and_new_plates_are_one_command_away() -> None:
-    (code,) = (b for b in blocks_of(FULL, "outputs") if isinstance(b, Code))
-    assert code.text == "identifiable transform 'clean basis.safetensors' new_plates.parquet -o new_clean.parquet"
-    assert [row[0] for row in table_called(FULL, "Files").rows] == ["cleaned.h5ad", "clean basis.safetensors"]
-    assert "--save-basis" not in text_of(FULL, "outputs")
-    assert code.text in report.text_table(FULL)
 
 
 def test_without_a_saved_basis_the_page_says_how_to_get_one() -> None:

@@ -27,7 +27,7 @@ from identifiable import report
 from identifiable.disentanglement import METRICS as KNOWN
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
-from identifiable.report.page import Curves, Gauge, Table, Text
+from identifiable.report.page import Table, Text
 from identifiable.report.pages.disentanglement import BY_CHANCE, METRICS, SAID, UNSETTLED
 from identifiable.report.pages.latents import LATENTS_SHOWN, diagonal_order
 from identifiable.results import Disentanglement, Factor, FactorLatentMatrix, ScoreNull
@@ -183,32 +183,11 @@ def test_a_p_that_cannot_be_smaller_is_shown_as_a_bound_and_said_to_be_one() -> 
 # -- the matrix
 
 
-def test_active_latents_are_marked_and_those_that_are_not_are_counted() -> None:
-    assert heat_maps(FULL, "matrix")[0].rows[-1] == ("active", "●", "●", "●", "●", "○")
-    assert "1 of 5 latents" in notes(FULL, "matrix")
-    every = make_disentanglement(infomec=make_infomec(details={"active": [True] * 5}))
-    assert "○" not in text_of(every, "matrix")
-    unmarked = make_disentanglement(infomec=make_infomec(details={}))
-    assert all(row[0] != "active" for row in heat_maps(unmarked, "matrix")[0].rows)
-
-
 def test_an_inactive_latent_that_carries_more_is_pointed_at_but_is_not_the_best() -> None:
     assert "latent 5 is" in notes(FULL, "matrix")
     assert "scale (0.99)" in notes(FULL, "matrix")
     rows = {row[0]: row for row in table_called(FULL, "Factors").rows}
     assert rows["scale"] == ("scale", "discrete", "8", "latent 2", "0.77", "latent 3", "0.15")
-
-
-def test_every_active_latent_is_said_in_words_with_its_column_and_mixtures_come_first() -> None:
-    table = table_called(FULL, "Active latents")
-    assert table.rows[0] == ("latent 3", "2", "0.44", "mixes shape 0.20, scale 0.15 and floor hue 0.10")
-    assert table.rows[-1] == ("latent 2", "1", "0.94", "carries scale 0.77")
-    assert [row[0] for row in table.rows] == ["latent 3", "latent 1", "latent 4", "latent 2"]  # 5 is not active
-    assert "latent 5 is column 4" in notes(FULL, "matrix")
-    assert "latent 5 is column 4" in report.text_table(FULL)
-    named = make_disentanglement(latents=["u", "v", "w", "x", "y"])
-    assert "is column" not in notes(named, "matrix")
-    assert table_called(named, "Active latents").rows[0][:2] == ("w", "2")
 
 
 def test_one_latent_for_two_factors_is_said_unless_it_hardly_carries_one() -> None:
@@ -246,41 +225,12 @@ def test_a_matrix_that_does_not_fit_is_not_drawn() -> None:
 # -- scores, noise, ICA
 
 
-def test_every_score_is_in_the_table_with_its_numbers() -> None:
-    table = table_called(FULL, "Scores of continuous latents")
-    assert table.rows[0] == ("InfoMEC, InfoM", "0.730", "[0.710, 0.750]", "0.100", "0.150", "≤ 0.010")
-    assert [row[0] for row in table.rows[3:]] == [
-        "DCI, disentanglement",
-        "DCI, completeness",
-        "DCI, informativeness, held out",
-        "MIG",
-        "MIG-sup",
-        "Unsupervised, total correlation ↓",
-    ]
-    assert table.rows[-1][1:] == ("3.200", *[wording.MISSING] * 4)  # shuffled factors do not touch it
-    assert [isinstance(picture, Gauge) for picture in table.pictures[1]] == [True] * 8 + [False]
-    assert "predictor forest; trees 100" in text_of(FULL, "scores")
-    assert "200 random splits" in notes(FULL, "scores")
-    assert "random splits" not in text_of(RESULTS["bare"]) + report.text_table(RESULTS["bare"])
-
-
 def test_discrete_and_continuous_are_never_silently_in_one_column() -> None:
     kinds = WORDS["Discrete and continuous"]
     assert [kinds in notes(RESULTS[name], "scores") for name in ("discrete", "mixed", "full")] == [True, True, False]
     assert table_called(RESULTS["discrete"], "Scores of").caption.startswith("Scores of discrete latents")
     names = [row[0] for row in heat_maps(RESULTS["mixed"], "matrix")[0].rows[:2]]
     assert names == ["floor hue (discrete)", "hue (continuous)"]
-
-
-def test_the_noise_sweep_is_drawn_and_explained() -> None:
-    (figure,) = (b for b in blocks_of(FULL, "noise") if isinstance(b, Curves))
-    assert figure.curves[0].points == ((0.0, 0.73), (1.0, 0.76), (3.0, 0.87), (10.0, 0.98))
-    assert not any(curve.dotted for curve in figure.curves)
-    (measured,) = figure.clouds
-    assert sorted(measured.points) == sorted(point for curve in figure.curves for point in curve.points)
-    assert WORDS["InfoM and noise"] in notes(FULL, "noise")
-    assert all(score in WORDS["InfoM and noise"] for score in ("0.73", "0.87", "0.98"))
-    assert table_called(FULL, "Scores with noise").rows[2] == ("3 %", "0.870", "0.960", "0.580")
 
 
 def test_a_mode_that_did_not_converge_is_marked_over_its_column_and_above_the_table() -> None:

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from builders import blocks_of, card_of, check_drawn, make_distortion, tables_of, text_of
+from builders import blocks_of, check_drawn, make_distortion, tables_of, text_of
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
-from identifiable.report.page import Curves, Terms
+from identifiable.report.page import Curves
 from identifiable.report.pages.distortion import CURVE_POINTS, INFINITE
 from identifiable.results import Distortion, SupremumEstimate
 
@@ -37,21 +37,6 @@ def figures_of(result: Distortion) -> dict[str, Curves]:
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_special_result_is_drawn(name: str) -> None:
     check_drawn(RESULTS[name])
-
-
-def test_the_verdict_is_the_largest_constant_before_and_after_the_best_scale() -> None:
-    card = card_of(PLAIN)
-    assert dict(card.facts) == {
-        "largest 1 + L": "1.600",
-        "after the best scale": "1.414",
-        "best scale": "1.131",
-        "median 1 + L": "1.312",
-        "points n": "400",
-        "latents → outputs": "3 → 12,288",
-    }
-    assert (card.tone, card.badge) == ("plain", "exact")
-    assert [card_of(RESULTS[name]).tone for name in ("lost", "undefined", "nowhere")] == ["caution"] * 3
-    assert dict(card_of(RESULTS["lost"]).facts)["largest 1 + L"] == INFINITE
 
 
 def test_the_table_has_the_quantiles_of_every_number_and_of_the_papers_estimator() -> None:
@@ -123,15 +108,6 @@ def test_no_bound_stands_without_the_words_worst_case_and_how_loose_it_is() -> N
     printed = " ".join(report.text_table(PLAIN).split())
     assert WORDS["Loose"] in printed
     assert "56 to 7,400 times" in printed
-
-
-def test_what_all_bounds_assume_is_said_once_and_the_rest_beside_each() -> None:
-    (terms,) = (b for b in blocks_of(PLAIN, "bounds") if isinstance(b, Terms))
-    assert [meaning for _, meaning in terms.items] == [
-        "both decoders are injective.",
-        *["the support is a ball."] * 2,
-        *["the support is convex."] * 2,
-    ]
 
 
 @pytest.mark.parametrize("name", ["lost", "nowhere", "nothing finite"])

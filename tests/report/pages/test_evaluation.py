@@ -29,11 +29,11 @@ from identifiable import report
 from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.report import words
 from identifiable.report.frame import glossary
-from identifiable.report.page import Card, Dots, Fold, Mark, Terms, Text
+from identifiable.report.page import Card, Dots, Fold, Terms, Text
 from identifiable.report.pages.conditions import Conditions, layout_words, probe_words, rotation_words
 from identifiable.report.pages.evaluation import DRAWN
 from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
-from identifiable.results import IcaAdvice, ScreenEvaluation, StageTime
+from identifiable.results import IcaAdvice, ScreenEvaluation
 
 FULL = make_evaluation()
 SMALLER = make_evaluation(conditions=tuple(make_conditions()))
@@ -114,21 +114,6 @@ def test_the_advice_is_a_card_with_its_reasons_and_can_say_no(answer: Any, tone:
 # -- scores
 
 
-def test_trees_and_the_probe_are_drawn_side_by_side_with_chance_position_nulls_and_rotations() -> None:
-    figure = dots_called(FULL, "AUROC. Plates held")
-    rows = {row.label: row for row in figure.rows}
-    assert list(rows) == ["Base", "PCA", "PCA + ICA", "PCA + Rand", "TVN", "position only", "plate only"]
-    assert figure.threshold == ("chance", 0.5)
-    ica, rand = rows["PCA + ICA"], rows["PCA + Rand"]
-    assert (ica.reading, ica.second, ica.strong) == ("0.809", "0.740", True)
-    assert ica.interval == pytest.approx((0.789, 0.829))
-    assert ica.lower == pytest.approx((0.7203, 0.7603))
-    assert [(m.kind, round(m.value, 4)) for m in ica.marks] == [("main", 0.809), ("hollow", 0.7403), ("shuffle", 0.503)]
-    assert [m for m in rand.marks if m.kind == "rotation"] == [Mark("rotation", 0.685), Mark("rotation", 0.702)]
-    assert rows["position only"].lower is None
-    assert "hollow" not in {mark.kind for row in dots_called(TREES, "AUROC").rows for mark in row.marks}
-
-
 def test_a_representation_with_a_classifier_of_its_own_stands_once_in_the_table_and_in_the_figure() -> None:
     blind = make_condition("position", "odds", auroc=0.55)
     result = make_evaluation(conditions=(make_condition("base", auroc=0.6), blind))
@@ -139,17 +124,6 @@ def test_a_representation_with_a_classifier_of_its_own_stands_once_in_the_table_
     figure = dots_called(result, "AUROC")
     assert [row.label for row in figure.rows] == ["Base", "position only"]
     assert "log odds" in dict(figure.legend)["main"]
-
-
-def test_other_protocols_are_folded_under_their_scores() -> None:
-    first, second = (b for b in blocks_of(FULL, "scores") if isinstance(b, Fold))
-    assert first.summary.startswith("Plates held out")
-    assert "fitted to all" in first.summary
-    assert second.summary.startswith("Batches held out")
-    assert "PCA + ICA 0.813" in first.summary
-    assert "PCA + ICA 0.759" in second.summary
-    assert first.brief
-    assert not any(isinstance(b, Fold) for b in blocks_of(TREES, "scores"))
 
 
 def test_a_probe_must_score_rotations_alike_and_one_that_does_not_is_called_out() -> None:
@@ -201,20 +175,6 @@ def test_every_correction_is_explained_and_only_those_shown() -> None:
 # -- differences
 
 
-def test_ica_less_pca_comes_first_with_the_line_of_no_difference() -> None:
-    figure = dots_called(FULL, "Paired differences")
-    assert [row.label for row in figure.rows] == ["ICA - PCA", "PCA - Base", "ICA - Rand"]
-    assert figure.threshold == ("no difference", 0.0)
-    assert figure.span
-    assert figure.rows[0].reading == "+0.108"
-    assert figure.rows[0].interval == pytest.approx((0.078, 0.138))
-    assert figure.rows[0].lower == pytest.approx((0.088, 0.148))
-    rows = table_called(FULL, "AUROC of the").rows
-    assert rows[0] == ("PCA + ICA - PCA", "LightGBM", "+0.108 [0.078, 0.138]", "+0.118 [0.088, 0.148]")
-    (fold,) = (b for b in blocks_of(FULL, "differences") if isinstance(b, Fold))
-    assert fold.summary.endswith("ICA - PCA +0.108 [0.078, 0.138]")
-
-
 def test_the_gain_is_that_of_the_main_classifier_and_of_the_first_protocol_that_has_one() -> None:
     other = make_difference(difference=0.5, ci95=NO_INTERVAL)
     probe = replace(other, classifier="ridge")
@@ -258,15 +218,6 @@ def test_many_perturbations_are_folded() -> None:
 
 
 # -- leakage, sparsity, fits, time
-
-
-def test_the_longest_stage_comes_first_with_its_share() -> None:
-    text = text_of(FULL, "time")
-    assert re.search(r"15\.9 min .* 85 % .* LightGBM\. 320 units", text)
-    rows = table_called(FULL, "Wall clock by").rows
-    assert rows[0] == ("LightGBM", "13.5 min", "85 %", "960", "320")
-    assert rows[-1] == ("folds", "0.4 s", "0 %", "5", words.MISSING)
-    assert not list(blocks_of(make_evaluation(times=(StageTime("a", math.nan, 0),)), "time"))
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from builders import LEAKS, blocks_of, card_of, check_drawn, make_reproduction, tables_of, text_of
+from builders import LEAKS, blocks_of, card_of, check_drawn, make_reproduction, tables_of
 from identifiable import report
 from identifiable.report import words as wording
-from identifiable.report.page import Cloud, Curve, Curves, Dots, Text
-from identifiable.report.pages.reproduction import LOST, SAMPLES_DRAWN, correlated
+from identifiable.report.page import Curve, Curves, Text
+from identifiable.report.pages.reproduction import SAMPLES_DRAWN, correlated
 from identifiable.report.render.figures import draw_curves
 from identifiable.results import Alert, Choice, Constants, Leak, Reproduction
 
@@ -93,19 +93,6 @@ def test_what_happens_from_the_smallest_leak_to_the_largest_is_said_whichever_wa
     swapped = (replace(first, distance=last.distance), *PLAIN.leaks[1:-1], replace(last, distance=first.distance))
     assert "rises from" in told(replace(PLAIN, leaks=swapped))
     assert told(RESULTS["one leak"]) == ""
-
-
-def test_ours_stand_beside_the_published_figures_and_what_is_lost_is_called_so() -> None:
-    (table,) = tables_of(PLAIN, "verdict")
-    lines = {row[0]: row[1:] for row in table.rows}
-    random = PLAIN.fit(estimator="random_directions")
-    assert lines["pairs trained"] == ("60", "60", "")
-    assert lines["pairs removed"] == ("3", "11", "")
-    assert lines["R² of the line"] == (wording.number(PLAIN.fit().r2), LOST, wording.number(random.r2))
-    assert lines["Spearman [95 %]"][1] == LOST
-    assert lines["samples"] == (wording.MISSING, "1000", "")
-    (table,) = tables_of(make_reproduction(published={"r2": 0.87}), "verdict")
-    assert {row[0]: row[2] for row in table.rows}["R² of the line"] == "0.87"
 
 
 # -- the figures
@@ -197,56 +184,7 @@ def test_a_figure_without_points_is_left_out() -> None:
     assert [title.partition(":")[0] for title in titles] == ["Figure A.3"]
 
 
-def test_colours_run_over_all_steps_however_many_leaks_there_are() -> None:
-    for leaks in ([0.1, 1.0], [0.1 * i for i in range(1, 11)]):
-        styles = [cloud.style for cloud in figure_of(make_reproduction(leaks=leaks), "Figure 2").clouds]
-        assert (styles[0], styles[-1], styles) == (0, 5, sorted(s for s in styles if s is not None))
-
-
-def test_points_of_a_style_and_a_line_without_dots_are_drawn_so() -> None:
-    cloud, line = Cloud("c", ((0.0, 1.0),), "main", 3), Curve("l", ((0.0, 0.0), (2.0, 2.0)), 6, dotted=False)
-    drawn = draw_curves(Curves("t", "d", "x", "y", (line,), clouds=(cloud,)))
-    assert drawn.count('class="dots s3"') == 1
-    assert 'class="m main"' not in drawn
-    assert 'class="dots s6"' not in drawn
-    assert 'class="dots s6"' in draw_curves(Curves("t", "d", "x", "y", (replace(line, dotted=True),)))
-    fine = Cloud("c", tuple((i / 400, i / 400) for i in range(400)), "main", 3)
-    assert 'class="cloud fine"' in draw_curves(Curves("t", "d", "x", "y", clouds=(fine,)))
-    assert 'class="cloud fine"' not in drawn
-
-
 # -- the tables
-
-
-def test_the_tables_by_leak_have_every_number_of_it() -> None:
-    distances, constants = tables_of(PLAIN, "leaks")
-    leak = PLAIN.leaks[1]
-    relative = (wording.number(leak.relative), wording.interval(leak.relative_ci95))
-    shown = ("9 of 10", wording.number(leak.distance), wording.interval(leak.distance_ci95), *relative)
-    assert distances.rows[1] == ("0.1", *shown, wording.number(leak.reconstruction, 4))
-    exact, random = leak.constant, leak.random_directions
-    figures = (exact.median, exact.q95, exact.max, random.median, random.q95, random.max)
-    assert constants.rows[1] == (
-        "0.1",
-        "100",
-        *map(wording.number, figures),
-        wording.percent(random.median / exact.median),
-    )
-    (dots,) = (b for b in blocks_of(PLAIN, "leaks") if isinstance(b, Dots))
-    assert [row.marks[0].value for row in dots.rows] == [leak.distance for leak in PLAIN.leaks]
-    assert [row.interval for row in dots.rows] == [leak.distance_ci95 for leak in PLAIN.leaks]
-
-
-def test_the_table_of_fits_has_every_fit_and_marks_the_headlines() -> None:
-    (table,) = tables_of(PLAIN, "fits")
-    assert len(table.rows) == len(PLAIN.fits) == 12
-    assert len({row[:3] for row in table.rows}) == 12
-    assert table.strong == 0
-    fit = PLAIN.fit("maximum", "random_directions", "diameter")
-    row = next(row for row in table.rows if row[:3] == ("largest", "random", "/ diameter"))
-    assert row[3:5] == (wording.number(fit.slope), wording.number(fit.r2))
-    assert row[5] == f"{wording.number(fit.spearman)} {wording.interval(fit.spearman_ci95)}"
-    assert row[-1] == "57"
 
 
 def test_digits_have_a_table_with_the_correlation_within_each() -> None:
@@ -270,15 +208,6 @@ def test_ranks_that_tie_count_as_their_mean_and_too_few_or_constant_ones_not_at_
     assert correlated([*pairs, (math.nan, 100.0)]) == correlated(pairs)
     assert correlated(pairs[:3]) is None
     assert correlated([(1.0, float(i)) for i in range(5)]) is None
-
-
-def test_the_bound_is_named_after_the_activations_that_it_counts() -> None:
-    assert "leak⁻²" in figure_of(PLAIN, "Figure A.3").description
-    assert "≤ leak⁻²" in text_of(PLAIN, "reading")
-    cubed = replace(PLAIN, leaks=tuple(replace(leak, bound=leak.leak**-3) for leak in PLAIN.leaks))
-    assert "leak⁻³" in figure_of(cubed, "Figure A.3").description
-    assert "[leak³, 1]" in text_of(cubed, "reading")
-    assert "≤ leak⁻ᵏ" in text_of(replace(PLAIN, leaks=PLAIN.leaks[-1:]), "reading")
 
 
 def test_infinite_constants_are_shown_and_left_out_of_the_figures() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +17,14 @@ from builders import (
     make_joint_resolution,
     make_resolution,
     shown_words,
-    table_called,
     tables_of,
 )
 from identifiable import report
-from identifiable.ica import diagnostics
 from identifiable.report import words
 from identifiable.report.page import Fold, Spark, Text
 from identifiable.report.pages.components import (
     COMPONENTS_LISTED,
     GIST,
-    GISTS,
     PICTURED,
     gist,
     reasons,
@@ -41,7 +36,6 @@ from identifiable.report.pages.resolution import PAIRS_LISTED
 from identifiable.results import Alert, Resolution, Start, Step, UnresolvedPair, from_json, to_json
 
 TRUST = "Stability against negentropy"
-FIGURE = r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 
 
 def texts_of(result: Any, key: str) -> list[str]:
@@ -85,19 +79,6 @@ def test_the_tables_have_every_number_of_every_component() -> None:
         )
     assert first.rows[2][8] == shapes.rows[2][3] == words.MISSING
     assert first.rows[0][4] == "0.9995"  # not rounded up to perfect agreement
-
-
-def numbers_in(data: Any) -> Iterator[float]:
-    """Every number of a saved result that a table may show, and those its reasons name."""
-    if isinstance(data, dict):
-        data = [v for k, v in data.items() if k not in ("density", "spectrum", "sha256")]
-    if isinstance(data, list):
-        for part in data:
-            yield from numbers_in(part)
-    elif isinstance(data, str):
-        yield from (float(number.replace(",", "")) for number in re.findall(FIGURE, data))
-    elif data is not None:
-        yield float(data)
 
 
 # -- the verdict
@@ -178,13 +159,6 @@ def test_numbers_of_reasons_become_ranges_and_what_is_no_number_is_left_out(text
     assert found == said
 
 
-def test_the_table_of_reasons_has_both_verdicts_and_those_against_first() -> None:
-    (table,) = tables_of(make_resolution(), "verdict")
-    assert [row[1:] for row in table.rows] == [("no", "3", "9, 10, 11"), ("yes", "9", "0, 1, 2, 3, 4, 5, 6, 7, 8")]
-    assert "0.99 to 1.00" in table.rows[1][0]
-    assert [row[1] for row in tables_of(all_good(3), "verdict")[0].rows] == ["yes"]
-
-
 def test_a_line_has_a_reason_in_a_few_words_and_the_table_of_reasons_all_of_it() -> None:
     long = 'turns into component 3: the contrast is <too> "flat" between them'
     result = make_resolution(4)
@@ -194,14 +168,6 @@ def test_a_line_has_a_reason_in_a_few_words_and_the_table_of_reasons_all_of_it()
     assert "&lt;too&gt; &#34;flat&#34;" in report.html(result)
     assert gist("no colon, here; there") == "no colon"
     assert len(gist("a reason that nobody has thought of so far and goes on")) == GIST
-
-
-def test_every_reason_that_the_solver_gives_has_its_few_words() -> None:
-    given = inspect.getsource(diagnostics)
-    for opening, said in GISTS:
-        assert f'"{opening}' in given, f"no reason opens with {opening!r} any more"
-        assert gist(f"{opening} and so on") == said
-    assert 'f"turns into component {' in given
 
 
 @pytest.mark.parametrize(
@@ -223,21 +189,6 @@ def test_a_density_is_put_into_words(skew: float, kurtosis: float, tails: str, l
 
 
 # -- pairs, ties, starts
-
-
-def test_pairs_ties_and_starts_are_listed_with_their_numbers() -> None:
-    result = make_resolution()
-    pairs, ties = tables_of(result, "pairs")
-    assert pairs.rows == (("9", "10", "0.001", "0.317"), ("10", "11", "0.001", "0.317"))
-    assert ties.rows == (("0", "1", "0.62"),)
-    (starts,) = tables_of(result, "convergence")
-    assert starts.rows[1] == ("1", "14.0571", "19.5", "yes", "1")
-    assert starts.strong == 0
-    told = texts_of(result, "convergence")[-1]
-    assert " 6 % " in told
-    assert "3 pairs" in told
-    alike = tuple(Start(k, 14.4671 - 1e-5 * k, 18.0, True, 0) for k in range(2))
-    assert "less than 1 %" in texts_of(replace(result, starts=alike), "convergence")[-1]
 
 
 def test_pairs_that_can_be_separated_do_not_settle_what_refits_did_not() -> None:
@@ -404,34 +355,6 @@ def test_twenty_models_of_400_components_stay_below_three_megabytes() -> None:
 # -- the figures
 
 
-def test_the_cut_of_the_spectrum_is_marked_where_directions_were_dropped() -> None:
-    result = make_resolution()
-    figure = figure_of(result, "Spectrum")
-    whole = figure_of(replace(result, whitening=replace(result.whitening, rank=14, dropped=0)), "Spectrum")
-    assert figure is not None
-    assert whole is not None
-    assert figure.cut == ("rank 12", 12.5)
-    assert figure.curves[0].points[0] == (1.0, 1.0)
-    assert whole.cut is None
-    assert ">rank 12</text>" in report.html(result)
-
-
-def test_search_and_polish_are_separate_lines_and_a_few_turned_alone_do_not_show_as_the_whole() -> None:
-    result = make_resolution()
-    whole = [s for s in result.steps if s.phase == "polish"]
-    alone = replace(whole[1], passes=whole[1].passes + 0.01, active=2, turn=0.9)
-    plain, with_them = result, replace(result, steps=(*result.steps, alone))
-    turns, at_work = (figure_of(with_them, title) for title in ("Convergence", "Components at work"))
-    before = figure_of(plain, "Convergence")
-    assert turns is not None
-    assert at_work is not None
-    assert before is not None
-    assert [(c.label, len(c.points)) for c in before.curves] == [("search", 12), ("polish", 6)]
-    assert at_work.curves[0].points[-1] == (12.0, 4.0)
-    assert max(y for c in turns.curves if c.label == "polish" for _, y in c.points) < 0.9
-    assert 2.0 in [y for c in at_work.curves if c.label == "polish" for _, y in c.points]
-
-
 def test_negative_margins_are_inside_the_plot() -> None:
     result = make_resolution(3)
     below = replace(result, components=(replace(result.components[0], curvature=-0.2), *result.components[1:]))
@@ -441,14 +364,3 @@ def test_negative_margins_are_inside_the_plot() -> None:
     assert len(heights) >= 3
     assert all(0 <= y <= 100 for y in heights)
     assert ">-0.2</text>" in text.group(0)
-
-
-# -- the terminal
-
-
-def test_every_line_fits_a_terminal() -> None:
-    long = "a reason of many words that goes on and on " * 12
-    wide = replace(make_resolution(4), components=(replace(make_component(0, 4), identifiable=False, reason=long),))
-    for result in (make_resolution(400), make_joint_resolution(5, 1200, names=["x" * 50] * 5), wide):
-        assert max(map(words.columns_wide, report.text_table(result).splitlines())) <= 100
-    assert table_called(make_joint_resolution(5), "Each model").brief

@@ -10,8 +10,6 @@ from dataclasses import replace
 import pytest
 
 from builders import (
-    KNOBS,
-    PUBLISHED,
     ROWS,
     STEPS,
     Outline,
@@ -26,7 +24,7 @@ from identifiable import report
 from identifiable._checks import DataError
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
-from identifiable.report.page import LEFT_OUT, Curves, Dots, Fold, Gallery, Image, Table, Text
+from identifiable.report.page import LEFT_OUT, Curves, Dots, Image, Table, Text
 from identifiable.results import Alert, Cell, Choice, Evaluation, Table2, from_json, to_json
 
 WORDS = glossary("table2")
@@ -187,21 +185,6 @@ def test_a_row_that_no_setting_passed_for_is_shown_as_missing_and_left_out_of_th
     assert re.search(r"^BioAE( +–){4}$", report.text_table(result), flags=re.MULTILINE)
 
 
-def test_the_figure_has_infom_of_every_row_with_its_interval_and_marks_the_two_to_look_at() -> None:
-    first, *_ = (b for b in blocks_of(PLAIN, "scores") if isinstance(b, Dots))
-    cells = [PLAIN.cell(row) for row in CONTINUOUS]
-    assert [(row.marks[0].value, row.interval) for row in first.rows] == [
-        (c.infom.mean, c.infom.ci95) for c in cells if c is not None
-    ]
-    assert [row.label for row in first.rows if row.strong] == ["AE", "AE + ICA"]
-    wide, *_ = (b for b in blocks_of(make_table2(half=0.5), "scores") if isinstance(b, Dots))
-    cut = [row.interval for row in wide.rows[:2] if row.interval is not None]
-    assert [bound for bounds in cut for bound in bounds] == pytest.approx([0.0, 0.89, 0.15, 1.0])
-    assert wide.description != first.description  # it says that intervals are cut
-    drawn = next(b for b in blocks_of(PLAIN, "scores") if isinstance(b, Fold))
-    assert [b.title.split(", ")[1] for b in drawn.blocks if isinstance(b, Dots)] == ["sprites", "scene"]
-
-
 def test_published_numbers_stand_apart_with_whose_they_are_and_no_discrete_one() -> None:
     (table,) = (t for t in tables_of(PLAIN, "scores") if t.caption.startswith("Published"))
     assert [c.label for c in table.columns] == ["model", "all", "shapes3d", "mpi3d"]
@@ -249,41 +232,11 @@ def test_lifts_are_listed_by_data_and_mode_with_what_became_of_infoe() -> None:
     assert tables_of(RESULTS["nothing passes"], "lifts")[0].rows[0][2:] == (wording.MISSING,) * 6
 
 
-def test_infoe_that_moved_is_explained_and_that_of_the_published_table_too() -> None:
-    told, moved = notes(PLAIN, "lifts"), notes(make_table2(infoe_moves=-0.2), "lifts")
-    assert "at most 0.01" in told
-    assert "-0.200 (all, centred)" in moved
-    assert "at most 0.01" not in moved
-    assert WORDS["InfoE and ICA"] not in notes(RESULTS["nothing passes"], "lifts")
-    assert "from 0.40 (AE) to 0.66 (AE + ICA) on mpi3d" in told
-    still = {**PUBLISHED, "rows": {"AE": [[0.3, 0.7, 0.2]] * 3, "AE + ICA": [[0.6, 0.7, 0.4]] * 3}}
-    assert "(AE + ICA)" not in notes(make_table2(published=still), "lifts")
-
-
 # -- pictures
-
-
-def galleries(result: Table2) -> list[Gallery]:
-    return [b for b in blocks_of(result, "traversals") if isinstance(b, Gallery)]
 
 
 def images_in(text: str) -> list[dict[str, str | None]]:
     return Outline(text).tags("img")
-
-
-def test_traversals_stand_before_and_after_ica_with_a_label_for_each_line() -> None:
-    first, second = galleries(PLAIN)
-    assert [image.title for image in first.images] == ["AE", "AE + ICA"]
-    assert first.title.startswith("sprites:")
-    assert second.title.startswith("scene:")
-    assert first.images[0].lines == PLAIN.traversals[0].labels
-    drawn = images_in(report.html(PLAIN))
-    assert [image["src"] for image in drawn] == [f"data:image/png;base64,{t.png}" for t in PLAIN.traversals]
-    assert (drawn[0]["width"], drawn[0]["height"]) == ("224", "320")
-    assert all("position_x 0.90; orientation 0.85" in str(image["alt"]) for image in drawn)
-    assert report.html(PLAIN).count('<li title="position_x 0.90">') == 4
-    assert "- AE + ICA: 7 pictures" in report.markdown(PLAIN)
-    assert "base64" not in report.markdown(PLAIN)
 
 
 SOUND = make_png(1, 1, 2)
@@ -337,7 +290,7 @@ def test_curves_are_means_over_the_seeds_of_the_setting_selected_for_ae_and_ica(
     assert second.title.startswith("scene:")
     assert [curve.label for curve in psnr.curves] == ["sprites", "scene"]
     assert [y for _, y in psnr.curves[0].points] == pytest.approx([11, 15, 19, 27])
-    assert "22.0 dB on sprites and 23.0 dB on scene" in psnr.description
+    assert re.findall(r"[\d.]+ dB", psnr.description) == ["22.0 dB", "23.0 dB"]
     assert psnr.threshold is None
     *_, alone = (b for b in blocks_of(RESULTS["one data set"], "training") if isinstance(b, Curves))
     assert alone.threshold == ("least allowed", 22.0)
@@ -358,31 +311,6 @@ def test_runs_at_other_settings_and_steps_that_a_seed_lacks_are_no_part_of_a_cur
         b for b in blocks_of(without_last(places["sprites", "ae", 0.01, 1]), "training") if isinstance(b, Curves)
     )
     assert len(cut.curves[0].points) == 3
-
-
-def test_the_selection_says_what_was_chosen_how_many_passed_and_that_it_saw_the_factors() -> None:
-    (table,) = tables_of(PLAIN, "selection")
-    rows = {row[:2]: row[2:] for row in table.rows}
-    assert rows["β-VAE", "sprites"] == ("beta 3, decay 0.01", "2,000", "24.0", "22.0", "5 of 12")
-    assert rows["AE + ICA", "scene"][0] == "decay 0.01"
-    assert ("AE", "all") not in rows
-    assert len(rows) == 2 * len(ROWS)
-    assert WORDS["Supervised"] in notes(PLAIN, "selection")
-
-
-def test_every_run_is_listed_under_the_name_of_its_row() -> None:
-    (table,) = tables_of(PLAIN, "runs")
-    assert len(table.rows) == len(PLAIN.runs)
-    run = PLAIN.runs[0]
-    last = run.evaluations[-1]
-    scores = [wording.number(last.scores[mode]["infom"]) for mode in ("none", "centred")]
-    figures = (wording.number(last.loss, 4), wording.number(last.psnr, 1), *scores)
-    assert table.rows[0] == ("AE, decay 0", "sprites", "0", "4,000", *figures, "steps")
-    assert {row[0].split(",")[0] for row in table.rows} == {"AE", "β-VAE", "β-TCVAE", "BioAE", "QLAE", "VQ-VAE"}
-    assert any(row[0] == "β-TCVAE, lambda tc 3, decay 0.01" for row in table.rows)
-    assert KNOBS["beta-tcvae"] == "lambda_tc"
-    diverged = replace(PLAIN, runs=(replace(run, evaluations=(), stopped="diverged"),))
-    assert tables_of(diverged, "runs")[0].rows[0][4:] == (*[wording.MISSING] * 4, "diverged")
 
 
 def test_scores_without_finite_numbers_are_left_out_of_curves() -> None:

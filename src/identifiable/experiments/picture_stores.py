@@ -17,23 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable._extras import require
-from identifiable.io.containers import listed, pickled, reason, shown
-from identifiable.io.numpy_files import HEADER_BYTES, LOCAL_HEADER, NpzFile, check_size, layout_of
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
+from identifiable.io.anndata_files import dense_rows
+from identifiable.io.array_files import HEADER_BYTES, LOCAL_HEADER, NpzFile, check_size, layout_of
+from identifiable.io.containers import damage_named, named, pickled, reason
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows
 
 AGAIN = "copy or download it again"
 PNG_HEAD = struct.Struct(">8s4s4sII")  # signature, length and type of the first chunk, width, height
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_BYTES = 2**20  # far more than a picture of 128 x 128 takes
 PNG_NAME = re.compile(r"(\d{6})\.png")
-SLAB_BYTES = 2**25  # of a compressed HDF5 array, unpacked at a time
 KEYS_CUBIC = -0.5  # Keys' parameter in tf.image.resize(method="bicubic")
 
 Raw = NDArray[np.uint8]
@@ -87,7 +87,7 @@ class PictureArchive(NpzFile):
         if name in self._broken:
             raise self._broken[name]
         if name not in self._layouts:
-            held = listed([shown(key) for key in self.names]) or "no arrays"
+            held = named(self.names) or "no arrays"
             raise DataError(f"{self._label}: expected an array {name}, found {held}; check that it is the right file.")
         if self._layouts[name].stored.hasobject:
             raise DataError(pickled(f"{self._label}:{name}"))
@@ -152,42 +152,28 @@ class Hdf5Pictures:
     def labels(self, width: int) -> NDArray[Any]:
         with self._dataset(self._labels) as dataset:
             check_labels(dataset.shape, dataset.dtype, (self._shape[0], width), f"{self._label}:{self._labels}")
-            with self._damage_named():
+            with damage_named(self._damaged):
                 values: NDArray[Any] = dataset[...]
         return values
 
     def _rows(self) -> StoredRows:
         layout = Layout(0, (self._shape[0], math.prod(self._shape[1:])), np.dtype(np.uint8))
         with self._dataset(self._images) as dataset:
-            start = dataset.id.get_offset() if dataset.chunks is None and not dataset.file.userblock_size else None
-            if start is None:
-                return StoredRows(scratch_file(self._label, partial(self._unpack, dataset)), layout, self._rows)
-        file = FileBytes.open(self._path, self._label)
-        if start + math.prod(self._shape) > file.size:
-            raise DataError(f"{self._label}: truncated: {self._images} runs past the end of the file; {AGAIN}.")
-        return StoredRows(file, Layout(start, layout.shape, layout.stored), self._rows)
-
-    def _unpack(self, dataset: Any, file: IO[bytes]) -> None:
-        chunk = dataset.chunks[0] if dataset.chunks else 1
-        step = max(SLAB_BYTES // math.prod(self._shape[1:]) // chunk, 1) * chunk  # whole chunks: none is unpacked twice
-        for start in range(0, self._shape[0], step):
-            with self._damage_named():
-                slab = np.ascontiguousarray(dataset[start : start + step])
-            file.write(slab.data)
+            return dense_rows(dataset, layout, self._path, self._label, self._damaged, self._rows)
 
     @contextmanager
     def _dataset(self, name: str) -> Iterator[Any]:
         require("h5py", extra="pictures", what="Shapes3D")
         import h5py
 
-        with self._damage_named():
+        with damage_named(self._damaged):
             file = h5py.File(self._path, "r")
         with file:
-            with self._damage_named():
+            with damage_named(self._damaged):
                 kind = file.get(name, getlink=True)
                 # A link or an array may lead into another file; what was named is this one.
                 found = file[name] if isinstance(kind, h5py.HardLink) else None
-                held = listed([shown(key) for key in file])
+                held = named(file)
             if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external:
                 raise DataError(
                     f"{self._label}: expected an array {name} in the file itself, found {held or 'nothing'}; "
@@ -195,12 +181,8 @@ class Hdf5Pictures:
                 )
             yield found
 
-    @contextmanager
-    def _damage_named(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # h5py raises OSError, KeyError, RuntimeError, ValueError, … on damaged files
-            raise DataError(f"{self._label}: not HDF5, or damaged or truncated ({reason(error)}); {AGAIN}.") from None
+    def _damaged(self, why: str) -> DataError:
+        return DataError(f"{self._label}: not HDF5, or damaged or truncated ({why}); {AGAIN}.")
 
 
 # -- a zip or a folder of PNG

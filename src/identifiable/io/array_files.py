@@ -1,11 +1,13 @@
-"""`.npy` and `.npz`.
+"""`.npy`, `.npz` and `.safetensors`: files of arrays.
 
-Headers are parsed by `numpy.lib.format`, which evaluates literals only; pickled objects are refused.
+Headers of numpy are parsed by `numpy.lib.format`, which evaluates literals only; pickled objects are refused. Of a `.safetensors`
+the library checks the header (lengths, offsets, overlaps); rows are then read in place.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import math
 import struct
 import warnings
@@ -27,19 +29,27 @@ from identifiable.io.containers import (
     IdentifiedColumn,
     IdentifiedRows,
     check_table,
-    choose,
+    did_you_mean,
+    identities,
+    listed,
     pickled,
     read_whole,
     reason,
     shown,
 )
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, scratch_file
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, reopened, scratch_file
 
 HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
 COPY_BYTES = 2**20
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
 
 MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
+DTYPES = {
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
+    "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "C64": "<c8",
+}  # fmt: skip
+LENGTH_BYTES = 8
+MAX_HEADER_BYTES = 100_000_000  # the library's own limit
 
 
 class NpyFile:
@@ -54,9 +64,12 @@ class NpyFile:
         check_size(self._layout, self._file.size, self._label)
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        return IdentifiedRows(self.rows(part), None)
+
+    def rows(self, part: str | None) -> StoredRows:
         self._refuse_part(part)
         check_table(self._layout, self._label)
-        return IdentifiedRows(StoredRows(self._file, self._layout, partial(_npy_again, self._path.absolute())), None)
+        return StoredRows(self._file, self._layout, partial(reopened, NpyFile, self._path.absolute(), part))
 
     def column(self, part: str | None) -> IdentifiedColumn:
         self._refuse_part(part)
@@ -67,18 +80,77 @@ class NpyFile:
             raise DataError(f"{self._label}: a .npy file is one array without parts; drop the colon and {part!r}.")
 
 
-class NpzFile:
-    """A zip archive of arrays.
+class NamedArrays:
+    """Arrays by name. One called `ids` identifies the rows of the others."""
 
-    A stored member is read where it lies in the archive (its checksum is not verified: that would be a
-    pass over all of it). A compressed one is unpacked once, a little at a time, into a temporary file
-    without a name, and read from there; its checksum is verified. An array called `ids` identifies the rows.
-    """
+    names: tuple[str, ...]
 
     def __init__(self, path: Path):
         self._path, self._label = path, str(path)
         self._file = FileBytes.open(path, self._label)
         self._layouts: dict[str, Layout] = {}
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        name = self._choose(part, 2)
+        rows = self.rows(name)
+        ids = ids or (IDS if own_ids and IDS in self.names and name != IDS else None)
+        return IdentifiedRows(rows, None if ids is None else self.column(ids).values)
+
+    def rows(self, part: str) -> StoredRows:
+        name = self._choose(part, 2)
+        check_table(self._layouts[name], self._at(name))
+        return StoredRows(*self._located(name), partial(reopened, type(self), self._path.absolute(), name))
+
+    def column(self, part: str | None) -> IdentifiedColumn:
+        name = self._choose(part, 1)
+        own = None
+        if name != IDS and IDS in self._layouts and self._layouts[IDS].shape[:1] == self._layouts[name].shape[:1]:
+            own = self.column(IDS).values
+        return IdentifiedColumn(self._whole(name), own)
+
+    def _at(self, name: str) -> str:
+        return f"{self._label}:{shown(name)}"
+
+    def _located(self, name: str) -> tuple[FileBytes, Layout]:
+        """The file the array's bytes are in, and where."""
+        return self._file, self._layouts[name]
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        return read_whole(*self._located(name), self._at(name))
+
+    def _choose(self, part: str | None, ndim: int) -> str:
+        """The name of the array to read: `part`, or the only one that could be meant."""
+        layouts = self._layouts
+        held = (
+            listed([f"{shown(name)} {each.shape} {each.stored_dtype}" for name, each in layouts.items()]) or "nothing"
+        )
+        if part is not None:
+            if part in layouts:
+                return part
+            raise DataError(f"{self._label}: holds no {part!r}; it holds {held}{did_you_mean(part, layouts)}")
+        others = [name for name in layouts if name != IDS]
+        kinds = "fiub" if ndim == 2 else "iuUSbf"
+        fitting = [k for k in others if len(layouts[k].shape) == ndim and layouts[k].stored.kind in kinds]
+        if len(fitting) == 1:
+            return fitting[0]
+        if len(others) == 1:  # not fitting either, but then the error can say what is wrong with it
+            return others[0]
+        raise DataError(
+            f"{self._label}: expected exactly one {ndim}-D array{' of numbers' if ndim == 2 else ''}, found {len(fitting)}; "
+            f"it holds {held}: name one after a colon, as in {self._at(next(iter(fitting or others), 'NAME'))}"
+        )
+
+
+class NpzFile(NamedArrays):
+    """A zip archive of arrays.
+
+    A stored member is read where it lies in the archive (its checksum is not verified: that would be a
+    pass over all of it). A compressed one is unpacked once, a little at a time, into a temporary file
+    without a name, and read from there; its checksum is verified.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path)
         self._broken: dict[str, DataError] = {}
         with self._archive() as archive:
             arrays = [member for member in archive.infolist() if member.filename.endswith(".npy")]
@@ -86,43 +158,25 @@ class NpzFile:
             for name, member in self._members.items():
                 try:
                     with self._damage_named(), archive.open(member) as stream:
-                        layout = layout_of(stream.read(HEADER_BYTES), f"{self._label}:{shown(name)}")
-                    check_size(layout, member.file_size, f"{self._label}:{shown(name)}")
+                        layout = layout_of(stream.read(HEADER_BYTES), self._at(name))
+                    check_size(layout, member.file_size, self._at(name))
                     self._layouts[name] = layout
                 except DataError as error:  # matters only if this member is the one that is asked for
                     self._broken[name] = error
         self.names = tuple(self._members)
-
-    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
-        name = self._choose(part, 2)
-        label = f"{self._label}:{shown(name)}"
-        check_table(self._layouts[name], label)
-        file, layout = self._located(name)
-        again = partial(_npz_again, self._path.absolute(), name)
-        ids = ids or (IDS if own_ids and IDS in self.names and name != IDS else None)
-        return IdentifiedRows(StoredRows(file, layout, again), None if ids is None else self.column(ids).values)
-
-    def column(self, part: str | None) -> IdentifiedColumn:
-        name = self._choose(part, 1)
-        own = None
-        if name != IDS and IDS in self._layouts and self._layouts[IDS].shape[:1] == self._layouts[name].shape[:1]:
-            own = self.column(IDS).values
-        if self._layouts[name].stored.hasobject:
-            raise DataError(pickled(f"{self._label}:{shown(name)}"))
-        return IdentifiedColumn(read_whole(*self._located(name), f"{self._label}:{shown(name)}"), own)
 
     def array(self, name: str) -> NDArray[Any]:
         """The array of that name, of any shape, whole and with its checksum verified. `name` must be one of `names`."""
         if name in self._broken:
             raise self._broken[name]
         if self._layouts[name].stored.hasobject:
-            raise DataError(pickled(f"{self._label}:{shown(name)}"))
+            raise DataError(pickled(self._at(name)))
         file, layout = self._located(name)
         member, before = self._members[name], self._layouts[name].offset
         try:
             raw = np.empty(math.prod(layout.shape) * layout.stored.itemsize, np.uint8)
         except MemoryError:
-            raise DataError(f"{self._label}:{shown(name)}: {member.file_size:,} bytes do not fit in memory.") from None
+            raise DataError(f"{self._at(name)}: {member.file_size:,} bytes do not fit in memory.") from None
         file.read_into(layout.offset, raw)
         if zlib.crc32(raw.data, zlib.crc32(file.read(layout.offset - before, before))) != member.CRC:
             raise self._damaged(f"the checksum of {name!r} differs")
@@ -137,10 +191,14 @@ class NpzFile:
             raise self._broken[part]
         if part is None and self._broken and not set(self._layouts) - {IDS}:
             raise next(iter(self._broken.values()))
-        return choose(self._layouts, part, ndim, self._label)
+        return super()._choose(part, ndim)
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        if self._layouts[name].stored.hasobject:
+            raise DataError(pickled(self._at(name)))
+        return super()._whole(name)
 
     def _located(self, name: str) -> tuple[FileBytes, Layout]:
-        """The file the array's bytes are in, and where."""
         member, layout = self._members[name], self._layouts[name]
         if member.compress_type != zipfile.ZIP_STORED:
             return self._unpacked(name), layout
@@ -155,7 +213,7 @@ class NpzFile:
 
     def _unpacked(self, name: str) -> FileBytes:
         member = self._members[name]
-        check_scratch_room(f"{self._label}:{shown(name)}", member.file_size, "save it uncompressed (np.savez)")
+        check_scratch_room(self._at(name), member.file_size, "save it uncompressed (np.savez)")
 
         def unpack(file: IO[bytes]) -> None:
             with self._archive() as archive:
@@ -165,7 +223,7 @@ class NpzFile:
                     while chunk := self._next(stream):
                         file.write(chunk)
 
-        unpacked = scratch_file(f"{self._label}:{shown(name)}", unpack)
+        unpacked = scratch_file(self._at(name), unpack)
         if unpacked.size != member.file_size:
             raise self._damaged(f"{name!r} unpacks to {unpacked.size:,} bytes instead of {member.file_size:,}")
         return unpacked
@@ -198,12 +256,76 @@ class NpzFile:
         return DataError(f"{self._label}: the .npz file is damaged or truncated ({why}); copy or write it again.")
 
 
-def _npy_again(path: Path) -> StoredRows:
-    return NpyFile(path).table(None, ids=None, own_ids=False).rows
+class SafetensorsFile(NamedArrays):
+    """Named tensors; `ids` are 1-D integers, or 2-D uint8 that holds UTF-8 padded with zeros."""
 
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self._unreadable: dict[str, str] = {}
+        header_bytes = int.from_bytes(self._file.read(0, LENGTH_BYTES).ljust(LENGTH_BYTES, b"\0"), "little")
+        start = LENGTH_BYTES + header_bytes
+        if self._file.size < LENGTH_BYTES or header_bytes > MAX_HEADER_BYTES or start > self._file.size:
+            raise DataError(
+                f"{self._label}: expected a .safetensors file, but its first 8 bytes declare a header of "
+                f"{header_bytes:,} bytes in a file of {self._file.size:,}: it is truncated or something else; "
+                "copy or write it again."
+            )
+        self._validate()
+        try:
+            header = json.loads(self._file.read(LENGTH_BYTES, header_bytes))
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    self._place(name, entry, start)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise self._damaged(f"its header cannot be read: {reason(error)}") from None
+        self.names = tuple(self._layouts)
 
-def _npz_again(path: Path, name: str) -> StoredRows:
-    return NpzFile(path).table(name, ids=None, own_ids=False).rows
+    def _whole(self, name: str) -> NDArray[Any]:
+        layout, label = self._layouts[name], self._at(name)
+        if not (name == IDS and len(layout.shape) == 2 and layout.stored == np.uint8):
+            return super()._whole(name)
+        n, width = layout.shape
+        if width == 0:
+            raise DataError(f"{label}: expected ids, got text of no length.")
+        raw = np.empty(n * width, np.uint8)
+        self._file.read_into(layout.offset, raw)
+        return identities(raw.view(f"S{width}"), label)
+
+    def _choose(self, part: str | None, ndim: int) -> str:
+        if part is not None and part in self._unreadable:
+            raise DataError(
+                f"{self._at(part)} is stored as {self._unreadable[part]}, which cannot be read; "
+                f"convert it to one of {', '.join(DTYPES)}."
+            )
+        return super()._choose(part, ndim)
+
+    def _validate(self) -> None:
+        from safetensors import safe_open  # here: only this format needs it
+
+        try:
+            with safe_open(self._path, framework="numpy") as library:
+                library.keys()
+        except Exception as error:  # SafetensorError, and what it lets through from json and the system
+            raise self._damaged(reason(error)) from None
+
+    def _place(self, name: str, entry: dict[str, Any], start: int) -> None:
+        """Check again what the rows will be read by: it costs nothing, and the library's checks vary by version."""
+        begin, end = entry["data_offsets"]
+        shape = tuple(int(length) for length in entry["shape"])
+        if entry["dtype"] not in DTYPES:
+            self._unreadable[name] = str(entry["dtype"])
+            return
+        stored = np.dtype(DTYPES[entry["dtype"]])
+        if end - begin != math.prod(shape) * stored.itemsize or begin < 0 or start + end > self._file.size:
+            raise self._damaged(f"{name!r} of shape {shape} does not fit its place in the file")
+        self._layouts[name] = Layout(start + begin, shape, stored, bfloat16=entry["dtype"] == "BF16")
+
+    def _damaged(self, why: str) -> DataError:
+        return DataError(
+            f"{self._label}: the .safetensors file is damaged or truncated ({why}); copy or write it again."
+        )
 
 
 def layout_of(head: bytes, label: str) -> Layout:
@@ -223,6 +345,13 @@ def layout_of(head: bytes, label: str) -> Layout:
     if any(length < 0 for length in shape):
         raise DataError(f"{label}: the .npy header declares a negative length, shape {shape}; write the file again.")
     return Layout(stream.tell(), tuple(int(length) for length in shape), np.dtype(dtype), bool(fortran))
+
+
+def safetensors_header(header: dict[str, Any]) -> bytes:
+    """How a `.safetensors` begins. Laid out here and not by the library, which writes metadata in a random order."""
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % LENGTH_BYTES)  # the format wants its data aligned
+    return len(text).to_bytes(LENGTH_BYTES, "little") + text
 
 
 def check_size(layout: Layout, size: int, label: str) -> None:

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.intake import content_hash
-from identifiable.io.containers import listed, reason, shown
-from identifiable.io.locations import check_is_file
-from identifiable.io.numpy_files import NpzFile
+from identifiable.io.array_files import NpzFile
+from identifiable.io.containers import check_is_file, named, reason
 from identifiable.io.opening import read_labels
 from identifiable.io.stored_rows import FileBytes
 
@@ -111,7 +110,7 @@ def _archived(path: Path, part: Part) -> _Found:
         pictures, classes, name = SINGLE, SINGLE_LABELS, path.stem
     else:
         expected = f"x_{part}" if part == "test" else f"x_train or {SINGLE}"
-        held = listed([shown(key) for key in archive.names]) or "no arrays"
+        held = named(archive.names) or "no arrays"
         raise DataError(
             f"{path}: expected an array {expected} of pictures, found {held}; "
             f"save it as np.savez(path, x_train=, y_train=, x_test=, y_test=)."

@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.io.containers import listed, reason, shown
-from identifiable.io.locations import check_is_file
-from identifiable.io.picture_stores import (
+from identifiable.experiments.picture_stores import (
     AGAIN,
     Halved,
     Hdf5Pictures,
@@ -29,6 +27,7 @@ from identifiable.io.picture_stores import (
     PngArchive,
     PngFolder,
 )
+from identifiable.io.containers import check_is_file, named, reason
 from identifiable.io.stored_rows import FileBytes
 from identifiable.worlds.factor_grid import FactorGrid
 
@@ -284,7 +283,7 @@ def _recognised(path: Path) -> str:
     for key, member in (("dsprites", f"{ARCHIVE_PICTURES}.npy"), ("mpi3d", "images.npy")):
         if member in names:
             return key
-    raise _unknown(path, f"an archive of {listed([shown(name) for name in names]) or 'nothing'}")
+    raise _unknown(path, f"an archive of {named(names) or 'nothing'}")
 
 
 def _unknown(path: Path, what: str) -> DataError:
