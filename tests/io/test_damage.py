@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from identifiable import load_basis, resolve, save_basis
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks
-from identifiable.io import open_representation, open_screen, read_images, read_labels, save_anndata, save_table
+from identifiable.experiments.images import read_images
+from identifiable.io import open_representation, open_screen, read_labels, save_anndata, save_table
 
 SEED = 20240517
 VALUES = np.arange(12, dtype=np.float32).reshape(4, 3)
