@@ -406,7 +406,7 @@ def test_fail_if_of_several_tables_is_about_the_whole_or_any_model(folder, capsy
         ("identifiable < 1.2.3", ("'1.2.3'",)),
         ("converged == maybe", ("FIELD OPERATOR NUMBER",)),
         ("identifiable == true", ("identifiable == true", "'identifiable < 20'")),
-        ("shared < 10", ("'shared'", "inputs, alerts, rank, converged")),
+        ("shared < 10", ("'shared'", "rank, converged")),
         ("rigid.held_out.q95 > 1", ("'rigid'",)),
         ("headline > 1", ("headline",)),
         ("density_edges < 3", ("density_edges",)),

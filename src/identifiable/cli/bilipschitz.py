@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from identifiable.cli.distortion_fields import distortion_fields
 from identifiable.cli.importing import imported
 from identifiable.cli.measuring import Command, Job
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.options import DecoderOptions
+from identifiable.results import Distortion
 
 
 def _is_program(job: Job) -> bool:
@@ -39,7 +39,7 @@ COMMAND = Command(
     options=DecoderOptions,
     tables={"points": {"metavar": "Z", "help": f"latents at which to look, one point a row: {TABLE_FORMATS}"}},
     call=_call,
-    fields=lambda job: distortion_fields(),
+    result=lambda job: Distortion,
     gate="'constant > 3' (of the worst point), 'constant.q95 > 2', 'best_constant > 1.5' or 'deficient > 0'",
     inputs=lambda job: [job.options.decoder if _is_program(job) else None, job.options.ids],
 )

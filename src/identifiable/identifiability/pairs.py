@@ -29,6 +29,8 @@ from identifiable.identifiability.rows import RowPlan
 from identifiable.identifiability.run import Run, Table
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import RUNGS, CompareOptions
+from identifiable.options.tables import Null as NullName
+from identifiable.options.tables import Rung as RungName
 from identifiable.results import Errors, Interval, Null, PairResult, Rung, Scale, Similarity, Solver, WorstRow
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
@@ -172,7 +174,7 @@ class PairRun:
 
     def _rung_nulls(
         self, nulls: NullResults | None, group: str, direction: int, scale: float
-    ) -> dict[str, Null | None]:
+    ) -> dict[NullName, Null | None]:
         return {name: nulls.rung(name, group, direction, scale) for name in self.run.settings.nulls} if nulls else {}
 
     def _nulls(self) -> NullResults | None:
@@ -285,7 +287,7 @@ class _Measured:
     plan: RowPlan
     settings: CompareOptions
 
-    def rung(self, group: str, direction: int, scale: Scale, nulls: dict[str, Null | None]) -> Rung:
+    def rung(self, group: RungName, direction: int, scale: Scale, nulls: dict[NullName, Null | None]) -> Rung:
         column = COLUMNS[group, direction]
         in_sample = self._errors(0, column, scale, None)
         means = self.bootstrap_means(direction).get(group)
