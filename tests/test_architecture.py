@@ -34,7 +34,9 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),
     ("ica", "jacobians", "bounds", "similarity", "diameter"),
     ("groups", "intake"),
-    ("blocks", "moments", "representation", "results"),
+    ("blocks", "moments", "representation"),
+    ("run",),
+    ("results",),
     ("_compiling", "_extras", "options"),
     ("_checks", "_stopping"),
 )

@@ -23,6 +23,7 @@ from identifiable.cli.progress import Lines
 from identifiable.disentanglement import METRICS, MODES, PROFILES, scoring
 from identifiable.options import DisentangleOptions
 from identifiable.results import Disentanglement, without_time
+from identifiable.run import Stage
 
 SEED = 20261116
 N = 240
@@ -524,13 +525,13 @@ def test_dataframes_bring_their_names_and_are_joined_on_their_index():
 def test_progress_lines_come_at_each_stage_and_each_tenth_after_some_time():
     stream = io.StringIO()
     lines = Lines(stream, patience=0.0)
-    lines("dci", 1, 8)
+    lines(Stage("dci"), 1, 8)
     for done in range(101):
-        lines("halves", done, 100)
+        lines(Stage("halves"), done, 100)
     assert stream.getvalue().splitlines()[:2] == ["dci: 1 of 8 done, 0 s", "halves: 0 of 100 done, 0 s"]
     assert [line.split()[1] for line in stream.getvalue().splitlines()[1:]] == [str(k) for k in range(0, 101, 10)]
     patient = Lines(io.StringIO())
-    patient("dci", 1, 8)
+    patient(Stage("dci"), 1, 8)
     assert patient.stream.getvalue() == ""
 
 

@@ -372,7 +372,7 @@ def test_progress_grows_to_the_end_and_is_told_by_the_calling_thread() -> None:
 
     diameter(gauss(5000, 24, np.random.default_rng(16)), workers=2, progress=progress)
     assert threads == {threading.get_ident()}
-    assert {stage for stage, _, _ in told} == {"diameter"}
+    assert {str(stage) for stage, _, _ in told} == {"diameter"}
     done = [step for _, step, _ in told]
     assert done == sorted(done)
     assert told[-1][1:] == (10_000, 10_000)

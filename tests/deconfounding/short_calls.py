@@ -13,7 +13,7 @@ from identifiable.deconfounding.corrections import registry
 from identifiable.deconfounding.evaluation import evaluating
 from identifiable.deconfounding.evaluation.options import EvaluateOptions
 from identifiable.deconfounding.metrics import replicates
-from identifiable.deconfounding.run import Run
+from identifiable.run import Run
 
 
 def short(function: Callable[..., Any], options: type, *, runs: bool = True) -> Callable[..., Any]:

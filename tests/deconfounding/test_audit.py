@@ -18,8 +18,8 @@ from identifiable.deconfounding.audit.auditing import check_features, evaluable_
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import interval, plate_draws
-from identifiable.deconfounding.run import Run
 from identifiable.results import Audit, from_json, without_time
+from identifiable.run import Run
 
 from .short_calls import assign_roles, audit, says
 
@@ -532,7 +532,7 @@ def test_a_clear_design_says_go_on_and_keeps_what_it_was_told():
 
 def test_progress_names_its_stages():
     stages = []
-    audited(screen(34), progress=lambda stage, done, total: stages.append(stage))
+    audited(screen(34), progress=lambda stage, done, total: stages.append(str(stage)))
     assert {"moments", "shape of columns", "position alone", "batch alone", "plate alone", "shuffling labels"} <= set(
         stages
     )

@@ -21,6 +21,7 @@ from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correct
 from identifiable.deconfounding.corrections.streaming import EPSILON_GRID, Recolouring
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.groups import AffineMap, haar_rotation
+from identifiable.run import Run
 
 from .short_calls import fit_correction, says
 
@@ -138,11 +139,11 @@ def test_harmony_is_as_near_to_harmonypy_as_that_is_to_itself(
     Z, batch, runs, frozen = harmony_case(case)
     if "ten" in case:
         monkeypatch.setattr(harmony, "TOLERANCE", -np.inf)
-    found = harmonise(Z, batch, clusters=frozen["clusters"], seed=seed)
+    found = harmonise(Z, batch, clusters=frozen["clusters"], run=Run(seed))
     assert min(relative_gap(found.rows, run, Z) for run in runs) < 1e-3
     assert len(found.objective) - 1 in frozen["iterations"]
     monkeypatch.setattr(harmony, "DIVERSITY", 0.0)
-    blind = harmonise(Z, batch, clusters=frozen["clusters"], seed=seed)
+    blind = harmonise(Z, batch, clusters=frozen["clusters"], run=Run(seed))
     if case == "unequal":  # without the penalty the clusters follow the batches
         assert min(relative_gap(blind.rows, run, Z) for run in runs) > 5e-3
 
@@ -150,7 +151,7 @@ def test_harmony_is_as_near_to_harmonypy_as_that_is_to_itself(
 def test_a_seed_of_harmonypy_may_start_in_another_optimum_which_ours_leaves() -> None:
     Z, batch, runs, frozen = harmony_case("separate")
     assert max(relative_gap(run, runs[0], Z) for run in runs) > 0.1
-    ours = [harmonise(Z, batch, clusters=frozen["clusters"], seed=s).rows for s in range(4)]
+    ours = [harmonise(Z, batch, clusters=frozen["clusters"], run=Run(s)).rows for s in range(4)]
     assert max(relative_gap(rows, ours[0], Z) for rows in ours) < 1e-3
 
 
@@ -571,7 +572,7 @@ def test_harmony_takes_out_the_batch_and_keeps_the_kinds() -> None:
 
 def test_harmony_repeats_itself_and_hardly_depends_on_the_seed_or_the_order_of_rows() -> None:
     Z, batch, _ = two_kinds()
-    first, again, other = (harmonise(Z, batch, clusters=2, seed=s).rows for s in (0, 0, 1))
+    first, again, other = (harmonise(Z, batch, clusters=2, run=Run(s)).rows for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     moved = np.linalg.norm(first - Z)
     assert np.linalg.norm(first - other) < 1e-2 * moved

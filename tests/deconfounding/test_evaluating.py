@@ -20,10 +20,10 @@ from identifiable.deconfounding.evaluation.classifiers import LightGBM, Ridge
 from identifiable.deconfounding.evaluation.concluding import Components
 from identifiable.deconfounding.evaluation.representing import Transforms
 from identifiable.deconfounding.folds import cross_validation
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.moments import Moments
 from identifiable.results import ConditionScore, ScreenEvaluation, from_json
+from identifiable.run import Run
 
 from .short_calls import evaluate, says
 
@@ -417,7 +417,7 @@ def test_damaged_parts_of_a_checkpoint_are_counted() -> None:
 
 
 def test_progress_counts_all_units_once() -> None:
-    calls: list[tuple[str, int, int]] = []
+    calls: list[tuple[Any, int, int]] = []
     blocks, design = world(plates=12)
     result = evaluate(
         blocks,
@@ -425,7 +425,7 @@ def test_progress_counts_all_units_once() -> None:
         **{**FAST, "representations": ("pca",), "targets": ["active"], "workers": 1},
         progress=lambda *call: calls.append(call),
     )
-    units = [(done, total) for stage, done, total in calls if stage in ("lightgbm", "ridge", "odds")]
+    units = [(done, total) for stage, done, total in calls if str(stage) in ("lightgbm", "ridge", "odds")]
     assert units[-1][0] == units[-1][1] == len(result.scores)
     assert [done for done, _ in units] == sorted(done for done, _ in units)
 

@@ -19,6 +19,7 @@ from identifiable.deconfounding.metrics.space_metrics import (
     replicate_rows,
     space_metrics,
 )
+from identifiable.run import Run, Stage
 
 from .screen_reference import haar, screen
 from .short_calls import says
@@ -95,15 +96,15 @@ def test_what_a_design_lacks_is_said_and_not_scored():
 def test_metrics_of_a_space_say_space_rows_and_batches():
     X, design = screen()
     names = ("replicate_map", "ilisi", "pcr_plate")
-    found = space_metrics(X, design, space="ica", only=names, max_rows=150, seed=3)
+    found = space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(3))
     assert tuple(m.metric for m in found) == names
     assert all(m.space == "ica" and m.rotation_invariant for m in found)
     assert says(found[0].note, "another plate", "another well", "of 300 rows")
     assert says(found[1].note, "3 batches", "150 of 300 rows")
     assert found[2].note == "6 plates"
-    assert space_metrics(X, design, space="ica", only=names, max_rows=150, seed=3) == found
-    assert space_metrics(X, design, space="ica", only=names, max_rows=150, seed=4) != found
-    alone = space_metrics(X, design, space="ica", only=["ilisi"], max_rows=150, seed=3)
+    assert space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(3)) == found
+    assert space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(4)) != found
+    alone = space_metrics(X, design, space="ica", only=["ilisi"], max_rows=150, run=Run(3))
     assert alone == found[1:2]
 
 
@@ -112,9 +113,11 @@ def test_metrics_of_blocks_are_those_of_the_array():
     names = ("consistency", "kbet", "pcr_batch")
     seen = []
     blocks = Blocks(X, rows=37)
-    found = space_metrics(blocks, design, space="x", only=names, max_rows=120, progress=lambda *step: seen.append(step))
+    found = space_metrics(
+        blocks, design, space="x", only=names, max_rows=120, run=Run(progress=lambda *step: seen.append(step))
+    )
     assert [m.value for m in found] == [m.value for m in space_metrics(X, design, space="x", only=names, max_rows=120)]
-    assert seen[-1] == ("metrics of x", 3, 3)
+    assert seen[-1] == (Stage("metrics", "x"), 3, 3)
 
 
 def pathways(*, effect: float):

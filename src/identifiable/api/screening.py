@@ -15,7 +15,7 @@ import numpy as np
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api.opening import is_path
 from identifiable.api.transforming import as_basis, not_checked, places
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.deconfounding import Design
 from identifiable.deconfounding.audit import auditing
 from identifiable.deconfounding.audit.auditing import audit as audit_design
@@ -27,7 +27,6 @@ from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation import options as evaluation
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.roles import RoleOptions, assign_roles
-from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
@@ -47,6 +46,7 @@ from identifiable.options import (
 from identifiable.options.running import Threaded
 from identifiable.representation import Representation
 from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, ScreenDesign, ScreenEvaluation
+from identifiable.run import PLAIN, Run
 
 Path_ = str | os.PathLike[str]
 
@@ -91,9 +91,9 @@ class Screen:
         """Which column plays which role, and how much there is of everything."""
         return summarise(self.design, self.blocks.d)
 
-    def inputs(self, *, workers: int | None = None, progress: Progress | None = None) -> tuple[Input, ...]:
+    def inputs(self, run: Run = PLAIN) -> tuple[Input, ...]:
         """The table by name, shape and content."""
-        return inputs_of([self.representation], workers=workers, progress=progress)
+        return inputs_of([self.representation], run)
 
     def __repr__(self) -> str:
         design = self.design
@@ -255,9 +255,10 @@ def _screened(source: Any, options: ScreenOptions) -> Screen:
 
 
 def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:
-    known = opened.inputs(workers=options.workers, progress=options.progress) if inputs is None else inputs
-    record = default_provenance(options.seed, options.command or f"identifiable.deconfound.{call}(...)")
-    return Run(options.seed, options.workers, options.progress, known, record, opened.alerts)
+    run = Run.of(options, alerts=list(opened.alerts))
+    run.inputs = opened.inputs(run) if inputs is None else inputs
+    run.provenance = default_provenance(options.seed, options.command or f"identifiable.deconfound.{call}(...)")
+    return run
 
 
 def _relations(given: Any) -> tuple[tuple[str, str], ...]:

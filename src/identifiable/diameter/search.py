@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from identifiable._checks import DataError
-from identifiable.blocks import Blocks, Progress, fold
+from identifiable.blocks import Blocks, fold
 from identifiable.diameter import tuning
 from identifiable.diameter.candidates import Candidates, Found, Task
 from identifiable.diameter.frame import (
@@ -30,6 +30,7 @@ from identifiable.diameter.frame import (
     sample_middle,
 )
 from identifiable.diameter.leaves import tree_bounds, tree_order
+from identifiable.run import Progress, Stage
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Search:
         """The first pass is the first half of the progress, pairs are the second."""
         if self.progress is not None:
             n = self.table.n
-            self.progress("diameter", n + int(n * share_of_pairs), 2 * n)
+            self.progress(Stage("diameter"), n + int(n * share_of_pairs), 2 * n)
 
     def _map(self, run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
         return [run(part) for part in parts] if self.workers == 1 or len(parts) < 2 else list(self.pool.map(run, parts))
@@ -115,13 +116,15 @@ class Search:
     # stage 1: radii
 
     def _radii(self, frame: Frame, progress: Progress | None = None) -> Float64:
-        done = fold([self.table], lambda: Radii(frame), workers=self.workers, progress=progress, stage="diameter")
+        done = fold(
+            [self.table], lambda: Radii(frame), workers=self.workers, progress=progress, stage=Stage("diameter")
+        )
         return norm_bound(np.concatenate(done.parts), self.table.d)
 
     def _first_radii(self) -> Float64 | None:
         """Distances to a centre, in a frame that suits the data; None if all rows are equal."""
 
-        def half(stage: str, done: int, total: int) -> None:
+        def half(stage: Stage, done: int, total: int) -> None:
             if self.progress is not None:
                 self.progress(stage, done, 2 * total)
 

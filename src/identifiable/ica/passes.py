@@ -16,14 +16,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, Progress, chunk_rows, fold
+from identifiable.blocks import Blocks, chunk_rows, fold
 from identifiable.ica.contrasts import Contrast, Values
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Array
+from identifiable.run import PLAIN, Run, Stage
 
 PIECE_VALUES = 2**18  # of a piece: 1 MB in float32; twice as many are a tenth slower at 384 columns
 HELD_BYTES = 96 * 2**20  # of rows of a part of the space that are held in memory
 POWERS = 8  # highest moment kept: what the standard error of a kurtosis needs
+RESOLVING = Stage("resolving")
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,8 @@ class Passes:
     blocks: Blocks
     whitener: Whitener
     choice: RowChoice = RowChoice()
-    workers: int | None = None
-    cluster: Any = None
-    progress: Progress | None = None
-    stage: str = "resolving"
+    run: Run = PLAIN
+    stage: Stage = RESOLVING
     covariance: Array | None = None
     meter: Meter = field(default_factory=lambda: Meter(0.0))
 
@@ -197,7 +197,13 @@ class Passes:
             part.covariance = rotation @ self.covariance @ rotation.T
         if store is not None and (table := part._table(store)) is not None:
             rows = Blocks(table, name=self.blocks.name)
-            part = replace(part, blocks=rows, whitener=part.whitener.of_white(), choice=RowChoice(), cluster=None)
+            part = replace(
+                part,
+                blocks=rows,
+                whitener=part.whitener.of_white(),
+                choice=RowChoice(),
+                run=replace(self.run, cluster=None),
+            )
         if share < 1:
             part.covariance = part._second_moments(_SecondMoments)
         return part
@@ -292,9 +298,9 @@ class Passes:
             return None
         table = store[: n * r].reshape(n, r)
         places = dict(zip(range(0, self.blocks.n, chunk_rows(self.blocks.d)), counts, strict=False))
-        here = replace(self, cluster=None)  # workers elsewhere could not write into it
+        here = replace(self, run=replace(self.run, cluster=None))  # workers elsewhere could not write into it
         if isinstance(self.blocks.source, np.ndarray) and np.may_share_memory(self.blocks.source, store):
-            here.workers = 1  # row after row, each is written where those read before it were
+            here.run.workers = 1  # row after row, each is written where those read before it were
         here._fold(partial(_Rows, table, places), here._coordinates, 1.0, 0)
         return table
 
@@ -322,10 +328,8 @@ class Passes:
         return fold(
             [self.blocks],
             start,
-            workers=self.workers,
-            cluster=self.cluster,
-            progress=self.progress,
-            stage=f"{self.stage}, pass {self.spent:.0f}" if self.spent else self.stage,
+            **self.run.how,
+            stage=replace(self.stage, number=max(round(self.spent), 1)),
         )
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import UsageError
-from identifiable.blocks import Progress, in_threads, one_blas_thread
+from identifiable.blocks import in_threads, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.moments import Array
+from identifiable.run import Progress, Run, Stage
 from identifiable.worlds.cell_effects import Effects, draw_effects
 from identifiable.worlds.cell_latents import Latents, Role, cell_counts, draw_latents
 from identifiable.worlds.cell_mixing import CellMixing
@@ -250,7 +251,7 @@ class _Rows:
                 made = self.maker.make(p, with_patches=self.table == "patches")
                 result[mine] = getattr(made, self.table)[index[mine] - starts[p]]
         if self.progress is not None and isinstance(rows, slice) and len(index):
-            self.progress(f"simulating {self.table}", int(index[-1]) + 1, len(self))
+            self.progress(Stage("simulating", self.table), int(index[-1]) + 1, len(self))
         return result
 
 
@@ -281,4 +282,4 @@ def _fill(
         if groups[-1] and starts[p + 1] - starts[groups[-1][0]] > rows:
             groups.append([])
         groups[-1].append(p)
-    in_threads(run, groups, workers=workers, progress=progress, stage="simulating")
+    in_threads(run, groups, Run(workers=workers, progress=progress), Stage("simulating"))
