@@ -13,9 +13,10 @@ from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
-from identifiable.ica.passes import POWERS, Passes, RowChoice, uniforms
+from identifiable.ica.passes import POWERS, Passes, RowChoice
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
+from identifiable.rows import uniforms
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 20240617]

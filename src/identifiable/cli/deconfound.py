@@ -147,3 +147,4 @@ PARTS = (
         ),
     ),
 )
+OPTIONS = {part.name: part.options for part in PARTS}

@@ -69,6 +69,11 @@ class Command:
     lines: bool = False  # progress of long work is also worth a log
     gate_last: bool = False  # a condition that cannot be decided must not cost what took hours
 
+    @property
+    def OPTIONS(self) -> Mapping[str, type[Options]]:
+        """The options of every command that is declared here, as a module with several of them has it."""
+        return {self.name: self.options}
+
     def add_to(self, commands: Any) -> None:
         parser = command(commands, self.name.split()[-1], self.text, self.example)
         for name, form in self.tables.items():

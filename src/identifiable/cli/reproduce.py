@@ -121,3 +121,4 @@ COMMAND = Command(
     inputs=lambda job: [job.options.data],
     gate_last=True,
 )
+OPTIONS = {COMMAND.name: COMMAND.options}

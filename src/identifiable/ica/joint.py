@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.ica.matching import match_components, match_correlations
-from identifiable.ica.passes import uniforms
 from identifiable.ica.refits import group_numbers
 from identifiable.ica.resolving import COLUMNS, DEFAULT, Resolved, resolve
 from identifiable.intake import (
@@ -28,6 +27,7 @@ from identifiable.moments import Array
 from identifiable.options import ResolveOptions
 from identifiable.representation import Pairing, Representation, pair
 from identifiable.results import Alert, ComponentMatch, JointResolution
+from identifiable.rows import uniforms
 from identifiable.run import Run
 
 SHARED_ABOVE = 0.8  # |correlation| between partners from which on a component counts as shared

@@ -20,6 +20,7 @@ from identifiable.blocks import Blocks, chunk_rows, fold
 from identifiable.ica.contrasts import Contrast, Values
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Array
+from identifiable.rows import uniforms
 from identifiable.run import PLAIN, Run, Stage
 
 PIECE_VALUES = 2**18  # of a piece: 1 MB in float32; twice as many are a tenth slower at 384 columns
@@ -67,18 +68,6 @@ class RowChoice:
             positions = self.positions(first, rows)
             each.append(rows if positions is None else len(positions))
         return np.cumsum([0, *each])
-
-
-def uniforms(seed: int, first: int, count: int) -> Array:
-    """A number in [0, 1) for every row, from its position and the seed (SplitMix64)."""
-    with np.errstate(over="ignore"):
-        x = np.arange(first + 1, first + count + 1, dtype=np.uint64)
-        x = x * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed % 2**63) * np.uint64(0xD1342543DE82EF95)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-    result: Array = (x >> np.uint64(11)).astype(np.float64) / 2.0**53
-    return result
 
 
 @dataclass(frozen=True, eq=False)

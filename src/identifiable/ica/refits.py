@@ -15,12 +15,13 @@ from identifiable.ica.contrasts import contrast
 from identifiable.ica.curvature import curvature_errors, pair_curvature
 from identifiable.ica.diagnostics import PAIR_ROWS
 from identifiable.ica.fitting import Fit, fit, starts_of
-from identifiable.ica.passes import Passes, RowChoice, uniforms
+from identifiable.ica.passes import Passes, RowChoice
 from identifiable.ica.stability import Refit
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import IcaOptions
 from identifiable.representation import Representation
+from identifiable.rows import uniforms
 from identifiable.run import PLAIN, Run, Stage
 
 REFIT_STARTS = (
