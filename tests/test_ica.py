@@ -17,6 +17,7 @@ from identifiable.ica.passes import POWERS, Passes, RowChoice
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
 from identifiable.rows import uniforms
+from identifiable.run import Run
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 1, 20240617]
@@ -415,7 +416,7 @@ def test_means_are_the_same_bits_whatever_the_block_size_and_the_workers(n):
     G = contrast("logcosh")
     results = set()
     for rows, workers in ((None, 1), (None, 2), (None, 3), (101, 1), (5000, 2)):
-        passes = Passes(Blocks(X, rows=rows), whitener, RowChoice(1, 0.0, 0.6), workers)
+        passes = Passes(Blocks(X, rows=rows), whitener, RowChoice(1, 0.0, 0.6), Run(workers=workers))
         step, pairs, shapes = (
             passes.step(np.eye(3), G),
             passes.pairs(np.eye(3), G, 0.5),
@@ -425,5 +426,5 @@ def test_means_are_the_same_bits_whatever_the_block_size_and_the_workers(n):
         arrays += [shapes.value, shapes.value_variance, shapes.value_square, shapes.largest, passes.sample(500)]
         results.add(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
     assert len(results) == 1
-    other = Passes(Blocks(X), whitener, RowChoice(2, 0.0, 0.6), 1)
+    other = Passes(Blocks(X), whitener, RowChoice(2, 0.0, 0.6), Run(workers=1))
     assert other.step(np.eye(3), G).cross.tobytes() not in next(iter(results))
