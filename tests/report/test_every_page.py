@@ -85,7 +85,7 @@ def test_a_result_shows_itself(example: Any, tmp_path: Path) -> None:
 
 def test_what_is_no_result_is_refused_with_its_type_and_the_kinds_that_can_be_drawn() -> None:
     for render in RENDERERS:
-        with pytest.raises(UsageError, match=r"Comparison.*Cleaning.*\bdict\b"):
+        with pytest.raises(UsageError, match=r"Cleaning.*Comparison.*\bdict\b"):
             render({})  # type: ignore[arg-type]
 
 

@@ -18,8 +18,8 @@ from identifiable.deconfounding.audit.auditing import check_features, evaluable_
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import interval, plate_draws
-from identifiable.deconfounding.run import Run
 from identifiable.results import Audit, from_json, without_time
+from identifiable.run import Run
 
 QUICK = {"permutations": 5, "workers": 1}
 COLUMNS = 8

@@ -24,11 +24,11 @@ from identifiable.deconfounding.components.trade_off import (
 )
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.metrics.replicates import WellSums
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.results import SpaceMetric, without_time
 from identifiable.results.cleaning import CleanDifference
 from identifiable.results.serial import from_json
+from identifiable.run import Run
 from identifiable.worlds.cell_world import cells
 
 PLATES, CONTROLS, DRUGS = 12, 8, 8

@@ -22,6 +22,7 @@ from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correct
 from identifiable.deconfounding.corrections.streaming import EPSILON_GRID, Recolouring
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.groups import AffineMap, haar_rotation
+from identifiable.run import Run
 
 Matrix = NDArray[np.float64]
 REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "corrections.json").read_text(encoding="utf-8"))
@@ -130,11 +131,11 @@ def test_harmony_is_as_near_to_harmonypy_as_that_is_to_itself(
     Z, batch, runs, frozen = harmony_case(case)
     if "ten" in case:
         monkeypatch.setattr(harmony, "TOLERANCE", -np.inf)
-    found = harmonise(Z, batch, clusters=frozen["clusters"], seed=seed)
+    found = harmonise(Z, batch, clusters=frozen["clusters"], run=Run(seed))
     assert min(relative_gap(found.rows, run, Z) for run in runs) < 1e-3
     assert len(found.objective) - 1 in frozen["iterations"]
     monkeypatch.setattr(harmony, "DIVERSITY", 0.0)
-    blind = harmonise(Z, batch, clusters=frozen["clusters"], seed=seed)
+    blind = harmonise(Z, batch, clusters=frozen["clusters"], run=Run(seed))
     if case == "unequal":  # without the penalty the clusters follow the batches
         assert min(relative_gap(blind.rows, run, Z) for run in runs) > 5e-3
 
@@ -439,7 +440,7 @@ def two_kinds(seed: int = 0) -> tuple[Matrix, Any, Any]:
 
 def test_harmony_repeats_itself_and_hardly_depends_on_the_seed_or_the_order_of_rows() -> None:
     Z, batch, _ = two_kinds()
-    first, again, other = (harmonise(Z, batch, clusters=2, seed=s).rows for s in (0, 0, 1))
+    first, again, other = (harmonise(Z, batch, clusters=2, run=Run(s)).rows for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     moved = np.linalg.norm(first - Z)
     assert np.linalg.norm(first - other) < 1e-2 * moved

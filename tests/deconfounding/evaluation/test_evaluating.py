@@ -21,9 +21,9 @@ from identifiable.deconfounding.evaluation.classifiers import LightGBM, Ridge
 from identifiable.deconfounding.evaluation.concluding import Components
 from identifiable.deconfounding.evaluation.representing import Transforms
 from identifiable.deconfounding.folds import cross_validation
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.results import ConditionScore, ScreenEvaluation
+from identifiable.run import Run
 
 TREES = LightGBM(rounds=25)
 FAST: dict[str, Any] = {

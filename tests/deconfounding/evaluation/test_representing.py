@@ -14,9 +14,9 @@ from identifiable.blocks import Blocks
 from identifiable.deconfounding.checkpoint import Checkpoint
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.evaluation.representing import FEW_ROWS, RowMap, Transforms
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.results import Alert
+from identifiable.run import Run
 
 ROOM = Path(identifiable.deconfounding.__file__).parent
 

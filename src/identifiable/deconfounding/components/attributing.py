@@ -23,13 +23,14 @@ from identifiable.deconfounding.components.shares import (
 from identifiable.deconfounding.components.variance import LAYOUT, POSITION, Slabs, indicator, project
 from identifiable.deconfounding.design import Design, address_name, summarise
 from identifiable.deconfounding.intervals import jackknife, q_values
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of
 from identifiable.ica import Resolved
 from identifiable.moments import Array
 from identifiable.options import AttributeOptions
 from identifiable.results import Alert, Attribution, Component, ComponentCard, Share
 from identifiable.results.cleaning import ComponentRole
 from identifiable.results.record import Interval
+from identifiable.run import Run, Stage
 
 # Technical scores below this are taken for a trace. ICA that finds a latent at |r| 0.95 leaves a tenth of the component's variance
 # to the other latents, and what plates explain of that is no reason to take the component out. Biological scores have no such
@@ -60,7 +61,7 @@ def attribute(
     options, run = options or AttributeOptions(), run or Run()
     design.check_rows(blocks)
     with one_blas_thread():
-        slabs = project(blocks, resolved.to_components, **run.how)
+        slabs = project(blocks, resolved.to_components, run)
         questions = Questions.of(design, rng=np.random.default_rng(run.seed))
         found = scores(slabs, questions)
         drawn = shares(
@@ -68,7 +69,7 @@ def attribute(
             questions,
             permutations=options.permutations,
             seed=run.seed,
-            run=partial(in_threads, **run.how, stage="permutations"),
+            run=partial(in_threads, run=run, stage=Stage("permutations")),
         )
         moved = perturbation_effects(slabs, questions.replicates)
         grid = _Grid.of(design)
@@ -89,7 +90,7 @@ def attribute(
             "replicated_perturbations": len(questions.replicates.names),
         },
         alerts=(*run.alerts, *resolved.result.alerts, *_alerts(questions)),
-        provenance=run.record("attribute"),
+        provenance=record_of(run, "attribute"),
         design=summarise(design, blocks.d),
         components=cards,
         density_edges=resolved.result.density_edges,

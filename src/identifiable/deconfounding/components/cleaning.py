@@ -26,13 +26,14 @@ from identifiable.deconfounding.components.variance import Slabs, project
 from identifiable.deconfounding.design import Design, summarise
 from identifiable.deconfounding.intervals import FEW_GROUPS
 from identifiable.deconfounding.metrics.space_metrics import space_metrics
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
 from identifiable.moments import Array
 from identifiable.options import CleanOptions
 from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
+from identifiable.run import Run
 
 Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
 MAX_ROWS = 6000  # of each half of the plates, judged by replicate mAP at every point of the curve
@@ -78,7 +79,7 @@ def clean(
     chosen = choose_weights(attribution, method=options.method, budget=options.budget, fdr=options.fdr)
     removed = len(chosen.removed)
     with one_blas_thread():
-        slabs = project(blocks, resolved.to_components, **run.how)
+        slabs = project(blocks, resolved.to_components, run)
         points = _points(removed, components, curve_points)
         found = trade_off(
             slabs,
@@ -107,7 +108,7 @@ def clean(
             "replicate_map_chance": found.judged["ica", 0].replicates.mean_chance,
         },
         alerts=tuple(dict.fromkeys(said)),
-        provenance=run.record("clean"),
+        provenance=record_of(run, "clean"),
         design=summarise(design, blocks.d),
         method=options.method,
         budget=options.budget,
@@ -302,8 +303,7 @@ def _metrics(
             only=options.metrics,
             relations=options.relations,
             max_rows=METRIC_ROWS,
-            seed=run.seed,
-            progress=run.progress,
+            run=run,
         )
     )
 

@@ -39,12 +39,13 @@ from identifiable.deconfounding.folds import (
     target_contrast,
     usable,
 )
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of, table_of
 from identifiable.groups import AffineMap
 from identifiable.intake import content_hash
 from identifiable.options import EvaluateOptions
 from identifiable.results import Alert, ConditionScore, Fitted, ScreenEvaluation
 from identifiable.results.evaluation import ALL, FitOn
+from identifiable.run import Run
 
 NUMERIC = ("numpy", "scipy", "scikit-learn")  # their versions move figures too
 CONCENTRATED = ("base", "pca", "ica", "rand")
@@ -369,7 +370,7 @@ class _Evaluation:
         return RowMap.of_arrays(self.checkpoint.part("corrections", fitted, **what, seed=self.run.seed))
 
     def result(self) -> ScreenEvaluation:
-        provenance = self.run.record("evaluate")
+        provenance = record_of(self.run, "evaluate")
         nulls = tuple(name for name in self._nulls if any(name in plan.folds for plan in self.plans))
         with self.clock.stage("tabulating"):
             found = conclude(
@@ -382,7 +383,7 @@ class _Evaluation:
                 wells_known=self.design.address is not None,
             )
         return ScreenEvaluation(
-            inputs=self.run.inputs_of(self.blocks),
+            inputs=table_of(self.run, self.blocks),
             settings={**self.options.settings(), "seed": self.run.seed},
             alerts=(*self.alerts, *self._damage(), *found.alerts),
             provenance=replace(provenance, libraries={**provenance.libraries, **self._libraries()}),
