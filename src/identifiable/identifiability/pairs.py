@@ -30,10 +30,12 @@ from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbo
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
 from identifiable.identifiability.ridge import Ridge
 from identifiable.identifiability.rows import RowPlan
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.identifiability.shared import measure_shared
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import RUNGS
+from identifiable.options.tables import Null as NullName
+from identifiable.options.tables import Rung as RungName
 from identifiable.results import (
     Axes,
     Bounded,
@@ -49,6 +51,7 @@ from identifiable.results import (
     Verdict,
     WorstRow,
 )
+from identifiable.run import Run, Stage
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
 WORST_ROWS = 10
@@ -61,7 +64,7 @@ FLOAT32_BELOW = 8.0
 class PairRun:
     """Two tables, measured both ways."""
 
-    def __init__(self, run: Run, x: Table, y: Table):
+    def __init__(self, run: CompareRun, x: Table, y: Table):
         self.run, self.x, self.y = run, x, y
         self.total, *self.cells = run.moments([x, y])
         self.folds = _merged(self.cells, run.plan.n_folds)
@@ -134,7 +137,7 @@ class PairRun:
     def _maps(self) -> list[Maps]:
         sets = list(zip([self.total, *self.training], [self.total_again, *self.training_again], strict=True))
         _ = self._ica  # fitted once, before the threads
-        return in_threads(self._fit, sets, workers=self.run.workers)
+        return in_threads(self._fit, sets, Run(workers=self.run.workers))
 
     def _precision(self, total: Ladder) -> np.dtype[Any]:
         """float32 where it cannot move a figure by 1e-6, float64 everywhere else."""
@@ -162,18 +165,15 @@ class PairRun:
         table = fold(
             [self.x.blocks, self.y.blocks],
             partial(ErrorTable, total, held_out, run.plan.fold, dtype),
-            workers=run.workers,
-            cluster=run.cluster,
-            progress=run.progress,
-            stage="errors",
+            **run.how,
+            stage=Stage("errors"),
         )
         agreement = measure_agreement(
             self.cells,
             self.folds,
             maps[1:],
+            run,
             intervals=run.plan.can_leave_out and settings.intervals,
-            workers=run.workers,
-            progress=run.progress,
         )
         nulls = self._nulls()
         self._note_inputs()
@@ -237,7 +237,7 @@ class PairRun:
 
     def _rung_nulls(
         self, nulls: NullResults | None, group: str, direction: int, scale: float
-    ) -> dict[str, Null | None]:
+    ) -> dict[NullName, Null | None]:
         return {name: nulls.rung(name, group, direction, scale) for name in self.run.settings.nulls} if nulls else {}
 
     def _nulls(self) -> NullResults | None:
@@ -246,20 +246,7 @@ class PairRun:
             return None
         rows = plan.sample(null_rows(max(t.blocks.d for t in (self.x, self.y))))
         x, y = (np.asarray(t.blocks[rows], dtype=np.float64) for t in (self.x, self.y))
-        return measure_nulls(
-            x,
-            y,
-            plan.fold[rows],
-            settings.groups,
-            nulls=settings.nulls,
-            draws=settings.null_draws,
-            seed=settings.seed,
-            ica=self._ica,
-            group=None if plan.group is None else plan.group[rows],
-            penalised=settings.protocol == "default",
-            workers=self.run.workers,
-            progress=self.run.progress,
-        )
+        return measure_nulls(self.run, x, y, rows, self._ica)
 
     def _axes(self) -> tuple[AxesOf, AxesOf]:
         if not self.run.settings.axes:
@@ -287,7 +274,7 @@ class PairRun:
                 images[direction][name] = image
         group = None if plan.group is None else plan.group[rows]
         shuffles = [shuffled_rows(len(rows), group, [run.settings.seed, 6, t]) for t in range(run.settings.null_draws)]
-        return compare_neighbours(x, y, *images, shuffles=shuffles, part=plan.cell[rows], workers=run.workers)
+        return compare_neighbours(x, y, *images, shuffles=shuffles, part=plan.cell[rows], run=run)
 
     def _similarity(self, spread: Array, nulls: NullResults | None) -> Similarity:
         usable = min(self.x.white.rank, self.y.white.rank)
@@ -387,7 +374,7 @@ class _Measured:
     plan: RowPlan
     agreement: Agreement
 
-    def rung(self, group: str, direction: int, scale: Scale, nulls: dict[str, Null | None]) -> Rung:
+    def rung(self, group: RungName, direction: int, scale: Scale, nulls: dict[NullName, Null | None]) -> Rung:
         column = COLUMNS[group, direction]
         in_sample, held_out = (self._errors(kind, column, scale) for kind in (0, 1))
         if group not in SHAPES:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 from identifiable.results.screen import ScreenDesign
 
 ComponentRole = Literal["technical", "biological", "both", "neither"]
@@ -75,10 +74,6 @@ class Attribution(Shown):
     the screen shows no replicated effect at all.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     components: tuple[ComponentCard, ...]
     density_edges: tuple[float, ...]
@@ -153,10 +148,6 @@ class Cleaning(Shown):
     willing to lose. `verdict` compares held-out replicate mAP of the cleaned ICA space with that of the others.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     method: Literal["drop", "shrink"]
     budget: float

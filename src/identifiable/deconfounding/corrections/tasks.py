@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, fold
 from identifiable.deconfounding.design import Codes, Design, Labels, Mask, listed
-from identifiable.deconfounding.run import Run
 from identifiable.groups import GRAM_TOLERANCE, AffineMap
 from identifiable.intake import gather_moments
 from identifiable.moments import EPS, Array, Moments
 from identifiable.results import Alert
+from identifiable.run import Run, Stage
 
 T = TypeVar("T")
 Level = Literal["plate", "batch"]
@@ -120,7 +120,7 @@ class Task:
 
     def white_map(self) -> tuple[AffineMap, str]:
         """PCA whitening learned from the rows to fit on, leading directions first, and a note of it."""
-        moments = gather_moments([self.blocks.select(self.rows)], **self.run.how)[0]
+        moments = gather_moments([self.blocks.select(self.rows)], self.run)[0]
         axes = PrincipalAxes.of(moments, scaled=False)
         note = f"PCA whitening of {axes.n} rows, {len(axes.variances)} of {self.blocks.d} directions vary"
         return axes.whitening, note
@@ -375,7 +375,7 @@ class GroupSummaries(Generic[T]):
 
 def group_moments(task: Task, rows: Selected, stage: str) -> GroupMoments:
     """The moments of every group, in one pass."""
-    found = fold([rows.table], partial(GroupMoments, rows), **task.run.how, stage=stage)
+    found = fold([rows.table], partial(GroupMoments, rows), **task.run.how, stage=Stage(stage))
     if not np.isfinite(found.squares).all():
         raise DataError(
             f"{task.blocks.name}: the squares of the values overflow float64; divide the data by a constant first."
@@ -389,4 +389,4 @@ def group_summaries(task: Task, rows: Selected, summarise: Callable[[Array], T],
     def start() -> GroupSummaries[T]:
         return GroupSummaries(rows, summarise)
 
-    return fold([rows.table], start, **task.run.how, stage=stage).done
+    return fold([rows.table], start, **task.run.how, stage=Stage(stage)).done
