@@ -25,6 +25,7 @@ from identifiable.results import (
     PairResult,
     Provenance,
     RandomDirections,
+    Reason,
     Resolution,
     Rung,
     Scale,
@@ -236,7 +237,6 @@ def _even(x: float) -> float:
     return 1 / math.sqrt(12) if abs(x) < math.sqrt(3) else 0.0
 
 
-FLAT = "turns into component {}: the contrast is too flat between them"
 LIMITS = {"gaussian_level": 1e-4, "angle_se": 0.3, "stability": 0.93, "stability_min": 0.85}
 LIMITS |= {"residual": 0.05, "variance_in_one_row": 0.2}
 
@@ -246,7 +246,9 @@ def make_component(index: int, of: int, *, refits: bool = True, good: bool | Non
     far = 1 - index / of
     reproducible = index < of - of // 4 if good is None else good
     stability = (0.9995 - 0.02 * (1 - far) if reproducible else 0.4 + 0.3 * far) if refits else None
-    reason = f"told apart, found at |r| {stability or 0:.2f}" if reproducible else FLAT.format((index + 1) % of)
+    reason = Reason("turns_into", {"component": (index + 1) % of})
+    if reproducible:
+        reason = Reason("reproducible", {"correlation": stability or 0, "refits": 4})
     return Component(
         index=index,
         variance=2 * (index + 0.5) / of**2,

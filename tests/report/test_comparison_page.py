@@ -325,7 +325,7 @@ def test_the_methods_follow_the_settings() -> None:
     assert "(100 draws)" not in plain
     for part in ("Implements Definition 1", "Reconstructed:", "Ours:"):
         assert part in plain
-    position = replace(make_comparison(), alerts=(Alert("paired_by_position", "x"),))
+    position = replace(make_comparison(), alerts=(Alert("paired_by_position", stored="x"),))
     assert len(shown_words(position)) > len(shown_words(make_comparison()))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from identifiable.deconfounding.run import Clock
 
 Arrays = Mapping[str, NDArray[Any]]
-FORMAT = 2  # of what is kept; another number makes older parts invisible
+FORMAT = 3  # of what is kept; another number makes older parts invisible
 
 
 class Store(Protocol):

@@ -109,16 +109,14 @@ def _centred(Z: Array, varies: NDArray[np.bool_], max_iter: int, seed: int) -> I
     matrix = np.eye(Z.shape[1])
     matrix[np.ix_(varies, varies)] = rotation
     if not varies.all():
-        out = ", ".join(str(j + 1) for j in np.flatnonzero(~varies))
-        alerts += (Alert("constant_latents", f"latents {out} are constant: left out of the rotation, 0 after it."),)
+        alerts += (Alert("constant_latents", {"left_out": (np.flatnonzero(~varies) + 1).tolist()}),)
     return _rotated(centred @ matrix, matrix, offset, "centred", n_iter, alerts)
 
 
 def _literal(Z: Array, varies: NDArray[np.bool_], max_iter: int, seed: int) -> IcaStep:
     matrix, n_iter, alerts = _rotation(Z, max_iter, seed, "literal")
     if not varies.all():
-        out = ", ".join(str(j + 1) for j in np.flatnonzero(~varies))
-        alerts += (Alert("constant_latents", f"latents {out} are constant, and turned with the others all the same."),)
+        alerts += (Alert("constant_latents", {"rotated": (np.flatnonzero(~varies) + 1).tolist()}),)
     return _rotated(Z @ matrix, matrix, np.zeros(Z.shape[1]), "literal", n_iter, alerts)
 
 
@@ -147,10 +145,7 @@ def _rotation(Z: Array, max_iter: int, seed: int, mode: Mode) -> tuple[Array, in
         raise DataError(_failed(Z, mode, f"its matrix is off orthogonal by {off:.1g}"))
     if not any(issubclass(w.category, ConvergenceWarning) for w in caught):
         return rotation, int(model.n_iter_), ()
-    message = (
-        f"FastICA ({mode}) stopped after {max_iter} steps without settling; pass a larger max_iter, or mode='whitened'."
-    )
-    return rotation, int(model.n_iter_), (Alert("not_converged", message),)
+    return rotation, int(model.n_iter_), (Alert("not_converged", {"mode": mode, "max_iter": max_iter}),)
 
 
 def _failed(Z: Array, mode: Mode, why: str) -> str:

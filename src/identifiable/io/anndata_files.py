@@ -40,6 +40,7 @@ from identifiable.io.label_columns import (
     taken,
 )
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, scratch_file
+from identifiable.results import Alert
 
 X = "X"
 OBS_NAMES = "obs_names"  # what --ids may call the names of the rows
@@ -108,7 +109,7 @@ class AnnDataFile:
         names = own or tuple(f"{place.rpartition('/')[2]}_{j}" for j in range(rows.shape[1]))
         return LabelledRows(rows, names, labels, self._ids(ids or OBS_NAMES), ids or OBS_NAMES, notes, own is not None)
 
-    def labels(self, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    def labels(self, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], tuple[Alert, ...]]:
         """Columns of obs, and what of it could not be read."""
         found, left_out = {}, []
         for name in names:
@@ -117,8 +118,7 @@ class AnnDataFile:
                 left_out.append(shown(name))
             else:
                 found[name] = values
-        notes = (f"columns of obs that hold no single values are left out: {listed(left_out)}",) if left_out else ()
-        return found, notes
+        return found, (Alert("reading", {"left_out": left_out}),) if left_out else ()
 
     def metadata(self, part: str | None = None) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None, str | None]:
         return self.labels(columns_named(self._columns, part, self._label))[0], self._ids(OBS_NAMES), OBS_NAMES

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, check_matrix_shape, check_numeric
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows
+from identifiable.results import Alert
 
 IDS = "ids"  # an array of this name in a .npz or .safetensors file identifies the rows of the others
 SHOWN = 12  # names listed in a message
@@ -37,7 +38,7 @@ class IdentifiedColumn(NamedTuple):
 class LabelledRows(NamedTuple):
     """A table with names for its columns, and further columns of the same rows.
 
-    `id_name` is the column that `ids` were read from, where they are a column; `notes` are for a reader. `named` is
+    `id_name` is the column that `ids` were read from, where they are a column; `notes` say what was left out. `named` is
     False where the names only number the columns.
     """
 
@@ -46,7 +47,7 @@ class LabelledRows(NamedTuple):
     labels: Mapping[str, NDArray[Any]]
     ids: NDArray[Any] | None
     id_name: str | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Alert, ...] = ()
     named: bool = True
 
 

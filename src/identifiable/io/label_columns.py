@@ -22,6 +22,7 @@ from identifiable._checks import DataError
 from identifiable.io.containers import listed, matching, shown
 from identifiable.io.missing_cells import MARKS_AMONG_WORDS
 from identifiable.io.tables import ID_NAMES
+from identifiable.results import Alert
 
 METADATA = "metadata_"  # pycytominer and JUMP call every column that is no feature so, in any case of letters
 FEATURES = ("feature_", "component_")  # RxRx3-core calls its features so, we call components so
@@ -44,7 +45,7 @@ class FeatureChoice:
     """The columns taken as features, in the order of the table, and what a reader may not expect of the choice."""
 
     names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Alert, ...] = ()
 
 
 # -- which columns are features
@@ -102,7 +103,8 @@ def _beginning_with(
     named = tuple(name for name in floats if name.startswith(beginnings))
     others = [name for name in floats if not name.startswith(beginnings)]
     patterns = " ".join(f"{beginning}*" for beginning in beginnings if any(n.startswith(beginning) for n in named))
-    notes = (f"features are the {len(named)} columns {patterns}; {_names(others)}: read as metadata",) if others else ()
+    read = {"features": len(named), "patterns": patterns, "others": [shown(name) for name in others]}
+    notes = (Alert("reading", read),) if others else ()
     return FeatureChoice(named, notes + _whole_left_out(kinds, lambda name: name.startswith(beginnings)))
 
 
@@ -155,9 +157,9 @@ def _no_column(names: Iterable[str], pattern: str, label: str) -> DataError:
     return DataError(f"{label}: no column matches {pattern!r}; it has columns {_names(names)}{hint}")
 
 
-def _whole_left_out(kinds: dict[str, Kind], like_a_feature: Callable[[str], bool]) -> tuple[str, ...]:
+def _whole_left_out(kinds: dict[str, Kind], like_a_feature: Callable[[str], bool]) -> tuple[Alert, ...]:
     whole = [n for n, kind in kinds.items() if kind == "whole" and like_a_feature(n) and not is_id_name(n)]
-    return (f"columns of whole numbers are read as metadata, not as features: {_names(whole)}",) if whole else ()
+    return (Alert("reading", {"whole": [shown(name) for name in whole]}),) if whole else ()
 
 
 def _refuse_mixture(floats: Sequence[str], label: str) -> None:

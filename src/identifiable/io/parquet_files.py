@@ -47,6 +47,7 @@ from identifiable.io.label_columns import (
 )
 from identifiable.io.stored_rows import Layout, StoredRows, check_scratch_room, scratch_file
 from identifiable.io.tables import ID_NAMES
+from identifiable.results import Alert
 from identifiable.results.writing import whole_file
 
 PANEL = 48  # columns decoded side by side
@@ -115,7 +116,7 @@ class ParquetTable:
             kinds = {name: kind for name, kind in kinds.items() if not is_id_name(name)}
         return choose_features(kinds, asked, self._label)
 
-    def labels(self, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    def labels(self, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], tuple[Alert, ...]]:
         """Columns in memory, and what could not be one; the index of pandas only if it has a name."""
         found: dict[str, NDArray[Any]] = {}
         left_out = []
@@ -125,8 +126,7 @@ class ParquetTable:
                 left_out.append(f"{shown(name)} ({str(self._types[name])[:40]})")
             else:
                 found[name] = values
-        notes = (f"columns that hold no single values are left out: {listed(left_out)}",) if left_out else ()
-        return found, notes
+        return found, (Alert("reading", {"left_out": left_out}),) if left_out else ()
 
     def metadata(self, part: str | None = None) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None, str | None]:
         labels, _ = self.labels(columns_named(self._columns(), part, self._label))

@@ -34,6 +34,7 @@ from identifiable.io.opening import READERS, open_representation, sidecar_ids
 from identifiable.io.parquet_files import ParquetTable
 from identifiable.io.tables import DELIMITERS
 from identifiable.representation import Representation, comparable_ids
+from identifiable.results import Alert
 
 SHOWN_CELLS = 5
 LABELLED = (*DELIMITERS, ".parquet", ".h5ad")  # files that hold more than one matrix of numbers
@@ -56,7 +57,7 @@ class OpenedScreen:
     feature_names: tuple[str, ...]
     dropped_values: int = 0
     dropped_metadata: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Alert, ...] = ()
     path: Path | None = None
 
 
@@ -70,7 +71,7 @@ class _Values:
     ids: NDArray[Any] | None
     id_name: str | None
     name: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[Alert, ...] = ()
     path: Path | None = None
     named: bool = True
 
@@ -381,7 +382,7 @@ def _joined(values: _Values, metadata: Any, ids: str | None) -> OpenedScreen:
         if keys is None:
             places = np.arange(blocks.n)
             row_ids = row_ids if row_ids is not None else _metadata_ids(beside, ids)
-            notes.append(f"the rows of {beside.label} are taken to be those of {values.name}, in order")
+            notes.append(Alert("reading", {"metadata": beside.label, "table": values.name}))
         else:
             rows, places = _partners(keys, values.name, beside.label)
             dropped = (blocks.n - len(rows), beside.n - len(rows))

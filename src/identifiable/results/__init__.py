@@ -55,7 +55,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, without_time
+from identifiable.results.record import Alert, Input, Interval, Provenance, Reason, Said, Shown, without_time
 from identifiable.results.reproduction import (
     Choice,
     Constants,
@@ -147,10 +147,12 @@ __all__ = [
     "PairRun",
     "Provenance",
     "RandomDirections",
+    "Reason",
     "Reproduction",
     "Resolution",
     "Role",
     "Rung",
+    "Said",
     "Scale",
     "ScoreNull",
     "ScreenDesign",

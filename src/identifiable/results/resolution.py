@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from identifiable.results.record import Alert, Input, Provenance, Shown
+from identifiable.results.record import Alert, Input, Provenance, Reason, Shown
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Component:
     residual: float
     sign: Literal["skew", "loading"]
     identifiable: bool
-    reason: str
+    reason: Reason
     density: tuple[float, ...]
     places: tuple[int, int]
     stability: float | None = None

@@ -34,7 +34,7 @@ RESULTS = {
     "a row is missing": make_table2(missing=[("BioAE", "scene"), ("BioAE", "all")]),
     "continuous alone": make_table2(rows=CONTINUOUS, traversals=False),
     "bare": replace(
-        make_table2(rows=(), choices=(), published={}, alerts=[Alert("few", "Few.")], traversals=False), runs=()
+        make_table2(rows=(), choices=(), published={}, alerts=[Alert("few", stored="Few.")], traversals=False), runs=()
     ),
 }
 
@@ -438,7 +438,7 @@ def test_scores_without_finite_numbers_are_left_out_of_curves() -> None:
 
 
 def test_the_terminal_has_ours_published_and_lifts_in_this_order() -> None:
-    result = make_table2(alerts=[Alert("few", "Few.")])
+    result = make_table2(alerts=[Alert("few", stored="Few.")])
     brief = [(t.caption.split(",")[0], t.columns[0].label) for t in tables_of(result) if t.brief]
     ours = ("Ours", "model")
     assert brief == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -316,42 +316,21 @@ def _against_table(design: Design, metrics: Sequence[SpaceMetric]) -> list[Alert
     came, left = found.get("base"), found.get("ica", found.get("whole"))
     if came is None or left is None or not came.ci95[0] > left.ci95[1]:
         return []
-    return [
-        Alert(
-            "worse_than_the_table",
-            f"{design.name}: replicates find each other better in the table as it came (mAP {came.value:.3f}) than in the whitened and "
-            f"cleaned one ({left.value:.3f}); whitening gives directions of noise the weight of the others. Keep fewer (--rank), or "
-            "use the table as it is.",
-        )
-    ]
+    return [Alert("worse_than_the_table", {"name": design.name, "table": came.value, "cleaned": left.value})]
 
 
 def _alerts(design: Design, found: TradeOff, attribution: Attribution) -> list[Alert]:
     judged = sum(len(half.judged) for half in found.halves)
     plates = sum(half.judged_design.plate.size for half in found.halves)
     low, high = attribution.biology_ci95
-    alerts = [
-        (
-            plates < FEW_GROUPS,
-            "few_groups",
-            f"{design.name}: intervals of replicate mAP come from how {plates} plates differ; below {FEW_GROUPS} they are rough.",
-        ),
-        (
-            judged < design.n,
-            "judged_on_some_wells",
-            f"{design.name}: replicate mAP of the trade-off is on {judged} of {design.n} wells, whole perturbations drawn at random.",
-        ),
-        (
-            any(half.batch_bound for half in found.halves),
-            "replicates_in_one_batch",
-            f"{design.name}: most replicates of a perturbation lie in one batch, so replicate mAP of the trade-off ranks them among "
-            "controls of that batch; it cannot show whether effects hold in another one.",
-        ),
+    alerts: list[tuple[bool, str, dict[str, Any]]] = [
+        (plates < FEW_GROUPS, "few_groups", {"groups": plates, "level": "plate", "least": FEW_GROUPS}),
+        (judged < design.n, "judged_on_some_wells", {"judged": judged, "wells": design.n}),
+        (any(half.batch_bound for half in found.halves), "replicates_in_one_batch", {}),
         (
             not shows_biology(attribution),
             "no_biology_to_lose",
-            f"{design.name}: perturbations have no effect that replicates (biological scores add up to {attribution.biology:.3f}, "
-            f"95 % interval {low:.3f} to {high:.3f}), so the budget was not used.",
+            {"biology": attribution.biology, "low": low, "high": high},
         ),
     ]
-    return [Alert(code, message) for holds, code, message in alerts if holds]
+    return [Alert(code, {"name": design.name, **values}) for holds, code, values in alerts if holds]

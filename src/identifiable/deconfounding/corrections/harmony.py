@@ -71,7 +71,7 @@ def fit_harmony(task: Task, *, white: AffineMap, dimensions: int = DIMENSIONS) -
     )
     alerts = confounded(task, groups)
     if not found.converged:
-        alerts.append(Alert("not_converged", f"Harmony was still moving after {MAX_ITERATIONS} iterations."))
+        alerts.append(Alert("not_converged", {"harmony": MAX_ITERATIONS}))
     return Fit(Lookup(place, found.rows), width, notes, tuple(alerts), known=task.fitted)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, fold
-from identifiable.deconfounding.design import Codes, Design, Labels, Mask, listed
+from identifiable.deconfounding.design import Codes, Design, Labels, Mask
 from identifiable.deconfounding.run import Run
 from identifiable.groups import GRAM_TOLERANCE, AffineMap
 from identifiable.intake import gather_moments
@@ -65,8 +65,10 @@ class Groups:
     def levels(self) -> str:
         return "batches" if self.level == "batch" else "plates"
 
-    def names(self, which: Mask) -> str:
-        return listed(self.labels.names[k] for k in np.flatnonzero(which))
+    def named(self, which: Mask) -> dict[str, Any]:
+        """These groups, as values of an alert."""
+        names = [self.labels.names[k] for k in np.flatnonzero(which)]
+        return {"groups": len(names), "level": self.level, "names": names}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,21 +149,9 @@ def serving_controls(task: Task, groups: Groups) -> tuple[Codes, list[str], list
         )
     alerts = []
     if (counts == 0).any():
-        alerts.append(
-            Alert(
-                "groups_without_controls",
-                f"{int((counts == 0).sum())} {groups.levels} have no controls ({groups.names(counts == 0)}): "
-                "the controls of all others stand in, so what is particular to these stays in.",
-            )
-        )
+        alerts.append(Alert("groups_without_controls", groups.named(counts == 0)))
     if (counts == 1).any():
-        alerts.append(
-            Alert(
-                "one_control",
-                f"{int((counts == 1).sum())} {groups.levels} have one control ({groups.names(counts == 1)}): "
-                f"their spread is taken from the other {groups.levels}.",
-            )
-        )
+        alerts.append(Alert("one_control", groups.named(counts == 1)))
     return rows, notes, alerts
 
 
@@ -176,13 +166,7 @@ def confounded(task: Task, groups: Groups) -> list[Alert]:
     share = float(alone[treatments].mean())
     if share <= 0.5:
         return []
-    return [
-        Alert(
-            "treatment_in_one_group",
-            f"{share:.0%} of the treated rows have a treatment that occurs in one {groups.level} only: "
-            f"removing the {groups.level} removes the treatment too, and nothing in the data can tell them apart.",
-        )
-    ]
+    return [Alert("treatment_in_one_group", {"share": share, "level": groups.level})]
 
 
 def _checked_rows(rows: NDArray[Any] | None, n: int) -> Codes:
@@ -255,8 +239,7 @@ def _null_directions(n: int, rows: str, kept: Mask) -> tuple[Alert, ...]:
     return (
         Alert(
             "null_directions",
-            f"{n} {rows} vary in {int(kept.sum())} of {len(kept)} directions; the other {dropped} are dropped, "
-            "and what perturbations do along them with them.",
+            {"rows": n, "kind": rows, "directions": int(kept.sum()), "of": len(kept), "dropped": dropped},
         ),
     )
 

@@ -129,49 +129,40 @@ def _ica_alerts(fitted: Sequence[Fitted]) -> Iterator[Alert]:
     fits = [f for f in fitted if f.representation == "ica"]
     stopped = sum(not f.converged for f in fits)
     if stopped:
-        yield Alert("ica_not_converged", f"ICA stopped before its tolerance in {stopped} of {len(fits)} fits.")
+        yield Alert("ica_not_converged", {"stopped": stopped, "fits": len(fits)})
 
 
 def _trial_alerts(trials: Mapping[TrialName, Trial]) -> Iterator[Alert]:
     unsplit = [name for name, trial in trials.items() if trial.n_splits == 0]
     if unsplit:
-        where = listed(
-            dict.fromkeys(f"{n.target} in {READERS_NAMES.get(n.representation, n.representation)}" for n in unsplit)
-        )
-        yield Alert(
-            "no_splits",
-            f"{len(unsplit)} of {len(trials)} models made no split, so they score 0.5 and have no sparsity ({where}).",
-        )
+        pairs = dict.fromkeys((n.target, READERS_NAMES.get(n.representation, n.representation)) for n in unsplit)
+        where = [f"{target} in {representation}" for target, representation in pairs]
+        yield Alert("no_splits", {"models": len(unsplit), "of": len(trials), "where": where})
     unsettled = [name.classifier for name, trial in trials.items() if not trial.converged]
     if unsettled:
-        names = listed(dict.fromkeys(unsettled))
         yield Alert(
-            "not_converged", f"{len(unsettled)} of {len(trials)} models stopped before their tolerance ({names})."
+            "not_converged",
+            {"stopped": len(unsettled), "models": len(trials), "classifiers": list(dict.fromkeys(unsettled))},
         )
 
 
 def _interval_alerts(options: EvaluateOptions, groups: Mapping[HeldOut, int]) -> Iterator[Alert]:
     for held_out, count in groups.items():
         if count < FEW_GROUPS:
-            what = "plates" if held_out == "plate" else "batches"
             yield Alert(
-                "few_groups", f"intervals come from resampling {count} {what}; below {FEW_GROUPS} they are rough."
+                "few_groups",
+                {"groups": count, "level": "plate" if held_out == "plate" else "batch", "least": FEW_GROUPS},
             )
     if options.bootstrap < 2:
-        yield Alert("no_intervals", "plates were not resampled, so no figure has an interval.")
+        yield Alert("no_intervals")
 
 
 def _layout_alerts(evidence: Evidence, wells_known: bool) -> Iterator[Alert]:
     if evidence.layout_tells and evidence.position is not None:
-        single = listed(f"{c.target} {c.auroc:.2f}" for c in evidence.told_by_position)
-        yield Alert(
-            "layout_tells",
-            f"position alone tells targets from controls with AUROC {evidence.position.auroc:.2f}"
-            f"{f'; of single targets it clearly tells {single}' if single else ''}; scores of embeddings include what the layout "
-            "tells.",
-        )
+        single = {c.target: c.auroc for c in evidence.told_by_position}
+        yield Alert("layout_tells", {"auroc": evidence.position.auroc, **({"targets": single} if single else {})})
     if not wells_known:
-        yield Alert("no_wells", "the table does not say where wells are, so position alone could not be tested.")
+        yield Alert("no_wells")
 
 
 # -- verdict and advice

@@ -399,10 +399,7 @@ class _Evaluation:
     def _damage(self) -> Iterator[Alert]:
         damaged = getattr(self.store, "damaged", ())  # of stores that look whether an entry can be read
         if damaged:
-            yield Alert(
-                "checkpoint_damaged",
-                f"{len(damaged)} parts of the checkpoint could not be read and were computed again.",
-            )
+            yield Alert("checkpoint_damaged", {"parts": len(damaged)})
 
     def _libraries(self) -> dict[str, str]:
         if not any(isinstance(c, LightGBM) for c in self.options.classifiers):

@@ -73,7 +73,7 @@ class RowMap:
     def arrays(self) -> Arrays:
         """The map as a checkpoint keeps it: what a result says of it, and the map itself if it is affine."""
         known = {name: getattr(self, name) for name in ("width", "note", "converged", "identifiable", "gaussian")} | {
-            "alerts": [[alert.code, alert.message] for alert in self.alerts]
+            "alerts": [[alert.code, alert.values] for alert in self.alerts]
         }
         affine = {} if self.affine is None else {"matrix": self.affine.matrix, "offset": self.affine.offset}
         return {"known": text_array(json.dumps(known)), **affine}
@@ -82,7 +82,7 @@ class RowMap:
     def of_arrays(cls, arrays: Arrays) -> RowMap:
         """The map that was kept; one that is not affine is not applied again, since all it was needed for was kept too."""
         known = json.loads(array_text(arrays["known"]))
-        known["alerts"] = tuple(Alert(code, message) for code, message in known["alerts"])
+        known["alerts"] = tuple(Alert(code, values) for code, values in known["alerts"])
         if "matrix" in arrays:
             del known["width"]
             return cls.of(AffineMap(np.asarray(arrays["matrix"]), np.asarray(arrays["offset"])), **known)
@@ -267,7 +267,8 @@ class Transforms:
         note, alerts = f"{n} rows", tuple[Alert, ...]()
         if n < FEW_ROWS * rank:
             note = f"{n} rows for {rank} components: below {FEW_ROWS} rows each, ICA fits noise"
-            alerts = (Alert("few_rows", f"{self.blocks.name}: {note}. Lower the rank, or add rows."),)
+            few = {"name": self.blocks.name, "rows": n, "components": rank, "least": FEW_ROWS}
+            alerts = (Alert("few_rows", few),)
         return RowMap.of(
             fitted.to_components,
             converged=fitted.converged,
