@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from identifiable.results import (
+    Answer,
     Attribution,
     Audit,
     BlindScore,
@@ -113,13 +114,13 @@ def make_audit(name: str = "wells", **rest: Any) -> Audit:
         ),
         "features": FeatureCheck(1, 47, 2, ((4, 17),), 1.24, False, 125.0),
         "findings": (
-            Finding("rank", "caution", "1 feature is constant: 47 of 48 directions are left"),
-            Finding("plates_with_controls", "fine", "all 75 plates have controls"),
-            Finding("fold_without_class", "stop", "fold 1 has no well of SRC_guide_1"),
+            Finding("rank", stored="1 feature is constant: 47 of 48 directions are left", severity="caution"),
+            Finding("plates_with_controls", stored="all 75 plates have controls", severity="fine"),
+            Finding("fold_without_class", stored="fold 1 has no well of SRC_guide_1", severity="stop"),
         ),
         "skipped": {"KIF11_guide_3": "4 wells on 4 plates; 20 are needed"},
         "verdict": "caution",
-        "text": "one fold lacks a perturbation; position alone scores 0.53",
+        "told": Answer("", stored="one fold lacks a perturbation; position alone scores 0.53"),
     }
     return Audit(**{**found, **rest})
 
@@ -220,15 +221,17 @@ def make_evaluation(name: str = "wells", **rest: Any) -> ScreenEvaluation:
         ),
         "advice": IcaAdvice(
             "yes",
-            "components are reproducible, far from Gaussian, and trees gain on plates left out",
+            Answer("helps"),
             (
-                "41 of 48 components are reproducible",
-                "ICA - PCA is 0.108 [0.078, 0.138]",
-                "a linear probe scores 0.740",
+                Answer("components_found", {"found": 41, "components": 48}),
+                Answer("gain_over_pca", {"gain": 0.108, "gain_low": 0.078, "gain_high": 0.138}),
             ),
         ),
         "verdict": "ica-helps",
-        "text": "ICA tells perturbations from controls better than PCA on plates left out, by 0.108 [0.078, 0.138]",
+        "told": Answer(
+            "",
+            stored="ICA tells perturbations from controls better than PCA on plates left out, by 0.108 [0.078, 0.138]",
+        ),
         "times": (StageTime("folds", 0.4, 5), StageTime("LightGBM", 812.4, 960, 320), StageTime("ICA", 143.0, 6)),
         "scores": (),
     }
@@ -306,7 +309,7 @@ def make_attribution(
         "grid_rows": ROWS[: grid[0]],
         "grid_columns": tuple(f"{j + 1:02d}" for j in range(grid[1])),
         "converged": True,
-        "text": f"of {size} components {size // 4} are technical and {3 * size // 8} biological",
+        "told": Answer("", stored=f"of {size} components {size // 4} are technical and {3 * size // 8} biological"),
     }
     return Attribution(**{**found, **rest})
 
@@ -365,7 +368,9 @@ def make_cleaning(name: str = "wells", *, attribution: Attribution | None = None
         "curve": make_points(),
         "metrics": make_metrics(),
         "verdict": "ica-cleaning-helps",
-        "text": "12 components dropped; replicates find each other better than with as many axes of PCA dropped",
+        "told": Answer(
+            "", stored="12 components dropped; replicates find each other better than with as many axes of PCA dropped"
+        ),
         "attribution": attributed,
         "outputs": ("cleaned.h5ad", "clean basis.safetensors"),
     }

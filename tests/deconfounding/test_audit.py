@@ -522,7 +522,7 @@ def test_the_result_does_not_depend_on_blocks_or_workers_and_goes_to_json_and_ba
 def test_a_clear_design_says_go_on_and_keeps_what_it_was_told():
     from identifiable.results import Alert
 
-    told = Alert("plate_joined", stored="said before")
+    told = Alert("plate_joined", {"said": "before"})
     result = audited(screen(33), alerts=[told])
     assert (result.verdict, result.alerts) == ("clear", (told,))
     assert result.headline.startswith("clear: ")

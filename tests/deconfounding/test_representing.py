@@ -22,7 +22,7 @@ ROOM = Path(identifiable.deconfounding.__file__).parent
 
 
 def test_a_map_comes_back_from_a_checkpoint_with_its_alerts_whatever_its_note_says() -> None:
-    alert = Alert("few_rows", stored="any words")
+    alert = Alert("few_rows", {"rows": 3})
     made = RowMap.of(AffineMap.identity(3), note="a note", converged=False, identifiable=2, gaussian=1, alerts=(alert,))
     back = RowMap.of_arrays(made.arrays)
     assert (back.width, back.note, back.converged, back.identifiable, back.gaussian) == (3, "a note", False, 2, 1)

@@ -55,7 +55,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
-from identifiable.results.record import Alert, Input, Interval, Provenance, Reason, Said, Shown, without_time
+from identifiable.results.record import Alert, Answer, Input, Interval, Provenance, Reason, Said, Shown, without_time
 from identifiable.results.reproduction import (
     Choice,
     Constants,
@@ -94,6 +94,7 @@ from identifiable.results.writing import whole_file, write_text, write_texts
 __all__ = [
     "AfterICA",
     "Alert",
+    "Answer",
     "Attribution",
     "Audit",
     "BlindScore",

@@ -58,6 +58,21 @@ class Reason(Said):
 
 
 @dataclass(frozen=True)
+class Answer(Said):
+    """What a result says in a sentence or two: its verdict, then what must be said beside it."""
+
+    remarks: tuple[Said, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return (
+            super().message
+            if self.stored is not None
+            else " ".join((super().message, *(more.message for more in self.remarks)))
+        )
+
+
+@dataclass(frozen=True)
 class Provenance:
     """What it takes to get these numbers again."""
 
@@ -70,6 +85,11 @@ class Provenance:
 
 class Shown:
     """A result that can show itself as text, JSON or a page."""
+
+    @property
+    def headline(self) -> str:
+        """What was found, in a sentence."""
+        return str(_report_room().headline(self))
 
     def table(self) -> str:
         """The result as text, as the command line prints it."""

@@ -150,12 +150,6 @@ class Resolution(Shown):
         """The components that are reproducible."""
         return tuple(c for c in self.components if c.identifiable)
 
-    @property
-    def headline(self) -> str:
-        if all(c.stability is None for c in self.components):
-            return f"{self.rank} components; how many are reproducible was not measured"
-        return f"{len(self.identifiable)} of {self.rank} components are reproducible"
-
     def __repr__(self) -> str:
         return f"<Resolution of {self.inputs[0].name}: {self.headline}>"
 
@@ -199,11 +193,6 @@ class JointResolution(Shown):
     def shared(self) -> tuple[ComponentMatch, ...]:
         """Components that every model has."""
         return tuple(m for m in self.matches if m.shared)
-
-    @property
-    def headline(self) -> str:
-        names = ", ".join(i.name for i in self.inputs)
-        return f"{len(self.shared)} of {len(self.matches)} components are shared by {names}"
 
     def __repr__(self) -> str:
         return f"<JointResolution: {self.headline}>"

@@ -15,7 +15,7 @@ from identifiable.report.page import Curves, Fold, Gauge, Grid, Heading, Spark, 
 from identifiable.report.pages import page_of
 from identifiable.report.pages.attribution import CARDS, LEAST_REACH, fixed, mostly, ranked
 from identifiable.report.pages.screen import LISTED
-from identifiable.results import Attribution, Share
+from identifiable.results import Answer, Attribution, Share
 from page_reading import HOSTILE, blocks_of, card_of, tables_of
 from screen_result_cases import make_attribution, make_card, make_design, make_map, with_figures, with_words
 
@@ -42,7 +42,7 @@ def maps_of(result: Attribution) -> list[Grid]:
 def test_sections_appear_only_when_there_is_something() -> None:
     keys = [s.key for s in page_of(FULL).sections]
     assert keys == ["verdict", "alerts", "scores", "components", "cards", "design", "reading", "reproduction"]
-    bare = [s.key for s in page_of(make_attribution(size=0, text="")).sections]
+    bare = [s.key for s in page_of(make_attribution(size=0, told=Answer("", stored=""))).sections]
     assert bare == ["verdict", "design", "reading", "reproduction"]
 
 

@@ -15,7 +15,7 @@ from identifiable.report.frame import glossary
 from identifiable.report.page import Badge, Card, Dots, Fold, Mark, Terms
 from identifiable.report.pages import page_of
 from identifiable.report.pages.screen import EXAMPLES, LISTED, MOST_LISTED, roles_table
-from identifiable.results import Audit, BlindScore, Finding
+from identifiable.results import Answer, Audit, BlindScore, Finding
 from page_reading import HOSTILE, blocks_of, card_of, table_called, text_of
 from screen_result_cases import NO_INTERVAL, make_audit, make_design, with_figures, with_words
 
@@ -29,7 +29,7 @@ BARE = make_audit(
     findings=(),
     skipped={},
     verdict="clear",
-    text="",
+    told=Answer("", stored=""),
 )
 VERDICTS = ("clear", "caution", "layout-confounded", "batch-confounded", "unusable")
 
@@ -163,6 +163,6 @@ def test_every_line_fits_a_terminal_and_figures_stay_in_their_frame(result: Audi
 
 
 def test_unknown_severities_and_verdicts_do_not_break_a_page() -> None:
-    odd: Any = make_audit(verdict=HOSTILE, findings=(Finding("a", HOSTILE, "b"),))  # type: ignore[arg-type]
+    odd: Any = make_audit(verdict=HOSTILE, findings=(Finding("a", stored="b", severity=HOSTILE),))  # type: ignore[arg-type]
     assert "<script" not in report.html(odd)
     assert card_of(odd).tone == "caution"

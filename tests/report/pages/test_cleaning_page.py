@@ -16,7 +16,7 @@ from identifiable.report.frame import glossary
 from identifiable.report.page import Code, Curves, Dots, Fold, Terms
 from identifiable.report.pages import page_of
 from identifiable.report.pages.cleaning import METRICS, UNSAVED, apply_command
-from identifiable.results import Cleaning, SpaceMetric, from_json, to_json
+from identifiable.results import Answer, Cleaning, SpaceMetric, from_json, to_json
 from identifiable.results.cleaning import CleanDifference
 from page_reading import blocks_of, card_of, table_called, text_of
 from screen_result_cases import (
@@ -32,13 +32,13 @@ from screen_result_cases import (
 ATTRIBUTION = make_attribution(grid=(2, 3))
 FULL = make_cleaning(attribution=ATTRIBUTION)
 NOTHING = make_cleaning(
-    attribution=make_attribution(size=0, text=""),
+    attribution=make_attribution(size=0, told=Answer("", stored="")),
     curve=(),
     metrics=(),
     outputs=(),
     biology_lost=0.0,
     verdict="nothing-to-remove",
-    text="",
+    told=Answer("", stored=""),
     design=make_design(batches=None, grid=None),
 )
 SHRUNK = replace(FULL, method="shrink", removed=(), weights=tuple(1 - 0.02 * i for i in range(48)))

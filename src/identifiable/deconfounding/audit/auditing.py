@@ -17,7 +17,7 @@ from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, Progress, fold, in_threads, one_blas_thread
 from identifiable.deconfounding.audit import blind as layout
 from identifiable.deconfounding.audit.blind import BlindClassifier
-from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, sentence_of, verdict_of
+from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, answer_of, verdict_of
 from identifiable.deconfounding.design import Codes, Design, Labels, summarise
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import interval, least_of_many, mean_of, null_spread, plate_draws
@@ -115,7 +115,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
             findings=findings,
             skipped={name: reason.words for name, reason in skipped.items()},
             verdict=verdict,
-            text=sentence_of(verdict, findings, evidence),
+            told=answer_of(verdict, findings, evidence),
         )
 
 

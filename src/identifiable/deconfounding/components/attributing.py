@@ -28,7 +28,7 @@ from identifiable.deconfounding.intervals import jackknife, q_values
 from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
 from identifiable.moments import Array
-from identifiable.results import Alert, Attribution, Component, ComponentCard, Share
+from identifiable.results import Alert, Answer, Attribution, Component, ComponentCard, Share
 from identifiable.results.cleaning import ComponentRole
 from identifiable.results.record import Interval
 
@@ -122,7 +122,7 @@ def attribute(
         grid_rows=grid.rows,
         grid_columns=grid.columns,
         converged=resolved.result.converged,
-        text=_headline(cards),
+        told=_answer(cards),
         biology=total.score,
         biology_ci95=total.ci95,
     )
@@ -275,16 +275,12 @@ class _Grid:
         )
 
 
-# -- words
+# -- what it says
 
 
-def _headline(cards: Sequence[ComponentCard]) -> str:
-    count = {role: sum(card.role == role for card in cards) for role in ("technical", "biological", "both", "neither")}
-    both = f", {count['both']} both" if count["both"] else ""
-    return (
-        f"{len(cards)} components: {count['technical']} technical, {count['biological']} biological{both}, "
-        f"{count['neither']} neither"
-    )
+def _answer(cards: Sequence[ComponentCard]) -> Answer:
+    roles = ("technical", "biological", "both", "neither")
+    return Answer("roles", {"components": len(cards)} | {r: sum(card.role == r for card in cards) for r in roles})
 
 
 def _alerts(questions: Questions) -> list[Alert]:

@@ -29,7 +29,7 @@ from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.moments import Array
-from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, SpaceMetric
+from identifiable.results import Alert, Answer, Attribution, Cleaning, CleanPoint, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
 
 Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
@@ -109,7 +109,7 @@ def clean(
         )
         table = _metrics(blocks, slabs, found, removed, options, run)
     differences = _differences(found, removed)
-    verdict, text = judge(chosen, differences, found, components)
+    verdict, told = judge(chosen, differences, found, components)
     said = (*_against_table(design, table), *run.alerts, *attribution.alerts, *_alerts(design, found, attribution))
     return Cleaning(
         inputs=tuple(run.inputs) or attribution.inputs,
@@ -132,7 +132,7 @@ def clean(
         curve=_curve(found, points),
         metrics=table,
         verdict=verdict,
-        text=text,
+        told=told,
         attribution=attribution,
         differences=differences,
     )
@@ -247,33 +247,25 @@ def _differences(found: TradeOff, removed: int) -> tuple[CleanDifference, ...]:
 
 def judge(
     chosen: Chosen, differences: Sequence[CleanDifference], found: TradeOff, components: int
-) -> tuple[Verdict, str]:
-    """The verdict and its reason in one sentence."""
+) -> tuple[Verdict, Answer]:
+    """The verdict, and its reason."""
     removed = len(chosen.removed)
     if not removed:
-        return "nothing-to-remove", f"no component of {components} is technical within the budget of biology"
+        return "nothing-to-remove", Answer("nothing_technical", {"components": components})
+    values: dict[str, Any] = {"removed": removed, "components": components}
     by_name = {difference.against: difference for difference in differences}
     whole, pca = by_name["whole"], by_name["pca"]
-    before, after = found.judged["ica", 0].plate_auroc, found.judged["ica", removed].plate_auroc
-    start = f"{removed} of {components} components taken out"
     if not np.isfinite(whole.difference):
-        return "no-gain", f"{start}; no well has a replicate on plates held out, so what it brings is not known"
-    said = (
-        f"{start}; plate AUROC on controls {before:.2f} to {after:.2f}, replicate mAP {_signed(whole)} against no cleaning and "
-        f"{_signed(pca)} against as many axes of PCA, on plates not used to choose them"
-    )
+        return "no-gain", Answer("no_replicates_held_out", values)
+    values |= {"before": found.judged["ica", 0].plate_auroc, "after": found.judged["ica", removed].plate_auroc}
+    for name, against in (("whole", whole), ("pca", pca)):
+        values |= {name: against.difference, f"{name}_low": against.ci95[0], f"{name}_high": against.ci95[1]}
     if whole.ci95[1] < 0:
-        return "harms", said
+        return "harms", Answer("cleaned", values)
     if found.judged["ica", removed].replicates.mean_above_chance()[1][0] <= 0:
-        return "no-gain", f"{said}; even so replicates are found no better than by chance"
-    if whole.ci95[0] > 0 and pca.ci95[0] > 0:
-        return "ica-cleaning-helps", said
-    return "no-gain", said
-
-
-def _signed(difference: CleanDifference) -> str:
-    low, high = difference.ci95
-    return f"{difference.difference:+.4f} [{low:+.4f}, {high:+.4f}]"
+        return "no-gain", Answer("cleaned", values, remarks=(Answer("replicates_at_chance"),))
+    helps = whole.ci95[0] > 0 and pca.ci95[0] > 0
+    return "ica-cleaning-helps" if helps else "no-gain", Answer("cleaned", values)
 
 
 def _metrics(

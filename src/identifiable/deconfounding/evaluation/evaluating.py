@@ -391,7 +391,7 @@ class _Evaluation:
             fitted=tuple(self.fitted),
             advice=found.judgement.advice,
             verdict=found.judgement.verdict,
-            text=found.judgement.text,
+            told=found.judgement.told,
             times=self.clock.times(),
             scores=tuple(trial.line(name) for name, trial in self.trials.items()),
         )
