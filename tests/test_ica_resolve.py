@@ -373,4 +373,4 @@ def test_a_given_rank_is_told_as_asked_for():
     assert (result.rank, len(result.components), result.whitening.dropped) == (3, 3, 4)
     assert sum(c.variance for c in result.components) < 1
     (alert,) = [a for a in result.alerts if a.code == "rank_deficient"]
-    assert "as asked" in alert.message
+    assert (alert.values["dropped"], "tolerance" in alert.values) == (4, False)

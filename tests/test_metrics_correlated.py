@@ -126,8 +126,8 @@ def test_words_enter_by_the_alphabet_and_that_is_said():
 def test_a_dead_latent_is_named():
     S = factors()
     with_dead = mcc(np.column_stack([S, np.zeros(len(S))]), S)
-    (said,) = (a.message for a in with_dead.alerts if a.code == "dead_latents")
-    assert said.startswith("latent 4")
+    (alert,) = (a for a in with_dead.alerts if a.code == "dead_latents")
+    assert alert.values == {"latents": ["latent 4"]}
     assert "dead_latents" not in {a.code for a in mcc(S, S).alerts}
 
 

@@ -78,10 +78,10 @@ def constant_latents(codes: Codes) -> NDArray[np.bool_]:
     return np.asarray(codes.latents.max(axis=0) == codes.latents.min(axis=0))
 
 
-def constant_alert(codes: Codes, score: str) -> tuple[Alert, ...]:
-    """An alert that names the constant latents, and the score that they change; none if there are none."""
+def constant_alert(codes: Codes, what: str) -> tuple[Alert, ...]:
+    """An alert that names the constant latents, and what of them counts as 0; none if there are none."""
     names = [name for name, still in zip(codes.latent_names, constant_latents(codes), strict=True) if still]
-    return (Alert("constant_latents", {"latents": names, score: 0}),) if names else ()
+    return (Alert("constant_latents", {"latents": names, what: 0}),) if names else ()
 
 
 def top_two_gap(matrix: Array, axis: int) -> Array:
@@ -142,7 +142,7 @@ def mig_sup(
     codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
     table = information(codes, bins)
     gaps = top_two_gap(table.mutual / table.factor_entropy[:, None], 0)
-    alerts = constant_alert(codes, "their gap counts as 0")
+    alerts = constant_alert(codes, "gap")
     return _metric({"mig_sup": float(gaps.mean())}, codes, table, bins, {"gap_of_latent": gaps.tolist()}, alerts)
 
 
@@ -256,7 +256,7 @@ def _metric(
         "latents": "own values" if codes.discrete else "equal-width bins",
         "estimate": "plug-in, nats",
     }
-    matrix = factor_latent("mutual information of factor and binned latent, in nats", table.mutual)
+    matrix = factor_latent("mutual information (nats), binned latents", table.mutual)
     entropy = {"factor_entropy": table.factor_entropy.tolist(), "latent_entropy": table.latent_entropy.tolist()}
     return Metric(
         scores, settings, matrix, details | entropy, codes.alerts + table.alerts + alerts + _crowded(codes, bins)

@@ -138,21 +138,21 @@ def _rotation(Z: Array, max_iter: int, seed: int, mode: Mode) -> tuple[Array, in
         try:
             model.fit(Z)
         except (ValueError, np.linalg.LinAlgError) as error:
-            raise DataError(_failed(Z, mode, str(error))) from None
+            raise _failed(Z, mode, str(error)) from None
     rotation = np.asarray(model.components_, dtype=np.float64).T
     off = float(np.abs(rotation @ rotation.T - np.eye(d)).max())
     if not off < ORTHOGONAL:
-        raise DataError(_failed(Z, mode, f"its matrix is off orthogonal by {off:.1g}"))
+        raise _failed(Z, mode, f"its matrix is off orthogonal by {off:.1g}")
     if not any(issubclass(w.category, ConvergenceWarning) for w in caught):
         return rotation, int(model.n_iter_), ()
     return rotation, int(model.n_iter_), (Alert("not_converged", {"mode": mode, "max_iter": max_iter}),)
 
 
-def _failed(Z: Array, mode: Mode, why: str) -> str:
+def _failed(Z: Array, mode: Mode, why: str) -> DataError:
     """FastICA without whitening fails on a scale far above 1 (its tanh saturates) and directions without variance."""
     constant = [str(j + 1) for j in np.flatnonzero(np.ptp(Z, axis=0) == 0)]
     still = f", latents {', '.join(constant)} are constant" if constant else ""
-    return (
+    return DataError(
         f"latents: FastICA ({mode}) found no rotation ({why}); the largest value is {np.abs(Z).max():.3g}{still}; divide "
         "them by their largest standard deviation, or pass mode='whitened'."
     )

@@ -61,10 +61,10 @@ class Profile:
 PROFILES = MappingProxyType(
     {
         "hsu-standalone": Profile(
-            "Hsu et al. 2023, infomec.py of August 2023", 10, "range", 1 / 20, 0.0, False, 100, False, True
+            "Hsu et al. 2023, infomec.py (August 2023)", 10, "range", 1 / 20, 0.0, False, 100, False, True
         ),
         "hsu-training": Profile(
-            "Hsu et al. 2023, the code that logged the runs of the paper",
+            "Hsu et al. 2023, training code",
             3,
             "range",
             1 / 8,
@@ -165,7 +165,7 @@ def infomec(
         scores |= {name: value for name, value in concentrated.items() if name in wanted}
         details |= {"active": active.tolist(), **more}
         alerts += found
-        matrix = factor_latent("mutual information over the entropy of the factor", normalised)
+        matrix = factor_latent("mutual information over factor entropy", normalised)
     if explaining:
         fits: list[_Explained] = [done[order.index(i)] for i in range(len(explaining))]
         scores["infoe"] = float(np.mean([fit.score for fit in fits]))

@@ -206,16 +206,16 @@ def sap(
     matrix = np.array(rows)
     gaps = top_two_gap(matrix, 1)
     settings = {
-        "classifier": f"LinearSVC(C={SVC_C}, balanced), one latent at a time",
+        "classifier": f"LinearSVC(C={SVC_C}, balanced), single latents",
         **split.settings,
         "seed": seed,
     }
     return Metric(
         {"sap": float(gaps.mean())},
         settings,
-        factor_latent("score of the factor from the latent alone: held-out accuracy, or squared correlation", matrix),
+        factor_latent("held-out accuracy or squared correlation", matrix),
         {"gap_of_factor": gaps.tolist(), "converged_of_factor": list(converged)},
-        codes.alerts + constant_alert(codes, "they predict no factor") + _converged_alert(codes, list(converged)),
+        codes.alerts + constant_alert(codes, "prediction") + _converged_alert(codes, list(converged)),
     )
 
 
@@ -467,7 +467,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "trees": EXTRA_TREES,
         "ranks of": "latents and continuous factors",
         "criterion": "entropy (discrete), squared error (continuous)",
-        "importance": "impurity of splits that pass a likelihood-ratio test",
+        "importance": "impurity of significant splits",
         "level": CHANCE_SPLIT,
     },
     "forest": {"trees": TREES, "depth": FOREST_DEPTH, "criterion": "entropy (discrete), squared error (continuous)"},

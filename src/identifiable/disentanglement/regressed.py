@@ -129,7 +129,7 @@ def sis(
     explained = np.nan_to_num(by_slot).clip(0.0)
     own, other, pairing = _own_and_other(explained)
     one_each = slots_latents is None and slots_factors is None
-    what = "R² of the factor from the latent, held out, clipped at 0"
+    what = "held-out R², clipped at 0"
     return Metric(
         scores={"sis": float((own - other).mean())},
         settings=settings,

@@ -28,7 +28,7 @@ def message(kind: str, code: str, values: Mapping[str, Any]) -> str:
         return code
     text = _FORMATTER.vformat(words, (), values)
     before = "".join(f"{form.format(values[n])}: " for n, form in BEFORE.items() if n in values.keys() - names)
-    return before + text if before else text[:1].upper() + text[1:]
+    return before + text if before or words.startswith("{") else text[:1].upper() + text[1:]
 
 
 @cache

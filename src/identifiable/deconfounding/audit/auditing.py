@@ -136,9 +136,9 @@ def evaluable_perturbations(design: Design, fold_of: Codes, min_wells: int) -> t
         elif plates[k] < 2:
             skipped[name] = Skipped("one_plate", "on one plate only")
         elif parts[k] < 2:
-            skipped[name] = Skipped("one_fold", "all its plates are in one fold")
+            skipped[name] = Skipped("one_fold", "all plates in one fold")
         elif not beside[k]:
-            skipped[name] = Skipped("controls_apart", "no control on any of its plates")
+            skipped[name] = Skipped("controls_apart", "no controls on its plates")
         else:
             testable.append(name)
     return testable, skipped

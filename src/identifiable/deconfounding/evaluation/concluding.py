@@ -381,7 +381,7 @@ def _verdict(e: Evidence) -> tuple[Verdict, Answer]:
         scores = _scored(e.position, "position") | _scored(best, "best") | {"representation": _name(best)}
         return "layout-confounded", Answer("position_explains", scores)
     if e.hits and not e.beyond_layout:
-        return "layout-confounded", Answer("position_explains_targets", _hits(e) | _told_by_position(e))
+        return "layout-confounded", Answer("position_explains_targets", _found(e) | _told_by_position(e))
     if e.finds_nothing and best is not None:
         values = _scored(best, "best") | {"representation": _name(best)}
         if best.excess == best.excess:
@@ -412,7 +412,7 @@ def _remarks(e: Evidence) -> Iterator[Answer]:
     elif e.told_by_position:
         yield Answer("position_alone", _told_by_position(e))
     if e.hits and not e.finds_over_all:
-        yield Answer("single_targets", _hits(e))
+        yield Answer("single_targets", _found(e))
 
 
 def _interval(name: str, value: float, ci95: Interval) -> dict[str, float]:
@@ -423,7 +423,7 @@ def _scored(c: ConditionScore, name: str) -> dict[str, Any]:
     return _interval(name, c.auroc, c.ci95)
 
 
-def _hits(e: Evidence) -> dict[str, Any]:
+def _found(e: Evidence) -> dict[str, Any]:
     return {"hits": {f"{c.target} in {_name(c)}, {c.classifier}": c.auroc for c in e.hits}}
 
 
