@@ -28,6 +28,7 @@ from identifiable.results import (
     Input,
     Interval,
     Leakage,
+    Note,
     Provenance,
     Role,
     ScreenDesign,
@@ -216,7 +217,7 @@ def make_evaluation(name: str = "wells", **rest: Any) -> ScreenEvaluation:
         ),
         "fitted": (
             Fitted("ica", "train", 0, 48, True, 41, 3),
-            Fitted("ica", "train", 1, 48, False, 38, 3, "stopped after 200 passes"),
+            Fitted("ica", "train", 1, 48, False, 38, 3, (Note("rows", {"rows": 200}),)),
             Fitted("pca", "all", 0, 48, True, None, None),
         ),
         "advice": IcaAdvice(
@@ -337,7 +338,7 @@ def make_points() -> tuple[CleanPoint, ...]:
 
 def make_metrics() -> tuple[SpaceMetric, ...]:
     same = [
-        SpaceMetric("replicate_map", "whole", 0.41, (0.39, 0.43), True, "high", "replicates in another plate"),
+        SpaceMetric("replicate_map", "whole", 0.41, (0.39, 0.43), True, "high", (Note("replicates", {"chance": 0.1}),)),
         SpaceMetric("pcr_plate", "whole", 0.38, NO_INTERVAL, True, "low"),
         SpaceMetric("plate_auroc", "whole", 0.94, (0.93, 0.95), False, "low"),
     ]

@@ -28,7 +28,8 @@ def message(kind: str, code: str, values: Mapping[str, Any]) -> str:
         return code
     text = _FORMATTER.vformat(words, (), values)
     before = "".join(f"{form.format(values[n])}: " for n, form in BEFORE.items() if n in values.keys() - names)
-    return before + text if before or words.startswith("{") else text[:1].upper() + text[1:]
+    alone = kind != "Note" and not before and not words.startswith("{")
+    return before + (text[:1].upper() + text[1:] if alone else text)
 
 
 @cache
@@ -64,7 +65,8 @@ class _Said(Formatter):
             ends = dict.fromkeys(self.format_field(end, form) for end in value)
             return " to ".join(ends)
         if "|" in form:
-            return form.split("|")[value != 1]
+            one, more = form.split("|")
+            return one if value == 1 else more
         if isinstance(value, Mapping):
             told = ((name, part, self.format_field(part, form)) for name, part in value.items())
             value, form = [f"{n} ({said})" if isinstance(part, list) else f"{n} {said}" for n, part, said in told], ""
@@ -74,12 +76,12 @@ class _Said(Formatter):
         if value is None:  # not finite
             return MISSING
         if form == "%":
-            return percent(value)
+            return percent(float(value))
         if form == "plural":
             return plural(value)
         if len(form) > 1 and form.replace(" ", "").isalpha():
             return counted(value, form)
-        return count(value) if isinstance(value, int) and not form else format(value, form)
+        return count(value) if isinstance(value, int) and not form else str(format(value, form))
 
 
 _FORMATTER = _Said()

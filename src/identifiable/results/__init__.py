@@ -55,7 +55,18 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
-from identifiable.results.record import Alert, Answer, Input, Interval, Provenance, Reason, Said, Shown, without_time
+from identifiable.results.record import (
+    Alert,
+    Answer,
+    Input,
+    Interval,
+    Note,
+    Provenance,
+    Reason,
+    Said,
+    Shown,
+    without_time,
+)
 from identifiable.results.reproduction import (
     Choice,
     Constants,
@@ -143,6 +154,7 @@ __all__ = [
     "Metric",
     "ModelRun",
     "NoisePoint",
+    "Note",
     "Null",
     "PairResult",
     "PairRun",

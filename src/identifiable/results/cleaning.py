@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from identifiable.results.record import Alert, Answer, Input, Interval, Provenance, Shown
+from identifiable.results.record import Alert, Answer, Input, Interval, Note, Provenance, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 ComponentRole = Literal["technical", "biological", "both", "neither"]
@@ -142,7 +142,11 @@ class SpaceMetric:
     ci95: Interval
     rotation_invariant: bool
     better: Literal["high", "low"]
-    note: str = ""
+    notes: tuple[Note, ...] = field(default=(), compare=False, metadata={"json": "note"})
+
+    @property
+    def note(self) -> str:
+        return joined(self.notes)
 
 
 @dataclass(frozen=True, repr=False)

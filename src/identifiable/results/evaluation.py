@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from identifiable.results.record import Alert, Answer, Input, Interval, Provenance, Shown
+from identifiable.results.record import Alert, Answer, Input, Interval, Note, Provenance, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 HeldOut = Literal["plate", "batch", "single-batch"]
@@ -133,7 +133,11 @@ class Fitted:
     converged: bool
     identifiable: int | None
     gaussian: int | None
-    note: str = ""
+    notes: tuple[Note, ...] = field(default=(), compare=False, metadata={"json": "note"})
+
+    @property
+    def note(self) -> str:
+        return joined(self.notes)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +55,15 @@ class Alert(Said):
 
 class Reason(Said):
     """Why something is called what it is."""
+
+
+class Note(Said):
+    """What a number was measured on, or a fit made of."""
+
+
+def joined(notes: Iterable[Note]) -> str:
+    """Several notes as one text."""
+    return "; ".join(note.message for note in notes)
 
 
 @dataclass(frozen=True)

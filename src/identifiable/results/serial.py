@@ -99,6 +99,10 @@ def _typed(kind: Any, value: Any, path: str) -> Any:
             raise _Wrong(path, f"one of {', '.join(map(str, arguments))}", value)
         return value
     if origin is tuple:
+        if isinstance(value, str) and is_dataclass(
+            arguments[0]
+        ):  # of a version that kept the messages alone, as one text
+            value = [value] if value else []
         if not isinstance(value, list):
             raise _Wrong(path, "a list", value)
         if len(arguments) == 2 and arguments[1] is Ellipsis:

@@ -13,7 +13,7 @@ from identifiable.deconfounding.corrections.tasks import Fit, Selected, Task, co
 from identifiable.deconfounding.design import Codes
 from identifiable.groups import AffineMap
 from identifiable.moments import Array
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
 
 DIMENSIONS = 50
 # The settings of harmonypy 2.1 (and of harmony 2 for R).
@@ -65,9 +65,8 @@ def fit_harmony(task: Task, *, white: AffineMap, dimensions: int = DIMENSIONS) -
     place = np.full(task.design.n, -1, dtype=np.intp)
     place[task.rows] = np.arange(len(task.rows))
     notes = (
-        f"{len(task.rows)} rows of {batch.size} {groups.levels} in {width} white principal components; "
-        "no other row can be corrected",
-        f"{len(found.objective) - 1} iterations",
+        Note("harmony", {"rows": len(task.rows), "groups": batch.size, "level": groups.level, "components": width}),
+        Note("iterations", {"iterations": len(found.objective) - 1}),
     )
     alerts = confounded(task, groups)
     if not found.converged:

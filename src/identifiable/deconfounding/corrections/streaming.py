@@ -29,7 +29,7 @@ from identifiable.deconfounding.design import Codes, Labels, Mask
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.intake import gather_moments
 from identifiable.moments import Array
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
 
 MAD_TO_SD = 1.4826  # of a Gaussian; the constant of pycytominer and of R's mad()
 CONVERGED = 1e-12  # of ComBat: relative step of the posterior means; scanpy stops at 1e-4, which moves its values by about as much / n
@@ -184,10 +184,10 @@ def fit_combat(task: Task) -> Fit:
         centre[k, varies] += spread[varies] * shift
         scale[k, varies] = np.sqrt(variance)
         centre[k, ~varies] = moments.means[k, ~varies]
-    note = f"{int(counts.sum())} rows of {int(present.sum())} {groups.levels}; rows of any other cannot be corrected"
+    fitted = {"rows": int(counts.sum()), "groups": int(present.sum()), "level": groups.level}
     alerts = [*_degenerate(groups, counts, varies), *confounded(task, groups)]
     step = GroupScaling(groups.labels.codes, centre, scale, base=mean)
-    return Fit(step, task.blocks.d, (note,), tuple(alerts), known=present[groups.labels.codes])
+    return Fit(step, task.blocks.d, (Note("combat", fitted),), tuple(alerts), known=present[groups.labels.codes])
 
 
 def _posterior(shift: Array, squares: Array, n: int) -> tuple[Array, Array]:
@@ -257,7 +257,7 @@ def fit_sphering(axes: PrincipalAxes, *, epsilon: float = SPHERING_EPSILON) -> F
         raise UsageError(f"epsilon: expected a number of at least 0, got {epsilon}.")
     spread = np.sqrt(axes.variances * axes.n / (axes.n - 1)) + epsilon
     turned = axes.vectors / spread @ axes.vectors.T
-    note = f"sphered on {axes.n} controls with epsilon {epsilon:.3g}"
+    note = Note("sphering", {"controls": axes.n, "epsilon": epsilon})
     return Fit(Affine(axes.map(turned)), len(axes.mean), (note,), axes.alerts)
 
 
@@ -322,7 +322,7 @@ def fit_tvn(task: Task, *, ridge: float = CORAL_RIDGE) -> Fit:
     seen = float(np.median(np.minimum(counts[counts > 0] - 1, width))) / width
     if seen < SEEN_DIRECTIONS:
         alerts.append(Alert("coral_mostly_ridge", {"level": groups.level, "share": seen, "directions": width}))
-    notes += [f"whitened by {axes.n} controls, then CORAL for each {groups.level} with ridge {ridge:g}"]
+    notes += [Note("coral", {"controls": axes.n, "level": groups.level, "ridge": ridge})]
     step = TypicalVariation(whiten, groups.labels.codes, recolour, ridge)
     return Fit(step, width, tuple(notes), (*axes.alerts, *alerts))
 
@@ -345,8 +345,7 @@ def fit_position(task: Task, *, of: Literal["all", "controls"] = "all") -> Fit:
     means = np.where(moments.counts[:, None] > 0, moments.means, moments.overall_mean)
     step = GroupScaling(address.codes, means, np.ones_like(means))
     seen = int((moments.counts > 0).sum())
-    rows = "all rows" if of == "all" else "controls"
-    note = f"mean of {rows} at {seen} addresses, {len(places)} rows"
+    note = Note("position_means", {"of": of, "addresses": seen, "rows": len(places)})
     alerts = [*_few_rows(address, moments.counts), *(_locked(task, address) if of == "all" else [])]
     return Fit(step, task.blocks.d, (note,), tuple(alerts))
 
@@ -393,7 +392,7 @@ def fit_count(task: Task, *, scale: CountScale = "log") -> Fit:
     covariate = np.where(known, covariate, trend.center)
     what = "log(1 + cell count)" if scale == "log" else "cell count"
     step = CountRegression(trend.slope, trend.center, covariate)
-    return Fit(step, task.blocks.d, (f"linear effect of {what} over {len(places)} rows",), tuple(alerts))
+    return Fit(step, task.blocks.d, (Note("count_effect", {"covariate": what, "rows": len(places)}),), tuple(alerts))
 
 
 class Trend:

@@ -21,7 +21,7 @@ from identifiable.deconfounding.run import Run
 from identifiable.groups import GRAM_TOLERANCE, AffineMap
 from identifiable.intake import gather_moments
 from identifiable.moments import EPS, Array, Moments
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
 
 T = TypeVar("T")
 Level = Literal["plate", "batch"]
@@ -49,7 +49,7 @@ class Fit:
 
     step: Step
     width: int
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     alerts: tuple[Alert, ...] = ()
     known: Mask | None = None
 
@@ -120,15 +120,15 @@ class Task:
             raise UsageError(f"{self.design.name}: level 'batch', but the design names no batches; use level 'plate'.")
         return Groups("batch", batch)
 
-    def white_map(self) -> tuple[AffineMap, str]:
+    def white_map(self) -> tuple[AffineMap, Note]:
         """PCA whitening learned from the rows to fit on, leading directions first, and a note of it."""
         moments = gather_moments([self.blocks.select(self.rows)], **self.run.how)[0]
         axes = PrincipalAxes.of(moments, scaled=False)
-        note = f"PCA whitening of {axes.n} rows, {len(axes.variances)} of {self.blocks.d} directions vary"
-        return axes.whitening, note
+        varying = {"rows": axes.n, "directions": len(axes.variances), "columns": self.blocks.d}
+        return axes.whitening, Note("whitening", varying)
 
 
-def serving_controls(task: Task, groups: Groups) -> tuple[Codes, list[str], list[Alert]]:
+def serving_controls(task: Task, groups: Groups) -> tuple[Codes, list[Note], list[Alert]]:
     """The controls each group is measured by, as rows of the design, with what to say about them.
 
     A group is served by its controls among the rows to fit on; one that has none there (a held-out plate) by its own
@@ -140,13 +140,11 @@ def serving_controls(task: Task, groups: Groups) -> tuple[Codes, list[str], list
     if not rows.size:
         raise DataError(f"{task.design.name}: this correction needs negative controls, and the design marks none.")
     counts = groups.labels.count(rows)
-    notes = [f"measured on {len(rows)} controls of {int((counts > 0).sum())} {groups.levels}"]
+    served_groups = {"groups": int((counts > 0).sum()), "level": groups.level}
+    notes = [Note("measured_on_controls", {"controls": len(rows), **served_groups})]
     own = ~served & (counts > 0)
     if own.any():
-        notes.append(
-            f"{int(own.sum())} {groups.levels} not among the fitted rows are corrected by their own controls: test controls "
-            "are used, test treatments are not"
-        )
+        notes.append(Note("own_controls", {"groups": int(own.sum()), "level": groups.level}))
     alerts = []
     if (counts == 0).any():
         alerts.append(Alert("groups_without_controls", groups.named(counts == 0)))

@@ -41,7 +41,7 @@ from identifiable.deconfounding.folds import (
 )
 from identifiable.deconfounding.run import Run
 from identifiable.intake import content_hash
-from identifiable.results import Alert, ConditionScore, Fitted, ScreenEvaluation
+from identifiable.results import Alert, ConditionScore, Fitted, Note, ScreenEvaluation
 from identifiable.results.evaluation import ALL, FitOn
 
 NUMERIC = ("numpy", "scipy", "scikit-learn")  # their versions move figures too
@@ -331,6 +331,8 @@ class _Evaluation:
             if (item.name, alert.code) not in self._alerted:
                 self._alerted.add((item.name, alert.code))
                 self.alerts.append(alert)
+        several = len(self.plans) > 1 and fold is not None
+        held_out = (Note("held_out", {"level": splits.held_out}),) if several else ()
         self.fitted.append(
             Fitted(
                 representation=item.name,
@@ -340,9 +342,7 @@ class _Evaluation:
                 converged=row_map.converged,
                 identifiable=row_map.identifiable,
                 gaussian=row_map.gaussian,
-                note=f"{splits.held_out} held out; {row_map.note}"
-                if len(self.plans) > 1 and fold is not None
-                else row_map.note,
+                notes=(*held_out, *row_map.notes),
             )
         )
 
