@@ -323,7 +323,7 @@ def test_plates_of_one_class_are_named():
     drugs = np.concatenate([np.repeat("DMSO", 4), np.repeat("taxol", 4), DRUGS[:4]])
     told = [alert.values for alert in assign_roles(table(compound=drugs)).alerts if alert.code == "plates_of_one_class"]
     assert len(told) == 2
-    assert [values["plates"] for values in told] == [["P2"], ["P1"]]
+    assert [values["names"] for values in told] == [["P2"], ["P1"]]
     assert not assign_roles(table()).alerts
 
 

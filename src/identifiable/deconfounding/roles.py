@@ -607,17 +607,9 @@ def _one_class_plates(design: Design) -> list[Alert]:
         (np.flatnonzero(controls == design.plate.counts), "only controls"),
     ):
         if plates.size:
-            alerts.append(
-                Alert(
-                    "plates_of_one_class",
-                    {
-                        "name": design.name,
-                        "plates": [design.plate.names[k] for k in plates],
-                        "of": design.plate.size,
-                        "hold": what,
-                    },
-                )
-            )
+            counts = {"plates": len(plates), "of": design.plate.size}
+            names = [design.plate.names[k] for k in plates]
+            alerts.append(Alert("plates_of_one_class", {"name": design.name, **counts, "hold": what, "names": names}))
     return alerts
 
 

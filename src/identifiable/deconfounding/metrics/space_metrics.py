@@ -131,7 +131,7 @@ def _space(
     X: Any, design: Design, relations: Relations, rows: RowsOf, max_rows: int, seed: int
 ) -> tuple[Space, tuple[Note, ...]]:
     if rows == "all":
-        return Space(X, design, relations), ""
+        return Space(X, design, relations), ()
     rng = np.random.default_rng([seed, design.n])
     kept = replicate_rows(design, max_rows, rng) if rows == "replicates" else batch_rows(design, max_rows, rng)
     if len(kept) == design.n:
