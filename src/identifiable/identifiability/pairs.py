@@ -227,45 +227,23 @@ class PairRun:
         for table, white in ((self.x, self.white_x), (self.y, self.white_y)):
             constant = table.white.constant
             if constant:
-                run.alert("constant_columns", f"{table.name}: {constant} of {table.blocks.d} columns are constant.")
+                run.alert("constant_columns", name=table.name, constant=constant, columns=table.blocks.d)
             if white.rank + constant < table.blocks.d:
-                why = (
-                    f"there are only {self.total.n} rows"
-                    if white.rank >= self.total.n - 1
-                    else "the rest is a copy or a combination of others"
-                )
-                run.alert(
-                    "rank_deficient",
-                    f"{table.name}: its {table.blocks.d} columns span {white.rank} dimensions ({why}); "
-                    "linear maps are those of least norm.",
-                )
+                few = {"rows": self.total.n} if white.rank >= self.total.n - 1 else {}
+                run.alert("rank_deficient", name=table.name, columns=table.blocks.d, span=white.rank, **few)
         d, training = self.x.blocks.d, min(m.n for m in self.training)
         if d > self.total.n:
-            run.alert(
-                "more_columns_than_rows",
-                f"{self.x.name} and {self.y.name} have {d} columns and {self.total.n} rows. Rows are samples: are they swapped?",
-            )
+            run.alert("more_columns_than_rows", names=[self.x.name, self.y.name], columns=d, rows=self.total.n)
         if training < 10 * d:
-            run.alert(
-                "few_rows",
-                f"{training} training rows for {d} dimensions ({training / d:.1f} per dimension): in-sample errors are "
-                "too good, held-out linear errors too bad and their intervals too narrow; read the rigid rung, or bring "
-                "more rows.",
-            )
+            run.alert("few_rows", training=training, dimensions=d, per_dimension=training / d)
         if run.settings.group_by is not None and "shuffle" in run.settings.nulls:
-            run.alert(
-                "shuffle_ignores_groups",
-                "The shuffle null permutes single rows; where rows of a group are alike, its p-values are too small.",
-            )
+            run.alert("shuffle_ignores_groups")
         if run.settings.group_by is not None and run.plan.n_cells < 20 and run.settings.bootstrap:
-            run.alert("few_groups", f"Intervals rest on {run.plan.n_cells} groups; below about 20 they are too narrow.")
+            run.alert("few_groups", groups=run.plan.n_cells, least=20)
         if self._ica is not None:
             for table in (self.x, self.y):
                 if not table.unmixing.converged:
-                    run.alert(
-                        "ica_not_converged",
-                        f"{table.name}: ICA stopped before its tolerance; 'identifiable resolve' says which components hold.",
-                    )
+                    run.alert("ica_not_converged", name=table.name)
 
 
 def _terms_over_residual(matrix: Array, moments: Moments) -> float:
