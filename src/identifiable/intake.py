@@ -83,7 +83,7 @@ def inputs_of(representations: Sequence[Representation], run: Run = PLAIN) -> tu
 def identical_inputs(inputs: Sequence[Input]) -> list[Alert]:
     """An alert for every two tables that hold the same values."""
     return [
-        Alert("identical_inputs", f"{a.name} and {b.name} hold exactly the same values.")
+        Alert("identical_inputs", {"first": a.name, "second": b.name})
         for i, a in enumerate(inputs)
         for b in inputs[i + 1 :]
         if a.sha256 == b.sha256

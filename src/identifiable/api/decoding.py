@@ -227,51 +227,27 @@ def _alerts(found: Spectra, condition: Array, precision: np.dtype[Any]) -> tuple
     alerts = []
     if not defined.all():
         alerts.append(
-            Alert(
-                "no_derivative",
-                f"At {int((~defined).sum())} of {n} points the decoder has no finite derivative (the first is row "
-                f"{int(np.argmin(defined))}, from 0); they are left out of every summary.",
-            )
+            Alert("no_derivative", {"points": int((~defined).sum()), "of": n, "first": int(np.argmin(defined))})
         )
     if defined.any() and not found.largest[defined].any():
-        alerts.append(
-            Alert(
-                "zero_derivative",
-                "The derivative is zero at every point: the decoder is constant there, or works where no derivative is taken "
-                "(detach, inference_mode, numpy inside a torch function).",
-            )
-        )
+        alerts.append(Alert("zero_derivative"))
     if found.deficient.any():
         alerts.append(
             Alert(
                 "rank_deficient",
-                f"At {int(found.deficient.sum())} of {n} points (the first is row {int(np.argmax(found.deficient))}, from 0) "
-                "the decoder loses a direction: latents that differ give the same output to first order, the constant is "
-                "infinite, and no bound follows.",
+                {"points": int(found.deficient.sum()), "of": n, "first": int(np.argmax(found.deficient))},
             )
         )
     sure = defined & ~found.deficient
     worst = float(condition[sure].max()) * float(np.finfo(precision).eps) if sure.any() else 0.0
     if worst > UNSURE:
-        alerts.append(
-            Alert(
-                "rounding",
-                f"Products in {precision.name} leave about {100 * worst:.0f} % of the smallest sigma_min uncertain; "
-                "convert the decoder to float64.",
-            )
-        )
+        alerts.append(Alert("rounding", {"dtype": precision.name, "share": worst}))
     with np.errstate(invalid="ignore"):
         unsettled = sure & (
             (found.smallest_error > UNSURE * found.smallest) | (found.largest_error > UNSURE * found.largest)
         )
     if unsettled.any():
-        alerts.append(
-            Alert(
-                "not_settled",
-                f"At {int(unsettled.sum())} of {n} points Lanczos ended with an error of more than 1 % of a singular value; "
-                "read their constants with the errors beside them.",
-            )
-        )
+        alerts.append(Alert("not_settled", {"points": int(unsettled.sum()), "of": n}))
     return tuple(alerts)
 
 

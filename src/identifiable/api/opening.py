@@ -19,11 +19,6 @@ from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
 from identifiable.results import Alert, Shown, from_json
 
-_ONE_IDS_FILE = (
-    "{} names the rows of every table, so row i is taken to be the same sample everywhere, as without ids. "
-    "Give each table its own (--ids once per table) if their rows may be in another order."
-)
-
 
 def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(source, (str, os.PathLike))
@@ -44,7 +39,7 @@ def open_sources(sources: Sequence[Any], ids: str | Sequence[str] | None, rows: 
 def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
     """The alert that one list of names for every table is pairing by position."""
     if isinstance(ids, str) and Path(ids).is_file():
-        return (Alert("one_ids_file", _ONE_IDS_FILE.format(ids)),)
+        return (Alert("one_ids_file", {"ids": ids}),)
     return ()
 
 

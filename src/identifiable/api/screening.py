@@ -298,8 +298,11 @@ def _dropped(opened: OpenedScreen) -> list[Alert]:
         found.append(
             Alert(
                 "rows_dropped",
-                f"{opened.representation.name}: {opened.dropped_values} rows of the embedding and {opened.dropped_metadata} of "
-                "the metadata have no partner by their ids and were dropped.",
+                {
+                    "name": opened.representation.name,
+                    "rows": opened.dropped_values,
+                    "metadata": opened.dropped_metadata,
+                },
             )
         )
-    return found + [Alert("reading", note) for note in opened.notes]
+    return [*found, *opened.notes]

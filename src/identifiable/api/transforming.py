@@ -211,9 +211,7 @@ def _dropped(beside: Beside, output: Path) -> tuple[Alert, ...]:
     return (
         Alert(
             "parts_dropped",
-            f"{output} has other columns than {beside.path} and does not keep its "
-            f"{listed([shown(name) for name in beside.dropped])}. To keep everything, add the components to the input: "
-            'adata.obsm["X_ica"] = identifiable.transform(basis, path).',
+            {"output": str(output), "path": str(beside.path), "parts": [shown(name) for name in beside.dropped]},
         ),
     )
 
@@ -257,11 +255,7 @@ def _arranged(table: Representation, basis: Resolved, inverse: bool) -> tuple[Re
 
 def not_checked(name: str, basis: Resolved) -> Alert:
     """The alert that columns were taken by position."""
-    return Alert(
-        "columns_not_checked",
-        f"The columns of {name} have no names in common with the basis of {basis.result.inputs[0].name} to match them by. "
-        "They were taken by position; check their order.",
-    )
+    return Alert("columns_not_checked", {"name": name, "basis": basis.result.inputs[0].name})
 
 
 def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: str) -> list[int] | None:

@@ -103,7 +103,7 @@ def disentangle(codes: Codes, options: ScoreOptions = DEFAULT, inputs: tuple[Inp
         try:
             after.append(_after(codes, mode, scored, complete, run))
         except DataError as error:  # of this mode: the other scores are not lost for it
-            failed.append(Alert("ica_failed", f"after ICA ({mode}): no scores, {error}"))
+            failed.append(Alert("ica_failed", {"after_ica": mode, "error": str(error)}))
     return Disentanglement(
         inputs=inputs,
         settings=options.shared(ScoreOptions).settings(metrics=list(names), seed=seed),
@@ -168,7 +168,7 @@ def _scored(
         except DataError as error:
             if lost is None:
                 raise
-            lost.append(Alert("metric_left_out", f"{name}: {error}"))
+            lost.append(Alert("metric_left_out", {"metric": name, "error": str(error)}))
     run.say(Stage("metrics"), len(names), len(names))
     return found
 
@@ -218,10 +218,7 @@ def _with_intervals(
 
 
 def _rare_alert(lost: int, draws: int) -> Alert:
-    return Alert(
-        "rare_classes",
-        f"{lost} of {draws} splits for intervals had a part in which some factor is constant, and were left out; a class is rare.",
-    )
+    return Alert("rare_classes", {"lost": lost, "splits": draws})
 
 
 def _interval(score: float, parts: Sequence[Sequence[float]], name: str) -> Interval:
@@ -294,8 +291,13 @@ def _after(
         metrics=complete(turned, scored(turned, run)),
         infoe_converged=(before, after),
         infoe_agrees=abs(after - before) <= AGREES,
-        alerts=tuple(step.alerts),
+        alerts=tuple(_after_ica(alert, step.mode) for alert in step.alerts),
     )
+
+
+def _after_ica(alert: Alert, mode: str) -> Alert:
+    """The alert of a table without a name, said of what an ICA step made of it."""
+    return Alert(alert.code, {k: v for k, v in alert.values.items() if k != "name"} | {"after_ica": mode})
 
 
 def _alerts(
@@ -304,18 +306,12 @@ def _alerts(
     """Every alert once, those of single metrics with the name of the metric."""
     alerts = list(codes.alerts)
     for name, metric in found.items():
-        alerts += [Alert(a.code, f"{name}: {a.message}") for a in metric.alerts if a not in codes.alerts]
+        alerts += [Alert(a.code, {**a.values, "metric": name}) for a in metric.alerts if a not in codes.alerts]
     for step in after:
-        alerts += [Alert(a.code, f"after ICA ({step.mode}): {a.message}") for a in step.alerts]
+        alerts += step.alerts
         if step.invertible and not step.infoe_agrees:
             before, now = step.infoe_converged
-            alerts.append(
-                Alert(
-                    "infoe_moved",
-                    f"ICA ({step.mode}) is an invertible linear map, but InfoE of converged regressions moved from {before:.3f} "
-                    f"to {now:.3f}: a regression did not end at its optimum.",
-                )
-            )
+            alerts.append(Alert("infoe_moved", {"mode": step.mode, "before": before, "after": now}))
     if asked_for_sweep and codes.discrete:
-        alerts.append(Alert("no_noise_sweep", "latents are discrete codes, to which no noise can be added: no sweep."))
+        alerts.append(Alert("no_noise_sweep"))
     return tuple(alerts)

@@ -438,25 +438,15 @@ def _alerts(measured: Sequence[_Measured], kept: Sequence[_Measured], chosen: Wa
     unfinished = sum("max_epochs" in m.run.stopped for m in measured)
     if unfinished:
         alerts.append(
-            Alert(
-                "not_converged",
-                f"In {unfinished} of {len(measured)} pairs a model was still improving, or not yet judged, after "
-                f"{chosen.max_epochs} epochs; part of their distance may be unfinished training. Set max_epochs higher.",
-            )
+            Alert("not_converged", {"unfinished": unfinished, "pairs": len(measured), "epochs": chosen.max_epochs})
         )
     diverged = sum("diverged" in m.run.stopped for m in measured)
     if diverged:
-        alerts.append(Alert("diverged", f"In {diverged} of {len(measured)} pairs training diverged; they are removed."))
+        alerts.append(Alert("diverged", {"diverged": diverged, "pairs": len(measured)}))
     empty = [leak for leak in chosen.leaks if not any(m.run.leak == leak for m in kept)]
     if empty:
-        alerts.append(
-            Alert(
-                "leaks_empty",
-                f"The reconstruction filter leaves no pair at leak {', '.join(f'{leak:g}' for leak in empty)}: the figures are "
-                "about the others.",
-            )
-        )
+        alerts.append(Alert("leaks_empty", {"leaks": empty}))
     infinite = sum(not np.isfinite(m.exact).all() for m in kept)
     if infinite:
-        alerts.append(Alert("rank_deficient", f"In {infinite} pairs a decoder loses a direction at some sample."))
+        alerts.append(Alert("rank_deficient", {"pairs": infinite}))
     return tuple(alerts)

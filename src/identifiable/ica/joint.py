@@ -181,11 +181,8 @@ def _p_values(components: Sequence[Blocks], seed: int) -> Array:
 def _alerts(representations: Sequence[Representation], pairing: Pairing, models: Sequence[Resolved]) -> list[Alert]:
     alerts = [alert for m in models for alert in m.result.alerts]
     if pairing.ids is None:
-        message = "No sample ids were given: row i of every table is taken to be the same sample; pass ids to be sure."
-        alerts.append(Alert("paired_by_position", message))
+        alerts.append(Alert("paired_by_position"))
     elif any(pairing.dropped):
-        lost = ", ".join(f"{r.name} {k}" for r, k in zip(representations, pairing.dropped, strict=True) if k)
-        alerts.append(
-            Alert("rows_dropped", f"Rows whose id is missing elsewhere were left out: {lost}; {pairing.n} remain.")
-        )
+        lost = {r.name: k for r, k in zip(representations, pairing.dropped, strict=True) if k}
+        alerts.append(Alert("rows_dropped", {"dropped": lost, "remain": pairing.n}))
     return alerts

@@ -121,14 +121,10 @@ def _consensus(run: CompareRun, tables: list[Table]) -> Consensus:
 def _join(run: CompareRun, representations: list[Representation]) -> Pairing:
     pairing = pair(*representations)
     if pairing.ids is None:
-        run.alert(
-            "paired_by_position",
-            "No sample ids were given: row i of every table is taken to be the same sample. "
-            "A shuffled loader would spoil every figure; pass ids to be sure.",
-        )
+        run.alert("paired_by_position")
     elif any(pairing.dropped):
-        lost = ", ".join(f"{r.name} {k}" for r, k in zip(representations, pairing.dropped, strict=True) if k)
-        run.alert("rows_dropped", f"Rows whose id is missing elsewhere were left out: {lost}; {pairing.n} remain.")
+        lost = {r.name: k for r, k in zip(representations, pairing.dropped, strict=True) if k}
+        run.alert("rows_dropped", dropped=lost, remain=pairing.n)
     return pairing
 
 

@@ -29,7 +29,7 @@ from identifiable.identifiability.ladder import (
 from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbours
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
 from identifiable.identifiability.ridge import Ridge
-from identifiable.identifiability.rows import RowPlan
+from identifiable.identifiability.rows import FEWEST_UNITS, RowPlan
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.identifiability.shared import measure_shared
 from identifiable.moments import Array, Moments, leave_one_out
@@ -309,47 +309,24 @@ class PairRun:
         run = self.run
         for table, white in ((self.x, self.white_x), (self.y, self.white_y)):
             if run.settings.neighbours and table.closeness.alike:
-                run.alert(
-                    "alike_rows",
-                    f"{table.name}: most rows have a near copy (median distance {table.closeness.median:.2g} of the rms distance). "
-                    "Folds and intervals take rows as independent; pass group_by to keep copies together.",
-                )
+                run.alert("alike_rows", name=table.name, median=table.closeness.median)
             constant = table.white.constant
             if constant:
-                run.alert("constant_columns", f"{table.name}: {constant} of {table.blocks.d} columns are constant.")
+                run.alert("constant_columns", name=table.name, constant=constant, columns=table.blocks.d)
             if white.rank + constant < table.blocks.d:
-                why = (
-                    f"there are only {self.total.n} rows"
-                    if white.rank >= self.total.n - 1
-                    else "the rest is a copy or a combination of others"
-                )
-                run.alert(
-                    "rank_deficient",
-                    f"{table.name}: its {table.blocks.d} columns span {white.rank} dimensions ({why}); "
-                    "linear maps are those of least norm.",
-                )
+                few = {"rows": self.total.n} if white.rank >= self.total.n - 1 else {}
+                run.alert("rank_deficient", name=table.name, columns=table.blocks.d, span=white.rank, **few)
         d, training = max(t.blocks.d for t in (self.x, self.y)), min(m.n for m in self.training)
         if d > self.total.n:
-            run.alert(
-                "more_columns_than_rows",
-                f"{self.x.name} and {self.y.name} have {d} columns and {self.total.n} rows. Rows are samples: are they swapped?",
-            )
+            run.alert("more_columns_than_rows", names=[self.x.name, self.y.name], columns=d, rows=self.total.n)
         if training < 10 * d:
-            run.alert(
-                "few_rows",
-                f"{training} training rows for {d} dimensions ({training / d:.1f} per dimension): in-sample errors are "
-                "too good, held-out linear errors too bad and their intervals too narrow; read the rigid rung, or bring "
-                "more rows.",
-            )
+            run.alert("few_rows", training=training, dimensions=d, per_dimension=training / d)
         if run.settings.intervals and not run.plan.can_leave_out:
-            run.alert("few_groups", f"{run.plan.units} independent groups of rows are too few for intervals.")
+            run.alert("too_few_groups", groups=run.plan.units, least=FEWEST_UNITS * run.plan.n_cells)
         if self._ica is not None:
             for table in (self.x, self.y):
                 if not table.unmixing.converged:
-                    run.alert(
-                        "ica_not_converged",
-                        f"{table.name}: ICA stopped before its tolerance; 'identifiable resolve' says which components hold.",
-                    )
+                    run.alert("ica_not_converged", name=table.name)
 
 
 def _terms_over_residual(matrix: Array, moments: Moments) -> float:

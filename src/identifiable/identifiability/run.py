@@ -32,8 +32,9 @@ class CompareRun(Run):
     ids: NDArray[Any] | None = field(init=False, default=None)
     cross_scatters: dict[tuple[str, str, int], Array] = field(default_factory=dict)
 
-    def alert(self, code: str, message: str) -> None:
-        self.alerts.append(Alert(code, message))
+    def alert(self, code: str, **values: Any) -> None:
+        """`values` are plain, as in JSON."""
+        self.alerts.append(Alert(code, values))
 
     def moments(
         self, tables: Sequence[Table], *, preconditioners: Sequence[Preconditioner | None] | None = None
@@ -96,12 +97,7 @@ class Table:
             variances, vectors = np.linalg.eigh(self.moments.scatter)
             leading, mean = vectors[:, ::-1][:, :width], self.moments.mean
             kept = float(variances[::-1][:width].sum() / variances.sum())
-            self.run.alert(
-                "different_widths",
-                f"{self.name} has {self.blocks.d} dimensions; where the other side has {width}, it is compared in its first "
-                f"{width} principal components, which hold {kept:.1%} of its variance. Their axes are those of the "
-                "projection, so signed permutations do not take part in the verdict there.",
-            )
+            self.run.alert("different_widths", name=self.name, dimensions=self.blocks.d, width=width, share=kept)
             rows = self.blocks.through(_projection(mean, leading), width)
             self.narrow[width] = Table(self.name, rows, self.original_rows, self.run, wide=self, kept=kept)
         return self.narrow[width]

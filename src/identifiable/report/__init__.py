@@ -5,12 +5,14 @@ A report is a pure function of a saved result: the same result gives the same by
 
 from __future__ import annotations
 
+from identifiable.report.headlines import headline
+from identifiable.report.messages import message
 from identifiable.report.pages import page_of, text_table
 from identifiable.report.render.html import html as _html
 from identifiable.report.render.markdown import markdown as _markdown
 from identifiable.results import Shown
 
-__all__ = ["fragment", "html", "markdown", "text_table"]
+__all__ = ["fragment", "headline", "html", "markdown", "message", "text_table"]
 
 
 def html(result: Shown) -> str:

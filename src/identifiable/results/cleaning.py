@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from identifiable.results.record import Interval, Shown
+from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 ComponentRole = Literal["technical", "biological", "both", "neither"]
@@ -80,7 +80,7 @@ class Attribution(Shown):
     grid_rows: tuple[str, ...]
     grid_columns: tuple[str, ...]
     converged: bool
-    text: str
+    told: Answer = field(compare=False, metadata={"json": "text"})
     biology: float = float("nan")
     biology_ci95: Interval = (float("nan"), float("nan"))
     schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
@@ -90,8 +90,8 @@ class Attribution(Shown):
         return tuple(c for c in self.components if c.role in roles)
 
     @property
-    def headline(self) -> str:
-        return self.text
+    def text(self) -> str:
+        return self.told.message
 
     def __repr__(self) -> str:
         return f"<Attribution of {self.inputs[0].name}: {self.headline}>"
@@ -137,7 +137,11 @@ class SpaceMetric:
     ci95: Interval
     rotation_invariant: bool
     better: Literal["high", "low"]
-    note: str = ""
+    notes: tuple[Note, ...] = field(default=(), compare=False, metadata={"json": "note"})
+
+    @property
+    def note(self) -> str:
+        return joined(self.notes)
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,15 +161,15 @@ class Cleaning(Shown):
     curve: tuple[CleanPoint, ...]
     metrics: tuple[SpaceMetric, ...]
     verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
-    text: str
+    told: Answer = field(compare=False, metadata={"json": "text"})
     attribution: Attribution
     outputs: tuple[str, ...] = ()
     differences: tuple[CleanDifference, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
 
     @property
-    def headline(self) -> str:
-        return f"{self.verdict}: {self.text}"
+    def text(self) -> str:
+        return self.told.message
 
     def __repr__(self) -> str:
         return f"<Cleaning of {self.inputs[0].name}: {self.headline}>"

@@ -113,19 +113,5 @@ class Disentanglement(Shown):
     after: tuple[AfterICA, ...] = ()
     schema: Literal["identifiable/disentangle/1"] = "identifiable/disentangle/1"
 
-    @property
-    def headline(self) -> str:
-        """The three InfoMEC scores, or how many metrics there are."""
-        found = self.metrics.get("infomec")
-        size = f"{len(self.latents)} latents, {len(self.factors)} factors"
-        if found is None:
-            return f"{len(self.metrics)} metrics of {size}"
-        shown = ", ".join(
-            f"{name} {found.scores[key]:.2f}"
-            for name, key in (("InfoM", "infom"), ("InfoE", "infoe"), ("InfoC", "infoc"))
-            if found.scores[key] == found.scores[key]
-        )
-        return f"{shown or 'InfoMEC is not defined'} ({found.settings['profile']}; {size})"
-
     def __repr__(self) -> str:
         return f"<Disentanglement: {self.headline}>"

@@ -147,15 +147,5 @@ class Distortion(Shown):
         """The largest constant seen; NaN where no point has a derivative."""
         return self.summary["constant"].max if "constant" in self.summary else math.nan
 
-    @property
-    def headline(self) -> str:
-        if not self.summary:
-            return "the decoder has no finite derivative at any point"
-        if math.isinf(self.largest):
-            return "the decoder loses a direction, so 1 + L is infinite"
-        return (
-            f"1 + L is at most {self.largest:.4g} at the points seen, and {self.best_constant:.4g} after the best scale"
-        )
-
     def __repr__(self) -> str:
         return f"<Distortion of {self.decoder}: {self.headline}>"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from identifiable.results.serial import SCHEMAS, to_json
+from identifiable.results.serial import SCHEMAS, plain, to_json
 from identifiable.results.writing import write_text
 
 Interval = tuple[float, float]
@@ -28,11 +28,57 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Alert:
-    """Something a reader must know before trusting a number."""
+class Said:
+    """A code and its values, plain as in JSON. `message` has the words, which are in `report/messages.md` and may change.
+
+    `stored` is the message of a result that was read from a file; it is shown as it is.
+    """
 
     code: str
-    message: str
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    stored: str | None = field(default=None, compare=False, repr=False, metadata={"json": "message"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", plain(self.values))
+
+    @property
+    def message(self) -> str:
+        words = (
+            _report_room().message(type(self).__name__, self.code, self.values) if self.stored is None else self.stored
+        )
+        return str(words)
+
+
+class Alert(Said):
+    """Something a reader must know before trusting a number."""
+
+
+class Reason(Said):
+    """Why something is called what it is."""
+
+
+class Note(Said):
+    """What a number was measured on, or a fit made of."""
+
+
+def joined(notes: Iterable[Note]) -> str:
+    """Several notes as one text."""
+    return "; ".join(note.message for note in notes)
+
+
+@dataclass(frozen=True)
+class Answer(Said):
+    """What a result says in a sentence or two: its verdict, then what must be said beside it."""
+
+    remarks: tuple[Said, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return (
+            super().message
+            if self.stored is not None
+            else " ".join((super().message, *(more.message for more in self.remarks)))
+        )
 
 
 @dataclass(frozen=True)
@@ -59,6 +105,11 @@ class Shown:
         if "schema" in vars(cls):
             SCHEMAS[cls.__dict__["schema"]] = cls
 
+    @property
+    def headline(self) -> str:
+        """What was found, in a sentence."""
+        return str(_report_room().headline(self))
+
     def table(self) -> str:
         """The result as text, as the command line prints it."""
         return str(_report_room().text_table(self))
@@ -76,7 +127,7 @@ class Shown:
 
 
 def _report_room() -> Any:
-    """The one call upwards: a result can show itself. By name and when asked, so this room imports nothing above it."""
+    """The one call upwards: a result can show and word itself. By name and when asked, so this room imports nothing above it."""
     return import_module("identifiable.report")
 
 

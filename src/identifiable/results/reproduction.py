@@ -143,26 +143,5 @@ class Reproduction(Shown):
         """Pairs that take no part in the figures."""
         return sum(run.removed is not None for run in self.runs)
 
-    @property
-    def headline(self) -> str:
-        """Whether latents come closer as the decoder comes closer to an isometry."""
-        found = self.fit()
-        if found.spearman is None or found.spearman_ci95 is None:
-            seen = {run.exact.mean for run in self.runs if run.removed is None}
-            if len(seen) == 1:
-                return "all decoders have the same constant, so nothing can be said of how distance follows it"
-            return "too few seeds are left to say whether distance follows the decoders' constant"
-        low, high = found.spearman_ci95
-        if low > 0:
-            told = (
-                "latents of retrained models are closer where decoders are nearer to isometries, as Theorem 1 suggests"
-            )
-        elif high < 0:
-            told = "latents of retrained models are farther apart where decoders are nearer to isometries"
-        else:
-            told = "no clear relation between the decoders' constant and the distance of latents"
-        seeds = len({(run.digit, run.pair) for run in self.runs if run.removed is None})
-        return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {found.n} pairs of {seeds} seeds"
-
     def __repr__(self) -> str:
         return f"<Reproduction of {self.experiment} at scale {self.scale}: {self.headline}>"

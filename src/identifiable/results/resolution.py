@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from identifiable.results.record import Shown
+from identifiable.results.record import Reason, Shown
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Component:
     residual: float
     sign: Literal["skew", "loading"]
     identifiable: bool
-    reason: str
+    reason: Reason
     density: tuple[float, ...]
     places: tuple[int, int]
     stability: float | None = None
@@ -145,12 +145,6 @@ class Resolution(Shown):
         """The components that are reproducible."""
         return tuple(c for c in self.components if c.identifiable)
 
-    @property
-    def headline(self) -> str:
-        if all(c.stability is None for c in self.components):
-            return f"{self.rank} components; how many are reproducible was not measured"
-        return f"{len(self.identifiable)} of {self.rank} components are reproducible"
-
     def __repr__(self) -> str:
         return f"<Resolution of {self.inputs[0].name}: {self.headline}>"
 
@@ -190,11 +184,6 @@ class JointResolution(Shown):
     def shared(self) -> tuple[ComponentMatch, ...]:
         """Components that every model has."""
         return tuple(m for m in self.matches if m.shared)
-
-    @property
-    def headline(self) -> str:
-        names = ", ".join(i.name for i in self.inputs)
-        return f"{len(self.shared)} of {len(self.matches)} components are shared by {names}"
 
     def __repr__(self) -> str:
         return f"<JointResolution: {self.headline}>"

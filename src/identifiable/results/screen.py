@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from identifiable.results.record import Interval, Shown
+from identifiable.results.record import Answer, Interval, Said, Shown
 
 Severity = Literal["stop", "caution", "fine"]
 AuditVerdict = Literal["clear", "caution", "layout-confounded", "batch-confounded", "unusable"]
@@ -104,12 +104,10 @@ class FeatureCheck:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Said):
     """One thing the audit looked at, and what follows from it."""
 
-    code: str
-    severity: Severity
-    message: str
+    severity: Severity = field(kw_only=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,12 +127,12 @@ class Audit(Shown):
     findings: tuple[Finding, ...]
     skipped: Mapping[str, str]
     verdict: AuditVerdict
-    text: str
+    told: Answer = field(compare=False, metadata={"json": "text"})
     schema: Literal["identifiable/deconfound-audit/1"] = "identifiable/deconfound-audit/1"
 
     @property
-    def headline(self) -> str:
-        return f"{self.verdict}: {self.text}"
+    def text(self) -> str:
+        return self.told.message
 
     def __repr__(self) -> str:
         return f"<Audit of {self.inputs[0].name}: {self.headline}>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -136,24 +135,6 @@ class Table2(Shown):
     def lift(self, ica: str = "centred", data: str = ALL_DATA) -> Lift | None:
         """The lift of a mode of ICA, or None."""
         return next((found for found in self.lifts if (found.ica, found.data) == (ica, data)), None)
-
-    @property
-    def headline(self) -> str:
-        """Whether ICA lifts InfoM of the plain autoencoder."""
-        found = self.lift()
-        if found is None or math.isnan(found.difference.mean):
-            return "no plain autoencoder passes the reconstruction filter, so nothing can be said of what ICA does"
-        low, high = found.difference.ci95
-        moved = f"from {found.before.mean:.2f} to {found.after.mean:.2f}"
-        if math.isnan(low):
-            return f"ICA moves InfoM of the plain autoencoder by {found.difference.mean:+.2f}, {moved}, of one seed: no interval"
-        span = f"by {found.difference.mean:+.2f} [{low:+.2f}, {high:+.2f}], {moved}"
-        over = f"over {found.difference.n} seeds on {', '.join(self.data)}"
-        if low > 0:
-            return f"ICA lifts InfoM of the plain autoencoder {span}, {over}"
-        if high < 0:
-            return f"ICA lowers InfoM of the plain autoencoder {span}, {over}"
-        return f"ICA moves InfoM of the plain autoencoder {span}, {over}: no clear effect"
 
     def __repr__(self) -> str:
         return f"<Table 2 at scale {self.scale}: {self.headline}>"

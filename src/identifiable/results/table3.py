@@ -65,15 +65,5 @@ class Table3(Shown):
     experiment: Literal["table3"] = "table3"
     schema: Literal["identifiable/reproduce-table3/1"] = "identifiable/reproduce-table3/1"
 
-    @property
-    def headline(self) -> str:
-        low, high = self.gain_ci95
-        where = "on a simulated screen" if self.simulated else f"on {self.inputs[0].name}"
-        clear = "" if low > 0 or high < 0 else ": no clear effect"
-        return (
-            f"ICA moves AUROC on plates held out by {self.gain:+.3f} [{low:+.3f}, {high:+.3f}] against PCA, {where}{clear} "
-            f"({self.evaluation.verdict})"
-        )
-
     def __repr__(self) -> str:
         return f"<Table 3 at scale {self.scale}: {self.headline}>"

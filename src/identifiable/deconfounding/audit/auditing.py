@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from identifiable.blocks import Blocks, fold, in_threads, one_blas_thread
 from identifiable.deconfounding.audit import blind as layout
 from identifiable.deconfounding.audit.blind import BlindClassifier
-from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, plural, sentence_of, verdict_of
+from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, answer_of, verdict_of
 from identifiable.deconfounding.design import Codes, Design, Labels, summarise
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import interval, least_of_many, mean_of, null_spread, plate_draws
@@ -96,7 +96,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
             findings=findings,
             skipped={name: reason.words for name, reason in skipped.items()},
             verdict=verdict,
-            text=sentence_of(verdict, findings, evidence),
+            told=answer_of(verdict, findings, evidence),
         )
 
 
@@ -117,9 +117,9 @@ def evaluable_perturbations(design: Design, fold_of: Codes, min_wells: int) -> t
         elif plates[k] < 2:
             skipped[name] = Skipped("one_plate", "on one plate only")
         elif parts[k] < 2:
-            skipped[name] = Skipped("one_fold", "all its plates are in one fold")
+            skipped[name] = Skipped("one_fold", "all plates in one fold")
         elif not beside[k]:
-            skipped[name] = Skipped("controls_apart", "no control on any of its plates")
+            skipped[name] = Skipped("controls_apart", "no controls on its plates")
         else:
             testable.append(name)
     return testable, skipped
@@ -261,21 +261,13 @@ def _alerts(design: Design, readings: Sequence[tuple[Reading, BlindScore]], test
     alerts = []
     for reading, score in readings:
         if not reading.all_rows:
-            kind = "control rows" if reading.controls_only else "rows"
-            alerts.append(
-                Alert(
-                    f"{score.predicts}_read_from_sample",
-                    f"{design.name}: how well the {score.predicts} is read from the embedding was judged on {reading.rows} {kind} of "
-                    f"{score.targets} {plural(score.predicts)}, drawn at random.",
-                )
-            )
+            kind = "control row" if reading.controls_only else "row"
+            code = "plate_read_from_sample" if score.predicts == "plate" else "batch_read_from_sample"
+            values = {"name": design.name, "rows": reading.rows, "kind": kind, "groups": score.targets}
+            alerts.append(Alert(code, values))
     if testable > layout.CONTRASTS:
         alerts.append(
-            Alert(
-                "information_from_some",
-                f"{design.name}: information of perturbation against control is the mean over the {layout.CONTRASTS} perturbations "
-                f"with most wells, of {testable}.",
-            )
+            Alert("information_from_some", {"name": design.name, "perturbations": layout.CONTRASTS, "of": testable})
         )
     return alerts
 

@@ -13,7 +13,7 @@ from identifiable.deconfounding.corrections.tasks import Fit, Selected, Task, co
 from identifiable.deconfounding.design import Codes
 from identifiable.groups import AffineMap
 from identifiable.moments import Array
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
 from identifiable.run import PLAIN, Run, Stage
 
 DIMENSIONS = 50
@@ -66,13 +66,12 @@ def fit_harmony(task: Task, *, white: AffineMap, dimensions: int = DIMENSIONS) -
     place = np.full(task.design.n, -1, dtype=np.intp)
     place[task.rows] = np.arange(len(task.rows))
     notes = (
-        f"{len(task.rows)} rows of {batch.size} {groups.levels} in {width} white principal components; "
-        "no other row can be corrected",
-        f"{len(found.objective) - 1} iterations",
+        Note("harmony", {"rows": len(task.rows), "groups": batch.size, "level": groups.level, "components": width}),
+        Note("iterations", {"iterations": len(found.objective) - 1}),
     )
     alerts = confounded(task, groups)
     if not found.converged:
-        alerts.append(Alert("not_converged", f"Harmony was still moving after {MAX_ITERATIONS} iterations."))
+        alerts.append(Alert("not_converged", {"harmony": MAX_ITERATIONS}))
     return Fit(Lookup(place, found.rows), width, notes, tuple(alerts), known=task.fitted)
 
 

@@ -31,7 +31,7 @@ from identifiable.ica.whitening import Whitener
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import IcaOptions
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
 from identifiable.run import Run, Stage
 
 Rank = int | Literal["auto"]
@@ -58,7 +58,7 @@ class RowMap:
 
     apply: Callable[[Array, Codes], NDArray[Any]]
     width: int
-    note: str = ""
+    notes: tuple[Note, ...] = ()
     converged: bool = True
     identifiable: int | None = None
     gaussian: int | None = None
@@ -72,8 +72,9 @@ class RowMap:
     @property
     def arrays(self) -> Arrays:
         """The map as a checkpoint keeps it: what a result says of it, and the map itself if it is affine."""
-        known = {name: getattr(self, name) for name in ("width", "note", "converged", "identifiable", "gaussian")} | {
-            "alerts": [[alert.code, alert.message] for alert in self.alerts]
+        known = {name: getattr(self, name) for name in ("width", "converged", "identifiable", "gaussian")} | {
+            "alerts": [[alert.code, alert.values] for alert in self.alerts],
+            "notes": [[note.code, note.values] for note in self.notes],
         }
         affine = {} if self.affine is None else {"matrix": self.affine.matrix, "offset": self.affine.offset}
         return {"known": text_array(json.dumps(known)), **affine}
@@ -82,7 +83,8 @@ class RowMap:
     def of_arrays(cls, arrays: Arrays) -> RowMap:
         """The map that was kept; one that is not affine is not applied again, since all it was needed for was kept too."""
         known = json.loads(array_text(arrays["known"]))
-        known["alerts"] = tuple(Alert(code, message) for code, message in known["alerts"])
+        known["alerts"] = tuple(Alert(code, values) for code, values in known["alerts"])
+        known["notes"] = tuple(Note(code, values) for code, values in known["notes"])
         if "matrix" in arrays:
             del known["width"]
             return cls.of(AffineMap(np.asarray(arrays["matrix"]), np.asarray(arrays["offset"])), **known)
@@ -205,7 +207,7 @@ class Transforms:
         if name == "base":
             return None
         if name in self.given:
-            return RowMap.of(self.given[name], note="fitted elsewhere")
+            return RowMap.of(self.given[name], notes=(Note("fitted_elsewhere"),))
         if name == "ica":
             return self.ica(splits, fold)
         white = self.white(splits, fold)
@@ -264,17 +266,14 @@ class Transforms:
                 judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
             identifiable = sum(j.identifiable for j in judged) if stable is not None else None
         n, rank = moments.n, fitted.whitener.rank
-        note, alerts = f"{n} rows", tuple[Alert, ...]()
-        if n < FEW_ROWS * rank:
-            note = f"{n} rows for {rank} components: below {FEW_ROWS} rows each, ICA fits noise"
-            alerts = (Alert("few_rows", f"{self.blocks.name}: {note}. Lower the rank, or add rows."),)
+        few = {"rows": n, "components": rank, "least": FEW_ROWS} if n < FEW_ROWS * rank else {}
         return RowMap.of(
             fitted.to_components,
             converged=fitted.converged,
             identifiable=identifiable,
             gaussian=int(diagnostics.looks_gaussian(fitted.shape).sum()),
-            note=note,
-            alerts=alerts,
+            notes=(Note("rows", {"rows": n, **few}),),
+            alerts=(Alert("few_rows", {"name": self.blocks.name, **few}),) if few else (),
         )
 
     def _training_rows(self, splits: Splits | None, fold: int | None) -> Codes | None:
@@ -309,8 +308,8 @@ def only_transductive(name: str) -> bool:
 def _correction_map(found: Correction) -> RowMap:
     notes = found.notes
     if found.unseen == "no":
-        notes = (*notes, "cannot be applied to unseen plates: fitted to test plates too")
-    return RowMap(found.apply, found.width, note="; ".join(notes), alerts=found.alerts)
+        notes = (*notes, Note("fitted_to_test"))
+    return RowMap(found.apply, found.width, notes=notes, alerts=found.alerts)
 
 
 def _moment_arrays(parts: list[Moments]) -> Arrays:
