@@ -35,11 +35,10 @@ def _agreement(pair: PairResult) -> str:
             f"predicts held-out rows no better than shuffled ones ({both})."
         )
     if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
-        counted_ = "dimension is" if shared.strong == 1 else "dimensions are"
-        carry = "It carries" if shared.strong == 1 else "They carry"
+        verb, carry = ("is", "It carries") if shared.strong == 1 else ("are", "They carry")
         return (
-            f"Only {count(shared.strong)} of {count(shared.possible)} {counted_} shared. {carry} "
-            f"{percent(shared.variance_target)} of the variance, so R² is high all the same ({both})."
+            f"Only {count(shared.strong)} of {count(shared.possible)} dimensions {verb} shared. {carry} "
+            f"{percent(shared.variance_target)} of the variance, so a linear map explains much all the same ({both})."
         )
     found = f"{dimensions(shared)}" if shared is not None else ""
     if verdict.degree != verdict.degree_back:
@@ -142,7 +141,9 @@ def advice(pair: PairResult) -> Iterator[str]:
     form = verdict.form
     group = None if form is None else form.group if form.state == "clear" else form.beyond
     explained = verdict.r2 or 0.0
-    if explained < RE_EMBED_BELOW:
+    if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
+        yield "Standardise the columns, or leave the loud ones out, and compare again: most dimensions do not agree."
+    elif explained < RE_EMBED_BELOW:
         yield (
             f"Do not carry stored vectors from {display_name(pair.source)} to {display_name(pair.target)}: a linear map leaves "
             f"{percent(1 - explained)} of the variance unexplained. Embed the data again."
