@@ -89,16 +89,6 @@ READING = (
     "R²", "Kept", "Shared dimensions", "Error", "Held-out", "Mean, quantiles, maximum", "Mean / diameter", "Chance (nulls)",
     "95 % interval",
 )  # fmt: skip
-    "R²",
-    "Kept",
-    "Shared dimensions",
-    "Error",
-    "Held-out",
-    "Mean, quantiles, maximum",
-    "Mean / diameter",
-    "Chance (nulls)",
-    "95 % interval",
-)
 
 
 def page(result: Comparison) -> Page:
