@@ -22,7 +22,7 @@ def answer(pair: PairResult) -> str:
     """The sentence to take away. A result without the numbers for it (an older file) has the one it was saved with."""
     if pair.verdict.degree is None:
         return one_line(pair.verdict.text) or "This result holds no verdict."
-    return " ".join(part for part in (_agreement(pair), _axes(pair.axes), _near(pair.neighbours)) if part)
+    return " ".join(part for part in (_agreement(pair), _axes(pair.axes)) if part)
 
 
 def _agreement(pair: PairResult) -> str:
@@ -115,7 +115,8 @@ def _axes(axes: Axes | None) -> str:
     return f"After ICA {least}{count(axes.matched)} of {count(axes.components)} {match} ({count(own)} {repeat} within a model)."
 
 
-def _near(neighbours: Neighbours | None) -> str:
+def near(neighbours: Neighbours | None) -> str:
+    """How many neighbours are kept; empty where nobody looked."""
     if neighbours is None:
         return ""
     said = f"Among {count(neighbours.rows)} rows {percent(neighbours.mutual.value)} of the {neighbours.k} nearest neighbours are kept"

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from identifiable.report.answer import advice, answer
+from identifiable.report.answer import advice, answer, near
 from identifiable.report.frame import framed, glossary, marks, matrix, section, shade, terms, thinned
 from identifiable.report.page import (
     Block,
@@ -135,9 +135,15 @@ def _one_answer(result: Comparison, told: Headline) -> Iterator[Block]:
     """The sentence, the picture, the ladder, and what to do next."""
     pair, back = result.pairs[0], result.pairs[1] if len(result.pairs) > 1 else None
     yield card(pair, brief=True)
+    yield from _near(pair)
     yield from ladder_picture(pair, back)
     yield ladder_table(pair, told, brief=True)
     yield from _next(pair)
+
+
+def _near(pair: PairResult) -> Iterator[Block]:
+    if said := near(pair.neighbours):
+        yield Text(said, brief=True)
 
 
 def _next(pair: PairResult) -> Iterator[Block]:
@@ -182,6 +188,7 @@ def _several_answers(result: Comparison) -> Iterator[Block]:
         (*facts, *spread),
         brief=True,
     )
+    yield from _near(pair)
     yield from ladder_picture(pair)
     yield ladder_table(pair, HELD_OUT, brief=True)
     yield from _next(pair)

@@ -172,7 +172,7 @@ def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator
                 group_name(rung.group),
                 number(rung.r2.value),
                 marks(("main", max(rung.r2.value, 0.0)), ("hollow", max(others.get(rung.group, math.nan), 0.0))),
-                "" if rung.kept is None else f"keeps {percent(max(rung.kept.value, 0.0))}",
+                "" if rung.kept is None or rung.group == "linear" else f"keeps {percent(max(rung.kept.value, 0.0))}",
                 None if rung.r2.ci95 is None else (max(rung.r2.ci95[0], 0.0), max(rung.r2.ci95[1], 0.0)),
                 pair.verdict.form is not None and rung.group == pair.verdict.form.group,
             )
@@ -369,28 +369,23 @@ def ladder_table(pair: PairResult, told: Headline, *, brief: bool) -> Table:
     explained = any(rung.r2 is not None for rung in pair.rungs)
 
     def line(rung: Rung, null: Null | None) -> tuple[str, ...]:
-        first, _ = told.errors(rung)
         r2, kept = rung.r2, rung.kept
         shares = (
             (MISSING, MISSING, MISSING)
             if r2 is None
             else (number(r2.value), interval(r2.ci95), MISSING if kept is None else percent(max(kept.value, 0.0)))
         )
-        held_out = (number(rung.held_out.mean), interval(rung.held_out.ci95))
-        spread = (beside(first.q95, pair.verdict.epsilon), number(first.max))
-        in_sample = (number(rung.in_sample.mean), number(rung.in_sample.mean_over_diameter, 4))
-        errors = (*in_sample[::-1], *spread, *held_out) if told is PAPER else (*held_out, *spread, *in_sample)
+        errors = (number(rung.held_out.mean), beside(rung.held_out.q95, pair.verdict.epsilon))
+        shown = (number(rung.in_sample.mean_over_diameter, 4), *errors) if told is PAPER else errors
         chance = (number(null.mean), probability(null.p)) if null else (MISSING, MISSING)
-        return (group_name(rung.group), *(shares if explained else ()), *errors, *(chance if any(drawn) else ()))
+        return (group_name(rung.group), *(shares if explained else ()), *shown, *(chance if any(drawn) else ()))
 
-    heads = ("error", "its interval", "q95", "max", "in-sample", "mean/diam")
-    shown = (*heads[:3:-1], *heads[2:4], *heads[:2]) if told is PAPER else heads
-    hidden = ("its interval", "max", "in-sample", *(() if told is PAPER else ("mean/diam",)))
+    heads = ("mean/diam", "error", "q95") if told is PAPER else ("error", "q95")
     shares = ("R²", "95 % interval", "kept") if explained else ()
     return Table(
         f"{arrow(pair)}: held-out R²; errors over the rms distance between rows of {display_name(pair.target)}, "
         f"{number(pair.scale.rms)}{on}",
-        columns("group", *shares, *shown, *(("shuffled", "p") if any(drawn) else ()), hidden=hidden),
+        columns("group", *shares, *heads, *(("shuffled", "p") if any(drawn) else ())),
         tuple(map(line, pair.rungs, drawn)),
         next((i for i, rung in enumerate(pair.rungs) if rung.group == pair.verdict.group), None),
         brief=brief,
@@ -399,10 +394,11 @@ def ladder_table(pair: PairResult, told: Headline, *, brief: bool) -> Table:
 
 def _all_errors(pair: PairResult, told: Headline) -> Table:
     def line(rung: Rung, name: str, errors: Errors) -> tuple[str, ...]:
-        shown = map(number, (errors.mean, errors.q50, errors.q95, errors.q99, errors.max))
-        return (group_name(rung.group), name, *shown, number(errors.mean_over_diameter, 4))
+        shown = map(number, (errors.q50, errors.q95, errors.q99, errors.max))
+        mean = (number(errors.mean), interval(errors.ci95))
+        return (group_name(rung.group), name, *mean, *shown, number(errors.mean_over_diameter, 4))
 
-    heads = ("mean", "median", "q95", "q99", "max", "mean / diameter")
+    heads = ("mean", "95 % interval", "median", "q95", "q99", "max", "mean / diameter")
     return Table(
         "Errors over the rms distance, held-out and in-sample",
         columns("group", "rows", *heads, words=("rows",)),
