@@ -19,7 +19,8 @@ from identifiable.results import without_time
 from laws import LADDER, member_outside, rows
 
 FOUR = tuple(g.name for g in LADDER)
-BARE = {"groups": FOUR, "bootstrap": 0, "nulls": ()}
+PLAIN = {"intervals": False, "axes": False, "neighbours": 0}
+BARE = {"groups": FOUR, "nulls": (), **PLAIN}
 
 
 def errors_by_hand(X, Y):
@@ -281,7 +282,7 @@ def test_rows_permuted_together_change_nothing(seed):
     ids = np.array([f"sample-{i}" for i in range(len(X))])
     order = np.random.default_rng([seed, 41]).permutation(len(X))
     other = np.random.default_rng([seed, 42]).permutation(len(X))
-    options = {"groups": FOUR, "nulls": (), "bootstrap": 40}
+    options = {"groups": FOUR, "nulls": ()}
     plain = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **options)
     moved = compare(Representation(X[order], ids[order], "a"), Representation(Y[other], ids[other], "b"), **options)
     assert_same_figures(plain, moved)
@@ -301,7 +302,7 @@ def test_rows_permuted_together_change_nothing_even_where_many_rotations_fit():
 def test_json_is_the_same_for_every_block_size_and_number_of_workers(block, workers):
     X = rows(3, n=9000, d=5)
     Y = noisy_copy(X, 3)
-    options = {"bootstrap": 20, "null_draws": 3}
+    options = {"null_draws": 3}
     expected = compare(Blocks(X, name="a"), Blocks(Y, name="b"), workers=2, **options)
     found = compare(Blocks(X, rows=block, name="a"), Blocks(Y, rows=block, name="b"), workers=workers, **options)
     assert without_time(found).to_json() == without_time(expected).to_json()
@@ -342,7 +343,7 @@ def test_shuffle_p_values_are_uniform_under_the_null():
     for seed in range(200):
         rng = np.random.default_rng([seed, 51])
         X, Y = rng.standard_t(4, (40, 3)), rng.standard_t(4, (40, 3))
-        pair = compare(X, Y, groups=groups, bootstrap=0, nulls=("shuffle",), null_draws=draws, seed=seed).pairs[0]
+        pair = compare(X, Y, groups=groups, nulls=("shuffle",), null_draws=draws, seed=seed, **PLAIN).pairs[0]
         for g in groups:
             p[g].append(pair.rung(g).null["shuffle"].p)
         for s in ("cca", "cka"):
@@ -354,7 +355,7 @@ def test_shuffle_p_values_are_uniform_under_the_null():
 
 def test_shuffle_p_value_is_small_when_the_rows_are_linked():
     X = rows(4, n=60, d=3)
-    pair = compare(X, noisy_copy(X, 4), bootstrap=0, nulls=("shuffle",), null_draws=99).pairs[0]
+    pair = compare(X, noisy_copy(X, 4), nulls=("shuffle",), null_draws=99, **PLAIN).pairs[0]
     assert all(r.null["shuffle"].p == 0.01 for r in pair.rungs if r.group != "signed_permutation")
     assert pair.similarity.null["cca"].p == 0.01
 
@@ -449,7 +450,7 @@ def test_verdict_on_unrelated_rows_says_that_chance_does_as_well():
 def test_rotation_null_of_a_permutation_is_not_fooled_by_a_rotated_copy_or_a_scale():
     rng = np.random.default_rng(77)
     X = rng.standard_normal((400, 6)) * [1, 2, 3, 4, 5, 6]
-    options = {"groups": ("signed_permutation",), "bootstrap": 0, "nulls": ("rotation",), "null_draws": 19}
+    options = {"groups": ("signed_permutation",), "nulls": ("rotation",), "null_draws": 19, **PLAIN}
     turned = [compare(X, X @ np.linalg.qr(rng.standard_normal((6, 6)))[0], **options) for _ in range(10)]
     assert np.mean([r.rungs[0].null["rotation"].p for r in turned]) > 0.2  # like any other rotation
     assert compare(X, 1.5 * X[:, ::-1], **options).rungs[0].null["rotation"].p == 0.05  # these axes are special
