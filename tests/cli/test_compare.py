@@ -149,7 +149,7 @@ def test_fail_if_decides_the_exit_code(folder, capsys):
         ["compare", "a.npy", "b.npy", *QUICK],
         holds=(
             "rigid.held_out.q95 > 0.2; similarity.cka < 0.9; similarity.null.shuffle.p > 0.9; scale.rms == 0; "
-            "ica_efficiency.held_out < -100; pairs.0.rungs.held_out.q95 > 1e3; settings.folds != 5"
+            "shared.strong < 1; pairs.0.rungs.held_out.q95 > 1e3; settings.folds != 5"
         ),
         fails=(
             "rigid.held_out.q95 > 0.001; similarity.held_out.mean < 9; n < 1000; rigid.held_out.ci95.1 >= 0; "
