@@ -272,7 +272,8 @@ def test_no_thread_imports(work):
 
 def test_the_recorder_notices_an_import_in_a_thread():
     work = (
-        "from identifiable.blocks import in_threads\nin_threads(lambda k: __import__('colorsys'), range(3), workers=2)"
+        "from identifiable.blocks import in_threads\nfrom identifiable.run import Run\n"
+        "in_threads(lambda k: __import__('colorsys'), range(3), Run(workers=2))"
     )
     done = children.run([sys.executable, "-c", RECORDED.format(work=work)])
     assert done.stdout == "['colorsys']\n", done.stderr
@@ -323,7 +324,7 @@ def endless_waits(source: str) -> list[int]:
 
 
 def test_no_test_waits_for_a_child_for_ever():
-    texts = {path.name: path.read_text() for path in (ROOT / "tests").glob("*.py") if path.name != "children.py"}
+    texts = {path.name: path.read_text() for path in (ROOT / "tests").rglob("*.py") if path.name != "children.py"}
     found = {name: endless_waits(text) for name, text in texts.items() if "subprocess." in text or "os.system" in text}
     assert {name: lines for name, lines in found.items() if lines} == {}
 

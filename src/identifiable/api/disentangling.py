@@ -18,11 +18,12 @@ from identifiable.disentanglement.codes import as_codes
 from identifiable.intake import NonFinite, as_representation, blocks_of, content_hash, inputs_of
 from identifiable.io import open_representation
 from identifiable.io.factor_tables import FactorTable, read_factor_table, with_gaps
-from identifiable.io.missing_cells import REMEDY, gaps_in, of_rows
+from identifiable.io.label_columns import REMEDY, gaps_in, of_rows
 from identifiable.io.opening import first_gap
 from identifiable.options import DisentangleOptions, takes
 from identifiable.representation import Pairing, Representation, pair
 from identifiable.results import Alert, Disentanglement, Input
+from identifiable.run import Run
 
 LATENTS, FACTORS = "latents", "factors"  # what tables without a name of their own are called
 
@@ -69,7 +70,7 @@ def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -
         latent_names=latent_names,
         factor_names=options.factor_names if options.factor_names is not None else columns.names,
     )
-    inputs = (*inputs_of([table], workers=options.workers), _input_of(columns))
+    inputs = (*inputs_of([table], Run(workers=options.workers)), _input_of(columns))
     found = disentanglement.disentangle(codes, options, inputs)
     return replace(
         found,

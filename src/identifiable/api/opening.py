@@ -17,26 +17,7 @@ from identifiable._extras import require
 from identifiable.intake import as_representation
 from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
-from identifiable.results import (
-    Alert,
-    Attribution,
-    Audit,
-    Cleaning,
-    Comparison,
-    Disentanglement,
-    Distortion,
-    JointResolution,
-    Reproduction,
-    Resolution,
-    ScreenEvaluation,
-    Table2,
-    Table3,
-    from_json,
-)
-
-Screened = Audit | ScreenEvaluation | Attribution | Cleaning
-Reproduced = Reproduction | Table2 | Table3
-Result = Comparison | Resolution | JointResolution | Distortion | Reproduced | Disentanglement | Screened
+from identifiable.results import Alert, Shown, from_json
 
 
 def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
@@ -99,14 +80,14 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def load(path: str | os.PathLike[str]) -> Result:
+def load(path: str | os.PathLike[str]) -> Shown:
     """A result saved as JSON; its class follows from its schema."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise DataError(f"{path}: expected a JSON result of identifiable, could not read it ({why}).") from None
-    result: Result = from_json(text, str(path))
+    result: Shown = from_json(text, str(path))
     return result
 
 

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from identifiable import __version__
 from identifiable._checks import OutputError, UsageError
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.io.saving import save_array
 from identifiable.results.writing import new_folder, together, whole_file, write_text
+from identifiable.run import Progress
 from identifiable.worlds import CellWorld, Kind, cells, sources
 
 TRUTH = "truth"
@@ -181,7 +182,7 @@ def _save_cells(place: _Place, world: CellWorld, X: Blocks, S: Blocks, truth: Ma
             place.path, X, obs, ids=metadata["well_id"], feature_names=names, obsm={"S_true": S}, uns=uns
         )
     if place.suffix:
-        from identifiable.io.parquet_files import save_table
+        from identifiable.io.saving import save_table
 
         return save_table(place.path, X, metadata, ids=metadata["well_id"], prefix=FEATURE)
     return save_array(place.table("X", ".npy"), X)

@@ -16,18 +16,18 @@ from numpy.typing import DTypeLike, NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, open_sources
-from identifiable.blocks import Blocks, Progress, chunk_rows, silent
+from identifiable.blocks import Blocks, chunk_rows, silent
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
 from identifiable.io import load_basis, open_screen, open_with_metadata, save_anndata, save_array
 from identifiable.io.anndata_files import OBS_NAMES, AnnDataFile, Beside
-from identifiable.io.containers import listed, shown
+from identifiable.io.containers import check_is_file, listed, shown, split_spec, suffix_of
 from identifiable.io.label_columns import is_id_name
-from identifiable.io.locations import check_is_file, split_spec, suffix_of
 from identifiable.io.opening import column_names
 from identifiable.representation import Representation
 from identifiable.results import Alert
+from identifiable.run import Progress, Stage
 
 FLOATS = ("float16", "float32", "float64")
 HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
@@ -163,7 +163,7 @@ def apply_basis(
     source = blocks_of(table)
     _check_width(source, found, inverse)
     by = found.from_components if inverse else found.to_components
-    watch = None if progress is None else partial(progress, f"transforming {table.name}")
+    watch = None if progress is None else partial(progress, Stage("transforming", table.name))
     mapped = _Mapped(source, by, _result_dtype(dtype, source), columns, watch)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)

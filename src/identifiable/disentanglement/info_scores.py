@@ -26,6 +26,7 @@ from identifiable.disentanglement.logistic import (
 )
 from identifiable.disentanglement.neighbours import digamma_table, ross, sorted_column
 from identifiable.results import Alert, Metric
+from identifiable.run import Run
 
 Part = Literal["infom", "infoe", "infoc"]
 Spread = Literal["range", "iqr"]
@@ -157,7 +158,7 @@ def infomec(
     order = sorted(range(len(explaining)), key=lambda i: -codes.factors[i].about.classes)
     informing = _informed(codes, chosen, seed) if {"infom", "infoc"} & set(wanted) else []
     tasks = [*(explaining[i] for i in order), *informing]
-    done: list[Any] = in_threads(lambda task: task(), tasks, workers=workers)
+    done: list[Any] = in_threads(lambda task: task(), tasks, Run(workers=workers))
     if informing:
         normalised: Array = np.stack(done[len(explaining) :], axis=1)
         active = active_latents(codes, chosen)
@@ -193,7 +194,7 @@ def converged_infoe(codes: Codes, *, workers: int | None = None) -> float:
     everyone = _Part.of(rows, np.ones(len(rows), dtype=bool))
     _ = everyone.regressors
     tasks = [partial(_explain, f, CONVERGED_STEPS, everyone, everyone, **tolerances) for f in codes.factors]
-    fits = in_threads(lambda task: task(), tasks, workers=workers)
+    fits = in_threads(lambda task: task(), tasks, Run(workers=workers))
     return float(np.mean([fit.score for fit in fits]))
 
 

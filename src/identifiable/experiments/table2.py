@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.disentanglement import MODES, PROFILES, Codes, as_codes
 from identifiable.experiments.changing import changed
+from identifiable.experiments.factor_pictures import DATASETS, read_factor_pictures
 from identifiable.experiments.recording import choices, with_torch
 from identifiable.experiments.selecting import PLAIN, ROWS, Selection, select
 from identifiable.experiments.traversing import traversals
 from identifiable.intake import content_hash, default_provenance
-from identifiable.io import DATASETS, read_factor_pictures
 from identifiable.metrics import ica_step, infomec
 from identifiable.options import ReproduceOptions
 from identifiable.results import Alert, Evaluation, Input, ModelRun, Table2, Traversal
+from identifiable.run import Progress
 from identifiable.worlds import FactorGrid, PictureWorld, SceneWorld, SpriteWorld
 
 if TYPE_CHECKING:
@@ -354,7 +355,7 @@ def _train(
         watch=lambda _, now: [_evaluate(model, fit, data, chosen.profile, seed) for model in now],
         checkpoint=None if checkpoint is None else Path(checkpoint) / data.name / _kept_as(fit, chosen.profile),
         progress=progress,
-        stage=f"{data.name}, {fit.name}:",
+        of=f"{data.name}, {fit.name}",
     )
 
 

@@ -19,11 +19,11 @@ from identifiable.api.decoding import summarised
 from identifiable.blocks import Blocks
 from identifiable.diameter import diameter
 from identifiable.experiments.changing import changed
+from identifiable.experiments.images import read_images
 from identifiable.experiments.recording import choices, with_torch
 from identifiable.groups import Rigid
 from identifiable.identifiability.trend import spearman_interval, trend
 from identifiable.intake import content_hash, default_provenance
-from identifiable.io import read_images
 from identifiable.jacobians import random_directions, spectra
 from identifiable.moments import Array, Moments
 from identifiable.options import ReproduceOptions
@@ -40,6 +40,7 @@ from identifiable.results import (
     Summary,
 )
 from identifiable.results.reproduction import Estimator, Form, Unit
+from identifiable.run import Stage
 
 if TYPE_CHECKING:
     from identifiable.experiments import Experiment
@@ -189,7 +190,7 @@ def run(
         places = [(leak, pair, member) for leak in chosen.leaks for pair in range(chosen.pairs) for member in (0, 1)]
         seeds = [_seed(seed, rows.digit, pair, member) for _, pair, member in places]
         models = [OrthogonalAutoencoder(widths, leak, seed=s) for (leak, _, _), s in zip(places, seeds, strict=True)]
-        of_digit = "" if rows.digit is None else f"digit {rows.digit}, "
+        of_digit = "" if rows.digit is None else f"digit {rows.digit}"
         trained = train(
             models,
             rows.training,
@@ -199,13 +200,13 @@ def run(
             together=chosen.together,
             checkpoint=_folder(checkpoint, rows.digit),
             progress=progress,
-            stage=f"{of_digit}training",
+            of=of_digit,
         )
         for k in range(0, len(places), 2):
             leak, pair, _ = places[k]
             measured.append(_measure(trained[k], trained[k + 1], leak, pair, rows, chosen.directions, seed))
             if progress is not None:
-                progress(f"{of_digit}decoder Jacobians", k // 2 + 1, len(places) // 2)
+                progress(Stage("decoder Jacobians", of_digit), k // 2 + 1, len(places) // 2)
     chosen = replace(chosen, rows=used)  # as many as there were
     threshold = _filter(measured, chosen)
     kept = [m for m in measured if m.run.removed is None]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Progress, one_blas_thread
+from identifiable.blocks import one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica import diagnostics
 from identifiable.ica.data_alerts import data_alerts
@@ -21,6 +21,7 @@ from identifiable.moments import Moments
 from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation
 from identifiable.results import Alert, Component, Resolution
+from identifiable.run import Run, Stage
 
 DEFAULT = ResolveOptions()
 PICTURE_ROWS = 10_000  # of which densities are drawn
@@ -84,15 +85,15 @@ def resolve(
     '3 of 3 components are reproducible'
     """
     settings = options.shared(IcaOptions)
-    workers, progress, group_by = options.workers, options.progress, options.group_by
+    run, group_by = Run.of(options, cluster=cluster), options.group_by
     representation = as_representation(source)
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
-        found = _resolved(representation, settings, groups, workers, cluster, progress)
+        found = _resolved(representation, settings, groups, run)
     fitted, judged, stable, refits, alerts = found
     components = _components(fitted, judged, stable)
     unresolved, unresolved_pairs = fitted.directions.unresolved(diagnostics.looks_gaussian(fitted.shape))
-    inputs = inputs_of([representation], workers=workers, progress=progress)
+    inputs = inputs_of([representation], run)
     result = Resolution(
         inputs=inputs,
         settings={
@@ -121,19 +122,13 @@ def resolve(
 
 
 def _resolved(
-    representation: Representation,
-    settings: IcaOptions,
-    groups: NDArray[Any] | None,
-    workers: int | None,
-    cluster: Any,
-    progress: Progress | None,
+    representation: Representation, settings: IcaOptions, groups: NDArray[Any] | None, run: Run
 ) -> tuple[Fit, list[diagnostics.Judged], Stability | None, list[Refit], list[Alert]]:
     blocks = blocks_of(representation)
-    how = {"workers": workers, "cluster": cluster, "progress": progress}
-    moments = gather_moments([blocks], **how)[0]
-    fitted = fit(blocks, moments, settings, stage=f"resolving {representation.name}", **how)
+    moments = gather_moments([blocks], run)[0]
+    fitted = fit(blocks, moments, settings, run, stage=Stage("resolving", representation.name))
     covariance = moments.scatter / moments.n
-    refits = refit(blocks, settings, fitted.whitener.rank, groups, **how)
+    refits = refit(blocks, settings, fitted.whitener.rank, groups, run, representation.name)
     stable = measure_stability(fitted.to_components, refits, covariance) if refits else None
     judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
     alerts = _alerts(representation.name, fitted, judged, moments, refits)

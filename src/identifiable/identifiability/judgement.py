@@ -37,7 +37,7 @@ def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
 
 def efficiency_of(rungs: Sequence[Rung], bootstrap: Mapping[str, Array]) -> Efficiency | None:
     """The efficiency of a ladder that has all three rungs, with the interval of the held-out one."""
-    by_name = {r.group: r for r in rungs}
+    by_name: dict[str, Rung] = {r.group: r for r in rungs}
     needed = ("signed_permutation", ICA, "rigid")
     if not all(g in by_name for g in needed):
         return None

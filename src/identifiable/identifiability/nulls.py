@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import similarity
-from identifiable.blocks import Progress, in_threads
+from identifiable.blocks import in_threads
 from identifiable.groups import SignedPermutation, WhiteBasis, haar_rotation
 from identifiable.ica import permutation_matrix
 from identifiable.identifiability.ladder import COLUMNS, FORWARD, ICA, IcaMatcher, Ladder
 from identifiable.moments import Array, Moments
 from identifiable.results import Null
+from identifiable.run import Run, Stage
 
 AXIS_RUNGS = ("signed_permutation", ICA)  # the rungs whose result depends on the choice of axes
 
@@ -74,13 +75,11 @@ def measure_nulls(
     y: Array,
     fold: NDArray[np.int64],
     rungs: Sequence[str],
+    run: Run,
     *,
     nulls: Sequence[str],
     draws: int,
-    seed: int,
     ica: IcaMatcher | None,
-    workers: int | None = None,
-    progress: Progress | None = None,
 ) -> NullResults:
     """Observed and null held-out means on rows held in memory; `fold` decides which of them are test rows."""
     sample = _Sample(x, y, fold, rungs, ica)
@@ -89,22 +88,20 @@ def measure_nulls(
     similarity_draws = np.zeros((0, 2))
     if "shuffle" in nulls:
         results = in_threads(
-            lambda draw: sample.paired(sample.shuffled(np.random.default_rng([seed, 1, draw]))),
+            lambda draw: sample.paired(sample.shuffled(np.random.default_rng([run.seed, 1, draw]))),
             range(draws),
-            workers=workers,
-            progress=progress,
-            stage="shuffle null",
+            run,
+            Stage("shuffle null"),
         )
         drawn["shuffle"] = np.array([errors for errors, _ in results])
         similarity_draws = np.array([s for _, s in results])
     if "rotation" in nulls and any(r in AXIS_RUNGS for r in rungs):
         drawn["rotation"] = np.array(
             in_threads(
-                lambda draw: sample.rotated(np.random.default_rng([seed, 2, draw])),
+                lambda draw: sample.rotated(np.random.default_rng([run.seed, 2, draw])),
                 range(draws),
-                workers=workers,
-                progress=progress,
-                stage="rotation null",
+                run,
+                Stage("rotation null"),
             )
         )
     return NullResults(observed, drawn, similar, similarity_draws, len(x))

@@ -26,10 +26,13 @@ from identifiable.identifiability.ladder import (
 )
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows
 from identifiable.identifiability.rows import RowPlan
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import RUNGS, CompareOptions
+from identifiable.options.tables import Null as NullName
+from identifiable.options.tables import Rung as RungName
 from identifiable.results import Errors, Interval, Null, PairResult, Rung, Scale, Similarity, Solver, WorstRow
+from identifiable.run import Run, Stage
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
 WORST_ROWS = 10
@@ -41,7 +44,7 @@ FLOAT32_BELOW = 8.0
 class PairRun:
     """Two tables, measured both ways."""
 
-    def __init__(self, run: Run, x: Table, y: Table):
+    def __init__(self, run: CompareRun, x: Table, y: Table):
         self.run, self.x, self.y = run, x, y
         self.total, *parts = run.moments([x, y])
         run.cross_scatters[x.name, y.name, x.blocks.d] = self.total.xy
@@ -104,7 +107,7 @@ class PairRun:
         return in_threads(
             lambda both: Ladder.fit(both[0], rungs, linear=self._linear(both[1]), ica=matcher),
             sets,
-            workers=self.run.workers,
+            Run(workers=self.run.workers),
         )
 
     def _precision(self, total: Ladder) -> np.dtype[Any]:
@@ -131,10 +134,8 @@ class PairRun:
         table = fold(
             [self.x.blocks, self.y.blocks],
             partial(ErrorTable, total.astype(dtype), [h.astype(dtype) for h in held_out], run.plan.fold, dtype),
-            workers=run.workers,
-            cluster=run.cluster,
-            progress=run.progress,
-            stage="errors",
+            **run.how,
+            stage=Stage("errors"),
         )
         nulls = self._nulls()
         self._note_inputs()
@@ -172,7 +173,7 @@ class PairRun:
 
     def _rung_nulls(
         self, nulls: NullResults | None, group: str, direction: int, scale: float
-    ) -> dict[str, Null | None]:
+    ) -> dict[NullName, Null | None]:
         return {name: nulls.rung(name, group, direction, scale) for name in self.run.settings.nulls} if nulls else {}
 
     def _nulls(self) -> NullResults | None:
@@ -186,12 +187,10 @@ class PairRun:
             y,
             plan.fold[rows],
             settings.groups,
+            self.run,
             nulls=settings.nulls,
             draws=settings.null_draws,
-            seed=settings.seed,
             ica=self._ica,
-            workers=self.run.workers,
-            progress=self.run.progress,
         )
 
     def _similarity(self, spread: Array, nulls: NullResults | None) -> Similarity:
@@ -263,7 +262,7 @@ class _Measured:
     plan: RowPlan
     settings: CompareOptions
 
-    def rung(self, group: str, direction: int, scale: Scale, nulls: dict[str, Null | None]) -> Rung:
+    def rung(self, group: RungName, direction: int, scale: Scale, nulls: dict[NullName, Null | None]) -> Rung:
         column = COLUMNS[group, direction]
         in_sample = self._errors(0, column, scale, None)
         means = self.bootstrap_means(direction).get(group)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import ica
-from identifiable.blocks import Blocks, Progress, silent
+from identifiable.blocks import Blocks, silent
 from identifiable.diameter import diameter
 from identifiable.groups import Preconditioner, WhiteBasis
 from identifiable.identifiability.rows import RowPlan
@@ -19,30 +19,17 @@ from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import CompareOptions, IcaOptions
 from identifiable.results import Alert, Spectrum
+from identifiable.run import Run, Stage
 
 
-@dataclass(eq=False)
-class Run:
-    """One call of compare: the settings, where it runs, and what has been noticed."""
+@dataclass(eq=False, kw_only=True)
+class CompareRun(Run):
+    """One call of compare: the settings, its folds and the ids of its rows."""
 
     settings: CompareOptions
-    cluster: Any = None
-    alerts: list[Alert] = field(default_factory=list)
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
     cross_scatters: dict[tuple[str, str, int], Array] = field(default_factory=dict)
-
-    @property
-    def workers(self) -> int | None:
-        return self.settings.workers
-
-    @property
-    def progress(self) -> Progress | None:
-        return self.settings.progress
-
-    def say(self, stage: str, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(stage, done, total)
 
     def alert(self, code: str, **values: Any) -> None:
         """`values` are plain, as in JSON."""
@@ -55,13 +42,11 @@ class Run:
         several = len(tables) > 1
         parts = gather_moments(
             [t.blocks for t in tables],
+            self,
             part=self.plan.fold if several else None,
             n_parts=self.plan.n_folds if several else 1,
             maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
             original_rows=[t.original_rows for t in tables],
-            workers=self.workers,
-            cluster=self.cluster,
-            progress=self.progress,
         )
         total = parts[0]
         with silent():
@@ -84,7 +69,7 @@ class Table:
     name: str
     blocks: Blocks
     original_rows: NDArray[np.intp] | None
-    run: Run
+    run: CompareRun
     wide: Table | None = None  # the table this one is a projection of
     kept: float = 1.0  # the share of its variance that the projection holds
     known_moments: Moments | None = None
@@ -127,10 +112,8 @@ class Table:
             self.blocks,
             self.moments,
             IcaOptions(seed=self.run.settings.seed),
-            workers=self.run.workers,
-            cluster=self.run.cluster,
-            progress=self.run.progress,
-            stage=f"resolving {self.name}",
+            self.run,
+            stage=Stage("resolving", self.name),
         )
 
     @cached_property

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from identifiable.results.record import Alert, Answer, Input, Interval, Note, Provenance, Shown, joined
+from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 ComponentRole = Literal["technical", "biological", "both", "neither"]
@@ -75,10 +74,6 @@ class Attribution(Shown):
     the screen shows no replicated effect at all.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     components: tuple[ComponentCard, ...]
     density_edges: tuple[float, ...]
@@ -157,10 +152,6 @@ class Cleaning(Shown):
     willing to lose. `verdict` compares held-out replicate mAP of the cleaned ICA space with that of the others.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     method: Literal["drop", "shrink"]
     budget: float

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from identifiable._checks import UsageError
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.options.tables import Null as NullName
+from identifiable.options.tables import Rung as RungName
+from identifiable.results.record import Interval, Shown
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,10 @@ class Null:
 class Rung:
     """One step of the ladder. `null` maps the name of a null to its result; None where it says nothing."""
 
-    group: str
+    group: RungName
     in_sample: Errors
     held_out: Errors
-    null: Mapping[str, Null | None]
+    null: Mapping[NullName, Null | None]
 
     def judged(self, protocol: str) -> float:
         """The figure a verdict is taken from: the 95 % quantile on held-out rows, or the paper's in-sample mean."""
@@ -196,10 +198,6 @@ class Consensus:
 class Comparison(Shown):
     """What `compare` found, and all it takes to draw it."""
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     pairs: tuple[PairResult, ...]
     spectra: tuple[Spectrum, ...]
     matrices: tuple[ErrorMatrix, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Alert, Interval, Shown
 
 Kind = Literal["discrete", "continuous"]
 
@@ -104,10 +104,6 @@ class Disentanglement(Shown):
     added, `after` what ICA makes of the scores; both are empty unless asked for.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     n: int
     latents: tuple[str, ...]
     latent_kind: Kind

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 
 
 def _or_infinite(value: float) -> float:
@@ -109,10 +109,6 @@ class Distortion(Shown):
     largest distance between two points. In JSON null stands for what is infinite or not defined.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     decoder: str
     n: int
     latents: int

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from identifiable.results.record import Alert, Answer, Input, Interval, Note, Provenance, Shown, joined
+from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 HeldOut = Literal["plate", "batch", "single-batch"]
@@ -167,10 +167,6 @@ class ScreenEvaluation(Shown):
     view: a gain that position alone explains is no gain.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     targets: tuple[str, ...]
     null_targets: tuple[str, ...]

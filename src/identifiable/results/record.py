@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from identifiable.results.serial import plain, to_json
+from identifiable.results.serial import SCHEMAS, plain, to_json
 from identifiable.results.writing import write_text
 
 Interval = tuple[float, float]
@@ -92,8 +92,18 @@ class Provenance:
     time: str
 
 
+@dataclass(frozen=True, repr=False)
 class Shown:
-    """A result that can show itself as text, JSON or a page."""
+    """A result: what every result has, and how it shows itself as text, JSON or a page. A class is known by its `schema`."""
+
+    inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
+
+    def __init_subclass__(cls) -> None:
+        if "schema" in vars(cls):
+            SCHEMAS[cls.__dict__["schema"]] = cls
 
     @property
     def headline(self) -> str:

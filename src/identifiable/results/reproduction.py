@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from identifiable.results.distortion import Summary
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 
 Estimator = Literal["exact", "random_directions"]
 Form = Literal["mean", "maximum", "sample"]
@@ -122,10 +122,6 @@ class Reproduction(Shown):
     above which a pair was removed.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     experiment: Literal["fig2", "figA6"]
     scale: str
     choices: tuple[Choice, ...]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from identifiable.results.record import Alert, Input, Provenance, Reason, Shown
+from identifiable.results.record import Reason, Shown
 
 
 @dataclass(frozen=True)
@@ -127,10 +126,6 @@ class Resolution(Shown):
     `unresolved_pairs`. `headline` says how many components are reproducible.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     rank: int
     converged: bool
     passes: float
@@ -179,10 +174,6 @@ class JointResolution(Shown):
     i and j share, matched with each other alone.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     models: tuple[Resolution, ...]
     matches: tuple[ComponentMatch, ...]
     shared_counts: tuple[tuple[int, ...], ...]

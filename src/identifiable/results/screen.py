@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from identifiable.results.record import Alert, Answer, Input, Interval, Provenance, Said, Shown
+from identifiable.results.record import Answer, Interval, Said, Shown
 
 Severity = Literal["stop", "caution", "fine"]
 AuditVerdict = Literal["clear", "caution", "layout-confounded", "batch-confounded", "unusable"]
@@ -118,10 +118,6 @@ class Audit(Shown):
     perturbations with too few wells or plates to be evaluated, and why.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     dependences: tuple[Dependence, ...]
     blind: tuple[BlindScore, ...]

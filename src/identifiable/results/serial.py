@@ -16,7 +16,7 @@ from identifiable._checks import DataError
 
 LARGEST = 1e100  # no number of ours is so large; a page could not draw it
 SCHEMAS: dict[str, type] = {}
-"""The class of every schema; the front of this room fills it."""
+"""The class of every schema; `Shown` fills it."""
 
 
 def to_json(result: Any) -> str:

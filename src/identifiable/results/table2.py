@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from identifiable.results.disentanglement import Kind
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 from identifiable.results.reproduction import Choice
 
 ALL_DATA = "all"  # a cell or lift over every data set: of each seed the mean over them
@@ -116,10 +116,6 @@ class Table2(Shown):
     `published` has the table as published. `thresholds` are the least PSNR of each data set that a setting must reach on average.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     scale: str
     choices: tuple[Choice, ...]
     published: Mapping[str, Any]

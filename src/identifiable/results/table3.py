@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from identifiable.results.evaluation import ScreenEvaluation
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 from identifiable.results.reproduction import Choice
 
 
@@ -52,10 +52,6 @@ class Table3(Shown):
     the screen is ours, and its figures say nothing about the paper's.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     scale: str
     simulated: bool
     choices: tuple[Choice, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,19 +12,20 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.stats import rankdata
 
-from identifiable._checks import UsageError
-from identifiable.blocks import Blocks, Progress, fold, in_threads, one_blas_thread
+from identifiable.blocks import Blocks, fold, in_threads, one_blas_thread
 from identifiable.deconfounding.audit import blind as layout
 from identifiable.deconfounding.audit.blind import BlindClassifier
 from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, answer_of, verdict_of
 from identifiable.deconfounding.design import Codes, Design, Labels, summarise
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import interval, least_of_many, mean_of, null_spread, plate_draws
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of, table_of
 from identifiable.groups import WhiteBasis
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
+from identifiable.options import AuditOptions
 from identifiable.results import Alert, Audit, BlindScore, FeatureCheck, FoldCheck
+from identifiable.run import PLAIN, Run, Stage
 
 BOOTSTRAP = 300  # draws of plates for intervals
 CELL_COUNT_BINS = 20
@@ -38,25 +38,6 @@ NAMED_PAIRS = 5
 HALF_NORMAL_MEDIAN = 0.6745  # of |N(0, 1)|
 HALF_NORMAL_MEDIAN_SE = 0.7867  # times 1/sqrt(m), of the median of m draws: 1 / (2 f) with the density f = 0.6356 there
 ALIKE = 0.3  # quartile range of kurtoses, in standard errors: samples from any one distribution differ by 1.35
-
-
-@dataclass(frozen=True)
-class AuditOptions:
-    """What an audit can be told.
-
-    folds          parts into which whole plates are dealt, as in an evaluation
-    permutations   shuffles of the labels behind each null
-    min_wells      wells a perturbation needs to be judged on its own
-    """
-
-    folds: int = 5
-    permutations: int = 200
-    min_wells: int = 20
-
-    def __post_init__(self) -> None:
-        for name, least in (("permutations", 1), ("min_wells", 2)):
-            if operator.index(getattr(self, name)) < least:
-                raise UsageError(f"{name}: expected a whole number of at least {least}, got {getattr(self, name)}.")
 
 
 def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, run: Run | None = None) -> Audit:
@@ -73,7 +54,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
         testable, skipped = evaluable_perturbations(design, fold_of, options.min_wells)
         members = dict(zip(design.perturbation.names, design.perturbation.members, strict=True))
         wells = {name: members[name] for name in testable}
-        features = check_features(blocks, **run.how)
+        features = check_features(blocks, run)
         blind = _blind_scores(design, fold_of, wells, run)
         readings = _readings(blocks, design, options.folds, run.seed)
         blind += [score for _, score in readings]
@@ -96,16 +77,16 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
         findings = evidence.findings()
         verdict = verdict_of(findings)
         return Audit(
-            inputs=run.inputs_of(blocks),
+            inputs=table_of(run, blocks),
             settings={
-                **vars(options),
+                **options.settings(),
                 "seed": run.seed,
                 "bootstrap": BOOTSTRAP,
                 "confounded_above": CONFOUNDED,
                 "roles": dict(design.roles),
             },
             alerts=(*run.alerts, *_alerts(design, readings, len(wells))),
-            provenance=run.record("audit"),
+            provenance=record_of(run, "audit"),
             design=summarise(design, blocks.d),
             dependences=dependences,
             blind=evidence.blind,
@@ -189,7 +170,7 @@ def _locked(design: Design, fold_of: Codes, wells: Mapping[str, Codes], run: Run
         return {}
     classifier = _by_position(design, fold_of, _plate_draws(design, run.seed))
     rows = list(wells.values())
-    table = np.array(in_threads(classifier.auroc, rows, **run.how, stage="position, each"))
+    table = np.array(in_threads(classifier.auroc, rows, run, Stage("position, each")))
     controls = int(design.control.sum())
     spreads = np.array([null_spread(len(each), controls) for each in rows])
     least = least_of_many(table, spreads, design.plate.size)
@@ -206,7 +187,7 @@ def _blind_score(
     *,
     chance: float = 0.5,
 ) -> BlindScore:
-    found = in_threads(classifier.auroc, list(wells.values()), **run.how, stage=f"{features} alone")
+    found = in_threads(classifier.auroc, list(wells.values()), run, Stage(f"{features} alone"))
     held_out = "plate" if classifier.held_out else "nothing"
     table = np.array(found)
     scored = ~np.isnan(table[:, 0])
@@ -305,14 +286,14 @@ class Reading:
     all_rows: bool
 
 
-def check_features(blocks: Blocks, *, workers: int | None = None, progress: Progress | None = None) -> FeatureCheck:
+def check_features(blocks: Blocks, run: Run = PLAIN) -> FeatureCheck:
     """Constant and dependent columns, Gaussian marginals, rows that occur twice. Two passes, of which the first checks values."""
-    moments = gather_moments([blocks], workers=workers, progress=progress)[0]
+    moments = gather_moments([blocks], run)[0]
     energy = moments.energy
     varying = energy > 0
     scale = np.divide(np.sqrt(blocks.n), np.sqrt(energy), out=np.zeros(blocks.d), where=varying)
     start = partial(_Shape, moments.mean, scale)
-    shape = fold([blocks], start, workers=workers, progress=progress, stage="shape of columns")
+    shape = fold([blocks], start, **run.how, stage=Stage("shape of columns"))
     kurtosis = shape.fourth[varying] / blocks.n - 3
     duplicates, pairs = _duplicates(blocks, np.concatenate(shape.hashes))
     return FeatureCheck(

@@ -38,9 +38,9 @@ from identifiable.deconfounding.corrections.streaming import (
 )
 from identifiable.deconfounding.corrections.tasks import Fit, PrincipalAxes, Task
 from identifiable.deconfounding.design import Design, listed
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.results import Alert, Note
+from identifiable.run import Run
 
 Unseen = Literal["yes", "needs its controls", "no"]
 Need = Literal["controls", "wells", "cell counts", "two groups", "ica_map"]

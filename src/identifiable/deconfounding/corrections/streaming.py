@@ -30,6 +30,7 @@ from identifiable.groups import AffineMap, haar_rotation
 from identifiable.intake import gather_moments
 from identifiable.moments import Array
 from identifiable.results import Alert, Note
+from identifiable.run import Stage
 
 MAD_TO_SD = 1.4826  # of a Gaussian; the constant of pycytominer and of R's mad()
 CONVERGED = 1e-12  # of ComBat: relative step of the posterior means; scanpy stops at 1e-4, which moves its values by about as much / n
@@ -240,7 +241,7 @@ def _degenerate(groups: Groups, counts: NDArray[np.int64], varies: Mask) -> list
 def control_axes(task: Task, *, scaled: bool) -> PrincipalAxes:
     """The principal axes of the controls among the rows to fit on."""
     controls = task.blocks.select(task.fitted_controls)
-    moments = gather_moments([controls], **task.run.how)[0]
+    moments = gather_moments([controls], task.run)[0]
     return PrincipalAxes.of(moments, scaled=scaled, rows="controls")
 
 
@@ -382,7 +383,7 @@ def fit_count(task: Task, *, scale: CountScale = "log") -> Fit:
         [rows.table],
         partial(Trend, rows, covariate[places]),
         **task.run.how,
-        stage="cell counts",
+        stage=Stage("cell counts"),
     )
     alerts = []
     if trend.flat:

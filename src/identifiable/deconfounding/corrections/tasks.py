@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, fold
 from identifiable.deconfounding.design import Codes, Design, Labels, Mask
-from identifiable.deconfounding.run import Run
 from identifiable.groups import GRAM_TOLERANCE, AffineMap
 from identifiable.intake import gather_moments
 from identifiable.moments import EPS, Array, Moments
 from identifiable.results import Alert, Note
+from identifiable.run import Run, Stage
 
 T = TypeVar("T")
 Level = Literal["plate", "batch"]
@@ -122,7 +122,7 @@ class Task:
 
     def white_map(self) -> tuple[AffineMap, Note]:
         """PCA whitening learned from the rows to fit on, leading directions first, and a note of it."""
-        moments = gather_moments([self.blocks.select(self.rows)], **self.run.how)[0]
+        moments = gather_moments([self.blocks.select(self.rows)], self.run)[0]
         axes = PrincipalAxes.of(moments, scaled=False)
         varying = {"rows": axes.n, "directions": len(axes.variances), "columns": self.blocks.d}
         return axes.whitening, Note("whitening", varying)
@@ -356,7 +356,7 @@ class GroupSummaries(Generic[T]):
 
 def group_moments(task: Task, rows: Selected, stage: str) -> GroupMoments:
     """The moments of every group, in one pass."""
-    found = fold([rows.table], partial(GroupMoments, rows), **task.run.how, stage=stage)
+    found = fold([rows.table], partial(GroupMoments, rows), **task.run.how, stage=Stage(stage))
     if not np.isfinite(found.squares).all():
         raise DataError(
             f"{task.blocks.name}: the squares of the values overflow float64; divide the data by a constant first."
@@ -370,4 +370,4 @@ def group_summaries(task: Task, rows: Selected, summarise: Callable[[Array], T],
     def start() -> GroupSummaries[T]:
         return GroupSummaries(rows, summarise)
 
-    return fold([rows.table], start, **task.run.how, stage=stage).done
+    return fold([rows.table], start, **task.run.how, stage=Stage(stage)).done

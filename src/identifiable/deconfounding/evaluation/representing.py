@@ -22,7 +22,6 @@ from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correct
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.evaluation.classifiers import PlaceOdds
 from identifiable.deconfounding.folds import Splits
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import diagnostics
 from identifiable.ica.fitting import affordable_starts
@@ -33,6 +32,7 @@ from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import IcaOptions
 from identifiable.results import Alert, Note
+from identifiable.run import Run, Stage
 
 Rank = int | Literal["auto"]
 REPRESENTATIONS = ("base", "pca", "ica", "rand")
@@ -105,7 +105,7 @@ class GatheredRows:
         def read(part: slice) -> None:
             self.values[part] = blocks[index[part]] - centre
 
-        in_threads(read, self._parts(blocks.d), workers=workers)
+        in_threads(read, self._parts(blocks.d), Run(workers=workers))
 
     def through(self, row_map: RowMap | None) -> NDArray[np.float32]:
         """The rows as a representation gives them; None is Base, about its mean."""
@@ -116,7 +116,7 @@ class GatheredRows:
         def fill(part: slice) -> None:
             out[part] = row_map.apply(self.values[part] + self.centre, self.index[part])
 
-        in_threads(fill, self._parts(max(self.values.shape[1], row_map.width)), workers=self.workers)
+        in_threads(fill, self._parts(max(self.values.shape[1], row_map.width)), Run(workers=self.workers))
         return out
 
     def _parts(self, width: int) -> list[slice]:
@@ -256,11 +256,11 @@ class Transforms:
         settings = IcaOptions(rank=self.rank, seed=self.run.seed, stability=REFITS, restarts=starts)
         where = "all rows" if fold is None else f"fold {fold + 1}"
         with self.clock.stage("ica"), one_blas_thread():
-            fitted = ica.fit(rows, moments, settings, stage=f"resolving {where}", **self.run.how)
+            fitted = ica.fit(rows, moments, settings, self.run, stage=Stage("resolving", where))
         identifiable = None
         if diagnose and plates.size >= 2:
             with self.clock.stage("ica, refits", REFITS), one_blas_thread():
-                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, **self.run.how)
+                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, self.run, where)
                 covariance = moments.scatter / moments.n
                 stable = stability(fitted.to_components, refits, covariance) if refits else None
                 judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
@@ -290,7 +290,7 @@ class Transforms:
 
             def gather() -> Arrays:
                 with self.clock.stage("moments"):
-                    return _moment_arrays(gather_moments([self.blocks], part=part, n_parts=count, **self.run.how))
+                    return _moment_arrays(gather_moments([self.blocks], self.run, part=part, n_parts=count))
 
             self._moments[key] = _moments_of(self.checkpoint.part("moments", gather, part=part))
         return self._moments[key]

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.random import Generator
 
 from identifiable._checks import UsageError
-from identifiable.blocks import Progress
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.intervals import NO_INTERVAL, interval_of_mean, interval_of_median
 from identifiable.deconfounding.metrics import mixing
@@ -20,6 +19,7 @@ from identifiable.deconfounding.metrics.matrices import label_means
 from identifiable.deconfounding.metrics.mixing import pcr
 from identifiable.deconfounding.metrics.replicates import Against, Column, Ranking, replicate_map
 from identifiable.results import Interval, Note, SpaceMetric
+from identifiable.run import PLAIN, Run, Stage
 
 Need = Literal["batches", "replicates", "controls"]
 RowsOf = Literal["replicates", "batches", "all"]
@@ -87,8 +87,7 @@ def space_metrics(
     only: Collection[str] | None = None,
     relations: Relations = (),
     max_rows: int = MAX_ROWS,
-    seed: int = 0,
-    progress: Progress | None = None,
+    run: Run = PLAIN,
 ) -> tuple[SpaceMetric, ...]:
     """Every metric of `SPACE_METRICS` (or `only` some) of one space; recall only where `relations` are known. Ours.
 
@@ -107,9 +106,9 @@ def space_metrics(
     found = []
     for done, spec in enumerate(chosen):
         if spec.rows not in seen:
-            seen[spec.rows] = _space(X, design, relations, spec.rows, max_rows, seed)
+            seen[spec.rows] = _space(X, design, relations, spec.rows, max_rows, run.seed)
         part, notes = seen[spec.rows]
-        rng = np.random.default_rng([seed, list(SPACE_METRICS).index(spec.name)])
+        rng = np.random.default_rng([run.seed, list(SPACE_METRICS).index(spec.name)])
         measured = spec.on(part, rng)
         found.append(
             SpaceMetric(
@@ -122,8 +121,7 @@ def space_metrics(
                 notes=(*measured.notes, *notes),
             )
         )
-        if progress is not None:
-            progress(f"metrics of {space}", done + 1, len(chosen))
+        run.say(Stage("metrics", space), done + 1, len(chosen))
     return tuple(found)
 
 
