@@ -22,6 +22,7 @@ from builders import (
 )
 from identifiable import report
 from identifiable.report import words
+from identifiable.report.messages import wordings
 from identifiable.report.page import Fold, Spark, Text
 from identifiable.report.pages.components import (
     COMPONENTS_LISTED,
