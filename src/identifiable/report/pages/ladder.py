@@ -257,7 +257,7 @@ def neighbour_blocks(pair: PairResult) -> Iterator[Block]:
     )
 
 
-def moved_blocks(pair: PairResult) -> Iterator[Block]:
+def moved_blocks(pair: PairResult, *, brief: bool = False) -> Iterator[Block]:
     """Labels and rows that a map serves badly."""
     if pair.moved:
         yield Table(
@@ -267,7 +267,7 @@ def moved_blocks(pair: PairResult) -> Iterator[Block]:
                 (one_line(g.label), count(g.rows), number(g.error), number(g.ratio, 2), probability(g.p))
                 for g in pair.moved
             ),
-            brief=True,
+            brief=brief,
             brief_rows=5,
         )
     if pair.worst:
