@@ -12,7 +12,7 @@ from identifiable.groups import GROUPS
 from identifiable.identifiability.agreement import SHAPES, Agreement
 from identifiable.identifiability.ladder import ICA
 from identifiable.results import Alert, Efficiency, Form, PairResult, Rung, SharedDimensions
-from identifiable.results.comparison import Degree, ScaleState
+from identifiable.results.comparison import Degree, ScaleState, Shape
 
 DEGREES: dict[Degree, float] = {"nearly": 0.95, "largely": 0.8, "partly": 0.5}  # R² from which on
 CLEAR = 0.95  # of the linear map's R², kept by a group that holds
@@ -68,7 +68,8 @@ def form_of(agreement: Agreement, scale: float, *, chance: bool) -> Form:
     low, high = agreement.kept_interval() if len(agreement.r2_without) else (agreement.kept, agreement.kept)
     limit = ruled_out_below(r2)
     state = scale_state(scale, r2)
-    for group, beyond in (("signed_permutation", "similarity"), ("similarity", "linear")):
+    steps: tuple[tuple[Shape, Shape], ...] = (("signed_permutation", "similarity"), ("similarity", "linear"))
+    for group, beyond in steps:
         at = SHAPES.index(group)
         if low[at].min() >= CLEAR:
             return Form(group, "clear", None, scale, state)

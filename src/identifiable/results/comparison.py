@@ -163,6 +163,7 @@ class SharedDimensions:
 Degree = Literal["nearly", "largely", "partly", "little", "none"]
 State = Literal["clear", "borderline", "none"]
 ScaleState = Literal["one", "other", "unknown"]
+Shape = Literal["signed_permutation", "similarity", "linear"]
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,9 @@ class Form:
     so nothing has a form. `scale` is the ratio of the target's spread to the source's; whether it is 1 is judged apart.
     """
 
-    group: str | None
+    group: Shape | None
     state: State
-    beyond: str | None
+    beyond: Shape | None
     scale: float
     scale_state: ScaleState
 

@@ -131,7 +131,9 @@ def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
         yield "scale", f"{number(verdict.form.scale)} ({said[verdict.form.scale_state]})"
     if verdict.degree is not None:
         yield "group for gates", "none" if verdict.group is None else group_name(verdict.group)
-    below = verdict.group if verdict.degree is None else verdict.below_epsilon  # in an older result `group` had this meaning
+    below = (
+        verdict.group if verdict.degree is None else verdict.below_epsilon
+    )  # in an older result `group` had this meaning
     yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(below)
 
 
@@ -187,7 +189,7 @@ def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator
 def shared_blocks(pair: PairResult) -> Iterator[Block]:
     """Shared dimensions, one by one."""
     shared = pair.shared
-    if shared is None or not shared.rho:
+    if shared is None or not any(map(known, shared.rho)):
         return
     kept = thinned(len(shared.rho), RHO_POINTS)
     yield Curves(
@@ -196,7 +198,7 @@ def shared_blocks(pair: PairResult) -> Iterator[Block]:
         f"Rows paired at random stay below {number(shared.chance)}.",
         "dimension",
         "correlation",
-        (Curve("correlation", tuple((k + 1.0, shared.rho[k]) for k in kept), 0),),
+        (Curve("correlation", tuple((k + 1.0, shared.rho[k]) for k in kept if known(shared.rho[k])), 0),),
         threshold=("strongly shared above 0.9", 0.9),
     )
     few = " There are fewer than 4 rows per dimension, so this is a lower bound." if shared.lower_bound else ""
