@@ -477,6 +477,13 @@ def test_tables_of_different_widths_are_compared_in_all_their_columns():
     assert (lost.shared.strong, lost.shared.possible) == (2, 3)
 
 
+@pytest.mark.parametrize("widths", [(3, 2, 2), (2, 3, 2), (2, 2, 3)])
+def test_models_of_different_widths_have_a_consensus_in_the_fewest_dimensions(widths):
+    result = compare(*(rows(0, d=3)[:, :d] for d in widths), **BARE)
+    assert (result.consensus.width, result.consensus.converged) == (2, True)
+    assert [a.values["dimensions"] for a in result.alerts if a.code == "different_widths"] == [3]
+
+
 def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():
     X = rows(0)
     turn = LADDER[1].sample(6, np.random.default_rng(72))

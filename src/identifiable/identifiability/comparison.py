@@ -87,6 +87,7 @@ def _compared(run: CompareRun, representations: list[Representation], group_by: 
         for j, y in enumerate(tables[i + 1 :], start=i + 1):
             pairs += PairRun(run, x, y).results(pairing.dropped[i] + pairing.dropped[j])
     many = len(tables) > 2
+    mean = _consensus(run, tables) if many else None
     run.alerts += alerts_of(pairs, run.settings.protocol)
     return Comparison(
         inputs=inputs,
@@ -96,7 +97,7 @@ def _compared(run: CompareRun, representations: list[Representation], group_by: 
         pairs=tuple(pairs),
         spectra=tuple(t.spectrum for t in tables),
         matrices=_matrices([t.name for t in tables], pairs) if many else (),
-        consensus=_consensus(run, tables) if many else None,
+        consensus=mean,
     )
 
 

@@ -68,7 +68,7 @@ class PairRun:
         self.run, self.x, self.y = run, x, y
         self.total, *self.cells = run.moments([x, y])
         self.folds = _merged(self.cells, run.plan.n_folds)
-        run.cross_scatters[x.name, y.name, x.blocks.d] = self.total.xy
+        run.cross_scatters[x.name, y.name, x.blocks.d, y.blocks.d] = self.total.xy
         for i, table in enumerate((x, y)):
             table.known_moments = table.known_moments or self.total.alone(i)
             if not table.white.rank:

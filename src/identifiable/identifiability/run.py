@@ -30,7 +30,7 @@ class CompareRun(Run):
     settings: CompareOptions
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
-    cross_scatters: dict[tuple[str, str, int], Array] = field(default_factory=dict)
+    cross_scatters: dict[tuple[str, str, int, int], Array] = field(default_factory=dict)
 
     def alert(self, code: str, **values: Any) -> None:
         """`values` are plain, as in JSON."""
@@ -61,7 +61,7 @@ class CompareRun(Run):
 
     def cross_scatter(self, x: Table, y: Table) -> Array:
         """Centred cross-scatter of two tables: remembered from their comparison, or measured."""
-        key = (x.name, y.name, x.blocks.d)
+        key = (x.name, y.name, x.blocks.d, y.blocks.d)
         if key not in self.cross_scatters:
             self.cross_scatters[key] = self.moments([x, y])[0].xy
         return self.cross_scatters[key]
