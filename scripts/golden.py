@@ -6,7 +6,7 @@
 
 A run is a line of the shell in a folder of made data. Kept are the numbers, flags and short names of its JSON; sentences,
 times, versions and hashes are not. For one run of each kind the page is kept too, as Markdown, so that a change of wording
-is a diff to read. `tests/test_golden.py` runs the same comparison.
+is a diff to read. `tests/test_golden.py` runs the same comparison, and compares the numbers in the tables of the pages.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ def client():
 
 @pytest.fixture
 def files(tmp_path):
-    X = rows(0, n=9000, d=5)
+    X = rows(0, n=5000, d=4)
     np.save(tmp_path / "a.npy", X)
-    np.save(tmp_path / "b.npy", X[:, ::-1] + 0.3 * rows(1, n=9000, d=5))
+    np.save(tmp_path / "b.npy", X[:, ::-1] + 0.3 * rows(1, n=5000, d=4))
     return str(tmp_path / "a.npy"), str(tmp_path / "b.npy")
 
 

@@ -49,15 +49,6 @@ def test_the_file_is_small_and_holds_what_the_demo_reads(arrays: Mapping[str, ND
     assert DATA.stat().st_size < 500_000
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_each_run_is_a_finite_table_of_every_digit(arrays: Mapping[str, NDArray[Any]], run: str) -> None:
-    values = arrays[run]
-    assert values.shape == (1797, 8)
-    assert values.dtype == np.float32
-    assert np.isfinite(values).all()
-    assert np.linalg.matrix_rank(values - values.mean(axis=0)) == 8
-
-
 def test_ids_are_unique_and_labels_are_those_of_the_images(
     arrays: Mapping[str, NDArray[Any]], script: ModuleType
 ) -> None:

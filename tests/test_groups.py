@@ -28,27 +28,26 @@ by_group = pytest.mark.parametrize("group", LADDER, ids=lambda g: g.name)
 by_pair = pytest.mark.parametrize(
     ("smaller", "larger"), proper_pairs(), ids=[f"{a.name}<{b.name}" for a, b in proper_pairs()]
 )
+LAWS = [
+    law_planted_member_is_recovered,
+    law_fit_is_a_member,
+    law_sample_is_a_member,
+    law_closed_under_composition_and_inverse,
+]
+NESTED = [law_smaller_is_contained, law_outsider_is_rejected, law_larger_group_never_fits_worse]
 by_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
 @by_group
 @by_seed
-@pytest.mark.parametrize(
-    "law",
-    [
-        law_planted_member_is_recovered,
-        law_fit_is_a_member,
-        law_sample_is_a_member,
-        law_closed_under_composition_and_inverse,
-    ],
-)
+@pytest.mark.parametrize("law", LAWS)
 def test_law_of_a_group(law, group, seed):
     law(group, seed)
 
 
 @by_pair
 @by_seed
-@pytest.mark.parametrize("law", [law_smaller_is_contained, law_outsider_is_rejected, law_larger_group_never_fits_worse])
+@pytest.mark.parametrize("law", NESTED)
 def test_law_of_nested_groups(law, smaller, larger, seed):
     law(smaller, larger, seed)
 
@@ -63,21 +62,13 @@ class Impostor(Rigid):
         return AffineMap(np.diag(np.arange(1.0, d + 1)), rng.standard_normal(d))
 
 
-@pytest.mark.parametrize(
-    "law",
-    [
-        law_planted_member_is_recovered,
-        law_fit_is_a_member,
-        law_sample_is_a_member,
-        law_closed_under_composition_and_inverse,
-    ],
-)
+@pytest.mark.parametrize("law", LAWS)
 def test_each_law_fails_for_an_impostor(law):
     with pytest.raises(AssertionError):
         law(Impostor(), 0)
 
 
-@pytest.mark.parametrize("law", [law_smaller_is_contained, law_outsider_is_rejected, law_larger_group_never_fits_worse])
+@pytest.mark.parametrize("law", NESTED)
 def test_each_nested_law_fails_when_the_order_is_reversed(law):
     with pytest.raises(AssertionError):
         law(Linear(), SignedPermutation(), 0)
@@ -105,11 +96,7 @@ def test_signed_permutation_ignores_scale_because_it_matches_correlations():
     Y = np.c_[-100 * X[:, 2], 0.01 * X[:, 0], X[:, 1]]
     expected = np.array([[0, 1, 0], [0, 0, 1], [-1, 0, 0]])
     np.testing.assert_array_equal(SignedPermutation().fit(moments(X, Y)).matrix, expected)
-
-
-def test_signed_permutation_of_a_constant_column_is_still_a_permutation():
-    X = rows(0, d=3)
-    X[:, 1] = 4.0
+    X[:, 1] = 4.0  # of a constant column it is still a permutation
     assert SignedPermutation().contains(SignedPermutation().fit(moments(X, X)))
 
 
@@ -133,9 +120,6 @@ def test_white_basis_drops_null_directions_and_counts_constant_columns():
     assert white.needs_refinement
     scatter = moments(X, X).xx
     np.testing.assert_allclose(white.basis.T @ scatter @ white.basis, np.eye(3), atol=1e-9)
-
-
-def test_white_basis_does_not_ask_for_refinement_of_good_data():
     assert not WhiteBasis.of(moments(rows(4), rows(5)).alone(0)).needs_refinement
 
 
@@ -160,17 +144,11 @@ def test_affine_map_composes_and_inverts():
     np.testing.assert_array_equal(AffineMap.identity(3)(X), X)
 
 
-def test_singular_map_says_it_cannot_be_inverted():
-    with pytest.raises(DataError, match="singular: it cannot be inverted"):
+def test_what_is_no_map_or_no_group_is_refused():
+    with pytest.raises(DataError, match="singular"):
         AffineMap(np.zeros((2, 2)), np.zeros(2)).inverse()
-
-
-def test_mismatched_matrix_and_offset_say_what_was_expected():
-    with pytest.raises(DataError, match=r"matrix \(d_in, d_out\) and an offset \(d_out,\)"):
+    with pytest.raises(DataError, match=r"\(d_in, d_out\) .*\(d_out,\)"):
         AffineMap(np.eye(2), np.zeros(3))
-
-
-def test_unknown_group_lists_the_known_ones():
     with pytest.raises(UsageError, match="signed_permutation, rigid, similarity, linear"):
         group("affine")
 

@@ -119,17 +119,9 @@ def test_another_shift_changes_neither_mean_nor_scatter(seed):
     assert not np.allclose(moved.gram, m.gram)  # what is stored did move
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_shift_moves_total_and_gram_to_those_of_the_shifted_rows(seed):
-    X, shift = table(seed), np.arange(9.0)
-    moved = Moments.of(X, WIDTHS).about(shift)
-    np.testing.assert_allclose(moved.total, (X - shift).sum(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(moved.gram, (X - shift).T @ (X - shift), rtol=1e-9)
-
-
 def test_more_rows_than_there_are_cannot_be_taken_out():
     few, many = Moments.of(np.ones((3, 2))), Moments.of(np.ones((4, 2)))
-    with pytest.raises(DataError, match="cannot take 4 rows out of moments of 3"):
+    with pytest.raises(DataError, match=r"4.*3"):
         few.minus(many)
     assert many.minus(few).n == 1
 
@@ -155,16 +147,6 @@ def test_between_are_the_moments_of_those_two(seed, source, target):
     expected = Moments.of(np.hstack([parts[source], parts[target]]), (WIDTHS[source], WIDTHS[target]))
     assert_same(found, expected)
     np.testing.assert_array_equal(found.xy, Moments.of(X, WIDTHS).between(target, source).xy.T)
-
-
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_alone_are_the_moments_of_one(which):
-    X = table(0)
-    parts = np.split(X, np.cumsum(WIDTHS)[:-1], axis=1)
-    whole = Moments.of(X, WIDTHS)
-    assert_same(whole.alone(which), Moments.of(parts[which]))
-    assert whole.alone(which).n == 200
-    assert whole.alone(which).scatter.shape != whole.alone((which + 1) % 3).scatter.shape
 
 
 def test_reversed_exchanges_source_and_target():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from identifiable import DataError, Moments
-from identifiable.groups import GROUPS
+from identifiable.groups import GROUPS, procrustes
 from identifiable.similarity import INVARIANT_TO, canonical_correlations, cca, cka, cka_debiased, svcca
 from laws import LADDER, SEEDS, member_outside, moments, rows
 
@@ -90,7 +91,7 @@ def test_canonical_correlations_are_as_many_as_the_smaller_rank():
 
 def test_svcca_of_more_components_than_there_are_says_how_many_there_are():
     X = rows(0, d=2)
-    with pytest.raises(DataError, match="svcca needs 3 directions with variance, got 2 and 2"):
+    with pytest.raises(DataError, match=r"svcca .*3 .* 2 and 2"):
         svcca(moments(X, X), 3)
 
 
@@ -99,3 +100,27 @@ def test_sides_without_variance_have_no_value():
     assert np.isnan(cca(flat))
     assert np.isnan(cka(flat))
     assert np.isnan(cka_debiased(Moments.of(np.eye(3)[:, :2], widths=(1, 1)), np.ones((3, 2))))
+
+
+# Facts of Williams et al. 2021, "Generalized shape metrics", which netrep's tests show of its metrics.
+
+
+@by_seed
+def test_canonical_correlations_are_cosines_of_principal_angles_and_cca_procrustes_of_white_rows(seed):
+    X, Y = (np.linalg.qr(Z - Z.mean(axis=0))[0] for Z in related(seed))
+    angles = scipy.linalg.subspace_angles(X, Y)
+    m = moments(X, Y)
+    np.testing.assert_allclose(canonical_correlations(m), np.sort(np.cos(angles))[::-1], atol=1e-9)
+    assert cca(m) == pytest.approx(procrustes(m.xy)[1].sum() / np.sqrt(np.trace(m.xx) * np.trace(m.yy)), rel=1e-9)
+
+
+@by_seed
+@pytest.mark.parametrize("measure", [cca, cka])
+def test_no_way_round_is_shorter_by_the_arc(measure, seed):
+    X, Y, Z = (related(s)[1] for s in (seed, seed + 10, seed + 20))
+    xy, xz, zy = (np.arccos(measure(moments(a, b))) for a, b in ((X, Y), (X, Z), (Z, Y)))
+    assert xy <= xz + zy + 1e-9
+    plane = np.linalg.qr(X - X.mean(axis=0))[0][:, :2]
+    fan = [plane @ [[np.cos(a)], [np.sin(a)]] for a in np.radians([0, 30, 60])]
+    apart = [1 - measure(moments(fan[i], fan[j])) for i, j in ((0, 2), (0, 1), (1, 2))]
+    assert apart[0] > apart[1] + apart[2]  # one minus a cosine is no distance

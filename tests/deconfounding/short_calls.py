@@ -11,9 +11,9 @@ from identifiable.deconfounding.audit import auditing
 from identifiable.deconfounding.components import attributing, cleaning
 from identifiable.deconfounding.corrections import registry
 from identifiable.deconfounding.evaluation import evaluating
-from identifiable.deconfounding.evaluation.options import EvaluateOptions
 from identifiable.deconfounding.metrics import replicates
 from identifiable.deconfounding.run import Run
+from identifiable.options import AttributeOptions, AuditOptions, CleanOptions, EvaluateOptions, ScreenOptions
 
 
 def short(function: Callable[..., Any], options: type, *, runs: bool = True) -> Callable[..., Any]:
@@ -29,12 +29,12 @@ def short(function: Callable[..., Any], options: type, *, runs: bool = True) -> 
     return call
 
 
-audit = short(auditing.audit, auditing.AuditOptions)
+audit = short(auditing.audit, AuditOptions)
 evaluate = short(evaluating.evaluate, EvaluateOptions)
-attribute = short(attributing.attribute, attributing.AttributeOptions)
-clean = short(cleaning.clean, cleaning.CleanOptions)
+attribute = short(attributing.attribute, AttributeOptions)
+clean = short(cleaning.clean, CleanOptions)
 fit_correction = short(registry.fit_correction, registry.CorrectionOptions)
-assign_roles = short(roles.assign_roles, roles.RoleOptions, runs=False)
+assign_roles = short(roles.assign_roles, ScreenOptions, runs=False)
 replicate_map = short(replicates.replicate_map, replicates.Ranking, runs=False)
 
 

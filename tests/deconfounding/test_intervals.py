@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from identifiable.deconfounding.design import Labels
-from identifiable.deconfounding.evaluation.trials import (
-    GroupDraws,
-    auroc,
-    score_draws,
-)
+from identifiable.deconfounding.evaluation.trials import GroupDraws, auroc, score_draws
 from identifiable.deconfounding.intervals import (
     interval,
     jackknifed_mean,
@@ -22,17 +18,7 @@ from identifiable.deconfounding.intervals import (
     plate_groups,
     q_values,
 )
-from identifiable.deconfounding.metrics.replicates import (
-    WellSums,
-)
-
-
-def scored(seed: int, n: int = 400, plates: int = 12, decimals: int = 1):  # type: ignore[no-untyped-def]
-    """Scores with ties, two classes, plates."""
-    rng = np.random.default_rng(seed)
-    positive = rng.random(n) < 0.2
-    scores = np.round(rng.standard_normal(n) + positive, decimals)
-    return scores, positive, Labels.of(rng.integers(0, plates, n).astype(str))
+from identifiable.deconfounding.metrics.replicates import WellSums
 
 
 def test_an_interval_needs_draws() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from deconfounding.short_calls import assign_roles, says
 from identifiable import DataError, UsageError
 from identifiable.deconfounding.design import Design, address_name, labels_of, summarise
 from identifiable.deconfounding.presets import PRESETS
 from identifiable.deconfounding.roles import NOT_A_CONTROL, Assigned, well_place
-
-from .short_calls import assign_roles, says
 
 PLATES = np.repeat(["P1", "P2", "P3"], 4)
 WELLS = np.tile(["A01", "A02", "B01", "B02"], 3)
@@ -166,16 +165,6 @@ def test_an_option_goes_before_a_preset_and_none_leaves_a_role_out():
         assign_roles(rxrx3(), plate="none")
 
 
-def test_an_unknown_preset_lists_the_known_ones():
-    with pytest.raises(UsageError, match=", ".join(PRESETS)):
-        assign_roles(table(), preset="rxrx")
-
-
-def test_a_column_that_is_not_there_is_named_with_one_that_is_alike():
-    with pytest.raises(UsageError, match=r"'Compund' .* perturbation; .* compound\?"):
-        assign_roles(table(), perturbation="Compund")
-
-
 # Labels
 
 
@@ -236,21 +225,6 @@ def test_likely_controls_are_found_by_name(name):
     assert found.design.roles["control"] == f"compound={name}"
 
 
-def test_a_compound_dissolved_in_dmso_is_not_taken_for_a_control():
-    with pytest.raises(UsageError, match=r"--control.*'taxol in DMSO' \(6 rows\)"):
-        assign_roles(table(compound=np.where(DRUGS == "DMSO", "taxol in DMSO", DRUGS)))
-
-
-def test_no_control_found_shows_what_is_there():
-    with pytest.raises(
-        UsageError,
-        match=r"'dmso' .*'DMSO'\?.*'DMSO' \(6 .*'nocodazole' \(3 ",
-    ):
-        assign_roles(table(), control="dmso")
-    with pytest.raises(UsageError, match="--control well=VALUE"):
-        assign_roles(table(), control="well")
-
-
 def test_controls_spelt_otherwise_are_named_with_their_rows():
     names = np.array(["DMSO", "DMSO", "dmso", "DM-SO", "a", "b"] * 2)
     found = assign_roles(table(treatment=names), control="DMSO")
@@ -260,11 +234,6 @@ def test_controls_spelt_otherwise_are_named_with_their_rows():
     both = assign_roles(table(treatment=names), control="DMSO,dmso,DM-SO")
     assert "control_like" not in codes(both)
     assert both.design.control.sum() == 8
-
-
-def test_all_rows_controls_is_refused():
-    with pytest.raises(DataError, match=r"all 12 rows .*'DMSO' \(6 "):
-        assign_roles(table(), control="*")
 
 
 # The plate
@@ -314,19 +283,11 @@ def test_numbers_without_batch_or_well_are_called_unchecked():
     assert "plate_numbers_unchecked" not in codes(assign_roles(table(), well="none"))
 
 
-def test_one_plate_only_is_refused():
-    with pytest.raises(DataError, match=r"'P1' in plate"):
-        assign_roles(table(plate=np.repeat("P1", 12), well=[f"A{k + 1}" for k in range(12)]))
-
-
 def test_plates_of_one_class_are_named():
     drugs = np.concatenate([np.repeat("DMSO", 4), np.repeat("taxol", 4), DRUGS[:4]])
-    told = [
-        alert.message for alert in assign_roles(table(compound=drugs)).alerts if alert.code == "plates_of_one_class"
-    ]
-    assert len(told) == 2
-    assert "no control (P2)" in told[0]
-    assert "nothing but controls (P1)" in told[1]
+    alerts = assign_roles(table(compound=drugs)).alerts
+    assert [alert.code for alert in alerts] == ["plates_of_one_class"] * 2
+    assert ["(P2)" in alerts[0].message, "(P1)" in alerts[1].message] == [True, True]
     assert not assign_roles(table()).alerts
 
 
@@ -339,60 +300,65 @@ def test_wells_that_occur_twice_on_a_plate_are_named():
 # Wells
 
 
-def test_every_well_of_a_1536_plate_is_read_as_it_is_written():
+def test_wells_are_read_as_they_are_written_and_what_is_no_well_is_not():
     for row in range(32):
         for column in range(48):
             assert well_place(address_name(row, column)) == (row, column)
             assert well_place(address_name(row, column).lower()) == (row, column)
+    spelt = {"A1": (0, 0), "r01c02": (0, 1), "R2C11": (1, 10), "3-4": (2, 3)}
+    assert {text: well_place(text) for text in spelt} == spelt
+    none = ["A0", "A00", "01", "17", "AAA1", "A100", "A99", "ZZ01", "", "gene-088_9_Z43", "r0c1"]
+    assert {well_place(text) for text in none} == {None}
 
 
-@pytest.mark.parametrize(("text", "place"), [("A1", (0, 0)), ("r01c02", (0, 1)), ("R2C11", (1, 10)), ("3-4", (2, 3))])
-def test_wells_are_read_in_other_spellings(text, place):
-    assert well_place(text) == place
+# What is refused, with its rows
+
+IN_DMSO = np.where(DRUGS == "DMSO", "taxol in DMSO", DRUGS)
+REFUSED = {
+    "unknown preset": (UsageError, ", ".join(PRESETS), {}, {"preset": "rxrx"}),
+    "unknown column": (UsageError, r"'Compund' .* perturbation; .* compound\?", {}, {"perturbation": "Compund"}),
+    "compound in DMSO": (UsageError, r"--control.*'taxol in DMSO' \(6 rows\)", {"compound": IN_DMSO}, {}),
+    "no such control": (UsageError, r"'dmso' .*'DMSO'\?.*'DMSO' \(6 .*'nocodazole' \(3 ", {}, {"control": "dmso"}),
+    "a column without a value": (UsageError, "--control well=VALUE", {}, {"control": "well"}),
+    "all rows controls": (DataError, r"all 12 rows .*'DMSO' \(6 ", {}, {"control": "*"}),
+    "one plate": (
+        DataError,
+        "'P1' in plate",
+        {"plate": np.repeat("P1", 12), "well": [f"A{k + 1}" for k in range(12)]},
+        {},
+    ),
+    "no wells": (
+        DataError,
+        r"'A00', 'left' .*2 rows \(.*: 3, 7\)",
+        {"well": changed(changed(WELLS, 3, "A00"), 7, "left")},
+        {},
+    ),
+    "three columns for a well": (UsageError, "well: .* well,plate,compound", {}, {"well": "well,plate,compound"}),
+    **{
+        f"empty {name}": (DataError, r" \(\w+\) .*1 row \(from 0: 6\)", {name: changed(cells, 6, "")}, {})
+        for name, cells in table().items()
+    },
+    "missing number": (DataError, r"batch .*2 rows \(.*: 0, 11\)", {"batch": np.r_[np.nan, np.ones(10), np.nan]}, {}),
+    "mixed types": (DataError, "row 0: 'P1'.*row 5: 7; 1 of 12", {"plate": changed(PLATES, 5, 7)}, {}),
+    "unequal lengths": (DataError, "well .* 4 rows .* 12", {"well": WELLS[:4]}, {}),
+    "dates": (DataError, "batch .*, got datetime64", {"batch": np.repeat(np.datetime64("2020-07-02"), 12)}, {}),
+}
 
 
-@pytest.mark.parametrize("text", ["A0", "A00", "01", "17", "AAA1", "A100", "A99", "ZZ01", "", "gene-088_9_Z43", "r0c1"])
-def test_what_is_no_well_is_not_read(text):
-    assert well_place(text) is None
+@pytest.mark.parametrize("case", REFUSED)
+def test_tables_that_make_no_design_are_refused(case):
+    error, parts, columns, options = REFUSED[case]
+    with pytest.raises(error, match=parts):
+        assign_roles(table(**columns), **options)
 
 
-def test_wells_that_cannot_be_read_are_named_with_their_rows():
-    with pytest.raises(DataError, match=r"'A00', 'left' .*2 rows \(.*: 3, 7\)"):
-        assign_roles(table(well=changed(changed(WELLS, 3, "A00"), 7, "left")))
-    with pytest.raises(UsageError, match=r"well: .* well,plate,compound"):
-        assign_roles(table(), plate="plate", perturbation="compound", well="well,plate,compound")
-
-
-# Bad cells
-
-
-@pytest.mark.parametrize("column", ["plate", "well", "compound"])
-def test_an_empty_cell_is_named_with_its_row_and_role(column):
-    with pytest.raises(DataError, match=r" \(\w+\) .*1 row \(from 0: 6\)"):
-        assign_roles(table(**{column: changed(table()[column], 6, "")}))
-
-
-def test_a_number_that_is_missing_is_an_empty_cell():
-    with pytest.raises(DataError, match=r"batch .*2 rows \(.*: 0, 11\)"):
-        assign_roles(table(batch=np.r_[np.nan, np.ones(10), np.nan]))
-
-
-def test_mixed_types_are_refused_and_python_text_is_not():
-    with pytest.raises(DataError, match=r"row 0: 'P1'.*row 5: 7; 1 of 12"):
-        assign_roles(table(plate=changed(PLATES, 5, 7)))
+def test_no_columns_are_refused_and_python_text_is_not():
+    with pytest.raises(DataError, match="expected columns"):
+        assign_roles({})
     assert assign_roles(table(plate=PLATES.astype(object))).design.plate.size == 3
 
 
-def test_columns_of_unequal_length_and_no_columns_are_refused():
-    with pytest.raises(DataError, match=r"well .* 4 rows .* 12"):
-        assign_roles(table(well=WELLS[:4]))
-    with pytest.raises(DataError, match="expected columns"):
-        assign_roles({})
-
-
-def test_dates_are_refused_by_name():
-    with pytest.raises(DataError, match=r"batch .*, got datetime64"):
-        assign_roles(table(batch=np.repeat(np.datetime64("2020-07-02"), 12)))
+# Bad cells
 
 
 def test_cell_counts_stored_as_text_are_read_and_what_is_no_number_is_named():
@@ -433,9 +399,6 @@ def test_the_summary_counts_roles_plates_and_wells():
     assert set(roles) == {"batch", "plate", "well", "perturbation", "target", "control"}
     assert (roles["batch"].values, roles["batch"].examples) == (2, ("y", "x"))
     assert (roles["control"].column, roles["control"].values) == ("compound=DMSO", 1)
-
-
-def test_the_summary_of_a_bare_design_leaves_out_what_is_not_known():
-    found = summarise(assign_roles(table(), well="none").design, 3)
-    assert (found.batches, found.targets, found.grid) == (None, None, None)
-    assert {role.role for role in found.roles} == {"plate", "perturbation", "control"}
+    bare = summarise(assign_roles(table(), well="none").design, 3)
+    assert (bare.batches, bare.targets, bare.grid) == (None, None, None)
+    assert {role.role for role in bare.roles} == {"plate", "perturbation", "control"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cases import DENSITY_EDGES, make_comparison, make_density, make_resolution
+from builders import DENSITY_EDGES, make_comparison, make_density, make_resolution
 from identifiable import report
 from identifiable.report.frame import entries, glossary
 from identifiable.report.page import (
@@ -30,7 +30,6 @@ from identifiable.report.render.figures import nice_ticks
 from identifiable.report.render.pictures import GAUGE, HEIGHT, draw_picture
 from identifiable.report.render.terminal import WIDTH, terminal
 from identifiable.report.words import columns_wide
-from page_reading import Outline
 
 # -- the terminal
 
@@ -161,14 +160,6 @@ def test_lines_and_points_of_one_figure_differ_in_shape_and_not_in_colour_alone(
     cloud = report.html(make_resolution())
     assert '<g class="cloud"><path class="m main"' in cloud
     assert '<path class="m hollow hole"' in cloud
-
-
-def test_wide_tables_say_that_they_scroll() -> None:
-    text = report.html(make_comparison())
-    wide = ["wide" in str(a["class"]) for a in Outline(text).tags("div") if "scroll" in str(a.get("class"))]
-    assert any(wide)
-    assert not all(wide)
-    assert ".idf .wide::before{content:" in text
 
 
 # -- colours

@@ -18,7 +18,7 @@ from identifiable.disentanglement.codes import as_codes
 from identifiable.intake import NonFinite, as_representation, blocks_of, content_hash, inputs_of
 from identifiable.io import open_representation
 from identifiable.io.factor_tables import FactorTable, read_factor_table, with_gaps
-from identifiable.io.missing_cells import REMEDY, gaps_in, of_rows
+from identifiable.io.label_columns import REMEDY, gaps_in, of_rows
 from identifiable.io.opening import first_gap
 from identifiable.options import DisentangleOptions, takes
 from identifiable.representation import Pairing, Representation, pair

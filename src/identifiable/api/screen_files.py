@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from identifiable._checks import OutputError
 from identifiable.api.transforming import component_name
 from identifiable.blocks import Blocks
-from identifiable.deconfounding.components.trade_off import principal_rotation
-from identifiable.groups import AffineMap, haar_rotation
-from identifiable.ica import Resolved
+from identifiable.groups import AffineMap
 from identifiable.io.anndata_writing import extend_anndata, save_anndata
-from identifiable.io.parquet_files import save_table
+from identifiable.io.saving import save_table
 from identifiable.results import FoldScore, ScreenEvaluation
 
 if TYPE_CHECKING:
@@ -58,16 +56,13 @@ def save_cleaned(path: str | os.PathLike[str], cleaned: Cleaned, *, pycytominer:
 
 def _save_anndata(path: Path, cleaned: Cleaned) -> Path:
     opened, found = cleaned.screen, cleaned.resolved
-    to = found.to_components
-    white = _white(found)
-    rotation = haar_rotation(white.matrix.shape[1], np.random.default_rng(cleaned.result.provenance.seed))
-    obsm = {
-        "X_pca_white": _through(opened, white),
-        "X_ica": _through(opened, to),
-        "X_ica_clean": _through(opened, cleaned.basis.to_components),
-        "X_rand": _through(opened, AffineMap(white.matrix @ rotation, white.offset @ rotation)),
+    spaces = cleaned.spaces
+    obsm = {f"X_{name}": _through(opened, by) for name, by in spaces.items()}
+    varm = {
+        "PCs": spaces["pca_white"].matrix,
+        "ica_unmixing": spaces["ica"].matrix,
+        "ica_mixing": found.from_components.matrix.T,
     }
-    varm = {"PCs": white.matrix, "ica_unmixing": to.matrix, "ica_mixing": found.from_components.matrix.T}
     uns = {TOOL: _record(cleaned)}
     design = opened.design
     obs: dict[str, NDArray[Any]] = {"plate_id": design.plate.text(), "is_control": design.control}
@@ -87,12 +82,6 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Path:
         varm=varm,
         uns=uns,
     )
-
-
-def _white(found: Resolved) -> AffineMap:
-    """The PCA-white space of a basis, whose rotation ICA chose, largest variance first."""
-    to, turn = found.to_components, principal_rotation(found.from_components)
-    return AffineMap(to.matrix @ turn, to.offset @ turn)
 
 
 def _record(cleaned: Cleaned) -> Mapping[str, Any]:

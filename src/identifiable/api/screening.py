@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -17,22 +15,20 @@ from identifiable.api.opening import is_path
 from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks, Progress
 from identifiable.deconfounding import Design
-from identifiable.deconfounding.audit import auditing
 from identifiable.deconfounding.audit.auditing import audit as audit_design
-from identifiable.deconfounding.components import attributing, cleaning
+from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
-from identifiable.deconfounding.components.cleaning import cleaned_basis
+from identifiable.deconfounding.components.cleaning import cleaned_basis, compared_spaces
 from identifiable.deconfounding.design import pairs_of, summarise
-from identifiable.deconfounding.evaluation import options as evaluation
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
-from identifiable.deconfounding.roles import RoleOptions, assign_roles
+from identifiable.deconfounding.roles import assign_roles
 from identifiable.deconfounding.run import Run
+from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import read_pairs
-from identifiable.io.kept_arrays import KeptArrays
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
 from identifiable.options import (
     AttributeOptions,
@@ -49,24 +45,6 @@ from identifiable.representation import Representation
 from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, ScreenDesign, ScreenEvaluation
 
 Path_ = str | os.PathLike[str]
-
-
-class Roles(TypedDict, total=False):
-    """How the columns of a table are told apart; see `screen`."""
-
-    metadata: Any
-    ids: str | None
-    features: Sequence[str] | None
-    use_rep: str
-    preset: str | None
-    batch: str | None
-    plate: str | None
-    well: str | None
-    perturbation: str | None
-    target: str | None
-    control: str | None
-    cell_count: str | None
-    batch_key: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,26 +82,12 @@ class Screen:
         )
 
 
-def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
+@takes(ScreenOptions)
+def screen(source: Any, /, *, options: ScreenOptions) -> Screen:
     """A table of wells with the role of every row.
 
-    Parameters
-    ----------
-    source
-        A path (`.parquet`, `.csv`, `.h5ad`, or `.npy` and the like with `metadata`), a pandas DataFrame, an AnnData object,
-        or an array with `metadata` a mapping of columns or a DataFrame.
-    metadata
-        A second table with the columns of the same wells, joined on `ids` where both have them.
-    ids, features, use_rep
-        The column of ids; names or patterns of the columns of the embedding; of AnnData `X` or a key of `obsm`.
-    preset
-        `rxrx3-core`, `jump`, `pycytominer` or `anndata`: which columns play which role, by the habits of these data sets.
-    batch, plate, well, perturbation, target, cell_count
-        Columns; several joined with commas make one label. Without them they are looked for by their usual names.
-    control
-        Which rows are negative controls: a perturbation or a pattern (``*DMSO*``), ``column=value``, or a column of 0 and 1.
-    batch_key
-        ``"plate"``: numbers of plates that repeat from batch to batch do mean one plate.
+    `source` is a path (`.parquet`, `.csv`, `.h5ad`, or `.npy` and the like with `metadata`), a pandas DataFrame, an AnnData object,
+    or an array with `metadata`, a mapping of columns or a DataFrame. Several columns joined with commas make one label.
 
     >>> rng = np.random.default_rng(0)
     >>> columns = {"plate": np.repeat(["p1", "p2"], 6), "well": ["A01", "A02", "B01", "B02", "C01", "C02"] * 2,
@@ -131,20 +95,19 @@ def screen(source: Any, **roles: Unpack[Roles]) -> Screen:
     >>> screen(rng.standard_normal((12, 3)), metadata=columns, control="DMSO")
     <Screen array: 12 wells on 2 plates, 2 perturbations, 6 controls>
     """
-    unknown = [name for name in roles if name not in Roles.__annotations__]
-    if unknown:
-        close = difflib.get_close_matches(unknown[0], Roles.__annotations__, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(Roles.__annotations__)}."
-        raise UsageError(f"{unknown[0]}: no such option of a screen; {hint}")
+    return _screened(source, options)
+
+
+def _screened(source: Any, options: ScreenOptions) -> Screen:
+    """The screen, opened by the roles that are given; one that is open has its roles already."""
     if isinstance(source, Screen):
-        if roles:
-            raise UsageError(f"{', '.join(roles)}: this screen has its roles already; give them to screen().")
+        said = [each.name for each in declared(ScreenOptions) if getattr(options, each.name) is not each.default]
+        if said:
+            raise UsageError(f"{', '.join(said)}: this screen has its roles already; give them to screen().")
         return source
-    opened = _opened(source, roles)
+    opened = _opened(source, options)
     table = opened.representation
-    given: Mapping[str, Any] = roles
-    asked = RoleOptions(**{each.name: given.get(each.name) for each in fields(RoleOptions)})
-    assigned = assign_roles(table.labels, asked, name=table.name)
+    assigned = assign_roles(table.labels, options, name=table.name)
     path = None if opened.dropped_values else opened.path
     return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
 
@@ -157,9 +120,7 @@ def audit(source: Any, /, *, options: AuditOptions) -> Audit:
     folds, Gaussianised or duplicated features; a verdict in one sentence. Takes a `Screen`, or what `screen` takes.
     """
     opened = _screened(source, options)
-    return audit_design(
-        opened.blocks, opened.design, options.shared(auditing.AuditOptions), _run(opened, options, "audit")
-    )
+    return audit_design(opened.blocks, opened.design, options, _run(opened, options, "audit"))
 
 
 @takes(EvaluateOptions)
@@ -176,13 +137,12 @@ def evaluate(source: Any, /, *, options: EvaluateOptions) -> ScreenEvaluation:
     if options.basis is not None:
         found, opened = _basis(options.basis, opened)
         given = {"given": found.to_components}
-    asked = replace(options.shared(evaluation.EvaluateOptions), given=given)
     run = _run(opened, options, "evaluate")
     store = None
     if options.checkpoint is not None:
         fingerprint = _fingerprint(opened, tuple(run.inputs), options.rank, options.seed)
         store = KeptArrays(options.checkpoint, fingerprint)
-    return evaluate_representations(opened.blocks, opened.design, asked, run, store=store)
+    return evaluate_representations(opened.blocks, opened.design, options, run, given=given, store=store)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +172,8 @@ def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[A
         found = _resolved(opened, options)
     else:
         found, opened = _basis(options.basis, opened)
-    asked, run = options.shared(attributing.AttributeOptions), _run(opened, options, call)
-    return Attributed(attribute_components(found, opened.blocks, opened.design, asked, run), found), opened
+    run = _run(opened, options, call)
+    return Attributed(attribute_components(found, opened.blocks, opened.design, options, run), found), opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +189,11 @@ class Cleaned:
     basis: Resolved
     screen: Screen
 
+    @property
+    def spaces(self) -> dict[str, AffineMap]:
+        """The maps to the spaces that an `.h5ad` holds: PCA-white, all components, the cleaned ones, one random rotation."""
+        return compared_spaces(self.resolved, self.basis, self.result.provenance.seed)
+
     def __repr__(self) -> str:
         return f"<Cleaned: {self.result.headline}>"
 
@@ -240,18 +205,11 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     Ours. Takes a `Screen`, or what `screen` takes. With `relations`, how many of the known pairs are among the most alike or the most
     opposed of all pairs, in every space.
     """
-    asked = replace(options.shared(cleaning.CleanOptions), relations=_relations(options.relations))
+    asked = replace(options, relations=_relations(options.relations))
     attributed, opened = _attributed(_screened(source, options), options, "clean")
     found, run = attributed.resolved, _run(opened, options, "clean", attributed.result.inputs)
     result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
     return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
-
-
-def _screened(source: Any, options: ScreenOptions) -> Screen:
-    """The screen, opened by the roles that are given; one that is open has its roles already."""
-    given = {each.name: getattr(options, each.name) for each in declared(ScreenOptions)}
-    unsaid = {each.name for each in declared(ScreenOptions) if given[each.name] is each.default}
-    return screen(source, **{name: value for name, value in given.items() if name not in unsaid})
 
 
 def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:
@@ -314,13 +272,13 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
     return digest.hexdigest()
 
 
-def _opened(source: Any, roles: Roles) -> OpenedScreen:
+def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
     """The table of a source of any kind, with its columns of metadata as labels."""
-    metadata, ids, features = roles.get("metadata"), roles.get("ids"), roles.get("features")
+    metadata, ids, features = options.metadata, options.ids, options.features
     if is_path(source):
         return open_screen(source, metadata=metadata, ids=ids, features=features)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
-        return screen_of_anndata(source, use_rep=roles.get("use_rep", "X"), metadata=metadata, ids=ids)
+        return screen_of_anndata(source, use_rep=options.use_rep, metadata=metadata, ids=ids)
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         return screen_of_frame(source, features, metadata=metadata, ids=ids)
     if metadata is None and not getattr(source, "labels", None):

@@ -181,7 +181,7 @@ def _save_cells(place: _Place, world: CellWorld, X: Blocks, S: Blocks, truth: Ma
             place.path, X, obs, ids=metadata["well_id"], feature_names=names, obsm={"S_true": S}, uns=uns
         )
     if place.suffix:
-        from identifiable.io.parquet_files import save_table
+        from identifiable.io.saving import save_table
 
         return save_table(place.path, X, metadata, ids=metadata["well_id"], prefix=FEATURE)
     return save_array(place.table("X", ".npy"), X)

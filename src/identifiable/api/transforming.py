@@ -22,9 +22,8 @@ from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
 from identifiable.io import load_basis, open_screen, open_with_metadata, save_anndata, save_array
 from identifiable.io.anndata_files import OBS_NAMES, AnnDataFile, Beside
-from identifiable.io.containers import listed, shown
+from identifiable.io.containers import check_is_file, listed, shown, split_spec, suffix_of
 from identifiable.io.label_columns import is_id_name
-from identifiable.io.locations import check_is_file, split_spec, suffix_of
 from identifiable.io.opening import column_names
 from identifiable.representation import Representation
 from identifiable.results import Alert

@@ -24,6 +24,7 @@ from identifiable.deconfounding.presets import (
     PRESETS,
     Preset,
 )
+from identifiable.options import ScreenOptions
 from identifiable.results import Alert
 
 SHOWN_COLUMNS = 30
@@ -158,42 +159,21 @@ class Assigned:
     alerts: tuple[Alert, ...]
 
 
-@dataclass(frozen=True)
-class RoleOptions:
-    """What a user says of the roles; None leaves a role to the preset and to names in common use.
-
-    preset      a name of `PRESETS`
-    batch, plate, well, perturbation, target, cell_count
-                a column, or several with commas between them, which are joined; "none" leaves out an optional role
-    control     ``column=value[,value…]``, a value or pattern (``*DMSO*``) of the perturbation, or a column of 0 and 1
-    batch_key   "plate" takes plate labels as they stand, even if they occur in several batches or repeat wells
-    """
-
-    preset: str | None = None
-    batch: str | None = None
-    plate: str | None = None
-    well: str | None = None
-    perturbation: str | None = None
-    target: str | None = None
-    control: str | None = None
-    cell_count: str | None = None
-    batch_key: str | None = None
-
-
 def assign_roles(
-    columns: Mapping[str, NDArray[Any]], options: RoleOptions | None = None, *, name: str = "screen"
+    columns: Mapping[str, NDArray[Any]], options: ScreenOptions | None = None, *, name: str = "screen"
 ) -> Assigned:
     """Read the design of a screen from the columns of its table.
 
     Ours. Roles that are not named are taken from the preset, else from the preset whose columns are all there, else from names in
     common use. Where plate numbers start again in every batch, the plate is batch and number together, and an alert says so.
-    `columns` are text (an empty cell is "") or numbers (an empty cell is NaN); 1.0 and "1" are the same label.
+    `columns` are text (an empty cell is "") or numbers (an empty cell is NaN); 1.0 and "1" are the same label. A role may be
+    several columns with commas between them, which are joined; "none" leaves out an optional one.
 
     >>> table = {"plate": np.array([1, 1, 2, 2]), "treatment": np.array(["DMSO", "a", "a", "DMSO"])}
-    >>> assign_roles(table, RoleOptions(well="none")).design.control.tolist()
+    >>> assign_roles(table, ScreenOptions(well="none")).design.control.tolist()
     [True, False, False, True]
     """
-    options = options or RoleOptions()
+    options = options or ScreenOptions()
     if options.batch_key not in (None, "plate"):
         raise UsageError(f"{name}: batch_key: expected 'plate' or nothing, got {options.batch_key!r}.")
     table = ColumnTable(columns, name)

@@ -114,7 +114,7 @@ def dci(
         continuous factors; each split sees every latent. The importance of a latent is the impurity that its splits remove. Only
         splits of at least 20 rows count, and only where a likelihood-ratio test (level 0.001 for all splits of a factor
         together) does not ascribe them to chance: noise has no importance, and equal latents share theirs. Split as gbt. Chosen
-        by closed forms (`tests/test_dci_closed_forms.py`): it satisfies all of them.
+        by closed forms (`tests/disentanglement/test_dci_closed_forms.py`): it satisfies all of them.
         "forest": 100 trees of depth 10, split by entropy, on 90 % of the rows, scored on 10 % (as tripod). For
         discrete factors a split sees only sqrt(d) of the latents, so some must use a wrong one: a perfect code of 10 factors
         with 10 values scores 0.54 in disentanglement and completeness.

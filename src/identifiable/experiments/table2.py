@@ -20,11 +20,11 @@ from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, Progress
 from identifiable.disentanglement import MODES, PROFILES, Codes, as_codes
 from identifiable.experiments.changing import changed
+from identifiable.experiments.factor_pictures import DATASETS, read_factor_pictures
 from identifiable.experiments.recording import choices, with_torch
 from identifiable.experiments.selecting import PLAIN, ROWS, Selection, select
 from identifiable.experiments.traversing import traversals
 from identifiable.intake import content_hash, default_provenance
-from identifiable.io import DATASETS, read_factor_pictures
 from identifiable.metrics import ica_step, infomec
 from identifiable.options import ReproduceOptions
 from identifiable.results import Alert, Evaluation, Input, ModelRun, Table2, Traversal

@@ -19,11 +19,11 @@ from identifiable.api.decoding import summarised
 from identifiable.blocks import Blocks
 from identifiable.diameter import diameter
 from identifiable.experiments.changing import changed
+from identifiable.experiments.images import read_images
 from identifiable.experiments.recording import choices, with_torch
 from identifiable.groups import Rigid
 from identifiable.identifiability.trend import spearman_interval, trend
 from identifiable.intake import content_hash, default_provenance
-from identifiable.io import read_images
 from identifiable.jacobians import random_directions, spectra
 from identifiable.moments import Array, Moments
 from identifiable.options import ReproduceOptions

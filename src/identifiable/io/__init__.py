@@ -1,6 +1,5 @@
 """Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv` (also `.gz`), `.safetensors`, `.parquet`, `.h5ad`;
-screens: embeddings with the metadata of their wells; a basis as `.safetensors`;
-pictures from `.npz` and IDX files; published sets of pictures with known factors (`.npz`, HDF5, zips of PNG).
+screens: embeddings with the metadata of their wells; a basis as `.safetensors`.
 
 Every format is read a block of rows at a time and never loaded whole, and nothing in a file is ever
 executed. Whatever is wrong with a file is a `DataError` of one line.
@@ -10,12 +9,8 @@ from __future__ import annotations
 
 from identifiable.io.anndata_writing import extend_anndata, save_anndata
 from identifiable.io.basis_files import load_basis, save_basis
-from identifiable.io.factor_pictures import DATASETS, DataSet, FactorPictures, read_factor_pictures
-from identifiable.io.images import Images, read_images
-from identifiable.io.opening import open_representation, read_label_table, read_labels
-from identifiable.io.pair_tables import read_pairs
-from identifiable.io.parquet_files import save_table
-from identifiable.io.saving import save_array
+from identifiable.io.opening import open_representation, read_label_table, read_labels, read_pairs
+from identifiable.io.saving import save_array, save_table
 from identifiable.io.screens import (
     OpenedScreen,
     open_screen,
@@ -26,18 +21,12 @@ from identifiable.io.screens import (
 )
 
 __all__ = [
-    "DATASETS",
-    "DataSet",
-    "FactorPictures",
-    "Images",
     "OpenedScreen",
     "extend_anndata",
     "load_basis",
     "open_representation",
     "open_screen",
     "open_with_metadata",
-    "read_factor_pictures",
-    "read_images",
     "read_label_table",
     "read_labels",
     "read_pairs",

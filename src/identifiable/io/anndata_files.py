@@ -9,7 +9,7 @@ a temporary file without a name. Links and arrays that lead into other files are
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,36 +19,18 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, IdentifiableError, UsageError
+from identifiable._checks import DataError, UsageError
 from identifiable._extras import require
-from identifiable.io.containers import (
-    IdentifiedColumn,
-    IdentifiedRows,
-    LabelledRows,
-    check_table,
-    identities,
-    identities_from_text,
-    listed,
-    reason,
-    shown,
-)
-from identifiable.io.label_columns import (
-    columns_named,
-    filled_ids,
-    labels_from_numbers,
-    labels_from_objects,
-    taken,
-)
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, scratch_file
+from identifiable.io.containers import check_table, damage_named, identities_from_text, named, shown
+from identifiable.io.label_columns import FeatureChoice, labels_from_numbers, labels_from_objects, taken
+from identifiable.io.labelled import Found, LabelledTable
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, reopened, scratch_file
 
 X = "X"
 OBS_NAMES = "obs_names"  # what --ids may call the names of the rows
 MATRICES = ("obsm", "layers")  # where a part is looked for by its bare name
-BY_ROWS = (
-    "obsm",
-    "obsp",
-    "uns",
-)  # what anndata keeps whatever the columns of `X` are; `obs` and `raw` besides, each as one
+# What anndata keeps whatever the columns of `X` are; `obs` and `raw` besides, each as one.
+BY_ROWS = ("obsm", "obsp", "uns")
 BY_COLUMNS = ("layers", "varm", "varp")
 SLAB_BYTES = 2**25  # unpacked at a time
 AGAIN = "copy or write it again"
@@ -63,12 +45,14 @@ class Beside:
     dropped: tuple[str, ...]
 
 
-class AnnDataFile:
+class AnnDataFile(LabelledTable):
     """Matrices with one row for each observation, and what is known of the observations."""
+
+    index = OBS_NAMES
 
     def __init__(self, path: Path):
         require("h5py", extra="anndata", what=f"reading {path}")
-        self._path, self._label = path, str(path)
+        self._path, self.label = path, str(path)
         with self._opened() as root:
             self._places = self._matrices(root)
             obs = self._group(root, "obs")
@@ -77,51 +61,35 @@ class AnnDataFile:
             declared = [name for name in column_order(obs) if name in held]
             self._columns = declared + [key for key in held if key not in declared]
             self._n = self._length(obs, self._index)
-        self.names = (*self._places, OBS_NAMES, *self._columns)
+        self.names = (OBS_NAMES, *self._columns)
 
-    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
-        place = self._place(part)
-        rows = self.rows(place)
-        name = ids or (OBS_NAMES if own_ids else None)
-        return IdentifiedRows(rows, None if name is None else self._ids(name), self._names_of(place, rows.shape[1]))
+    @property
+    def columns(self) -> Sequence[str]:
+        return self._columns
 
-    def column(self, part: str | None) -> IdentifiedColumn:
-        if part is None and len(self._columns) != 1:
-            raise DataError(
-                f"{self._label}: expected one column in obs, it has {len(self._columns)} ({_listed(self._columns)}); "
-                f"name one after a colon, as in {self._label}:{shown(next(iter(self._columns), 'NAME'))}"
-            )
-        return IdentifiedColumn(self._ids(part or self._columns[0]), self._ids(OBS_NAMES))
+    def where(self, name: str) -> str:
+        return f"{self.label}: obs {shown(name)!r}"
 
-    def labelled(self, features: Sequence[str] | str | None, ids: str | None) -> LabelledRows:
-        """As every labelled table; `features` is the place of a matrix (`X_pca`, `layers/counts`)."""
-        if features is not None and not isinstance(features, str):
-            if len(features) != 1:
-                raise UsageError(
-                    f"{self._label}: of a .h5ad one matrix is read (X, a key of obsm), got {list(features)}."
-                )
-            features = features[0]
-        place = self._place(features)
-        rows = self.rows(place)
-        labels, notes = self.labels(self._columns)
-        own = self._names_of(place, rows.shape[1])
-        names = own or tuple(f"{place.rpartition('/')[2]}_{j}" for j in range(rows.shape[1]))
-        return LabelledRows(rows, names, labels, self._ids(ids or OBS_NAMES), ids or OBS_NAMES, notes, own is not None)
+    def choose(self, asked: Sequence[str] | str | None, ids: str | None) -> FeatureChoice:
+        """The place of a matrix (`X_pca`, `layers/counts`)."""
+        if asked is not None and not isinstance(asked, str):
+            if len(asked) != 1:
+                raise UsageError(f"{self.label}: of a .h5ad one matrix is read (X, a key of obsm), got {list(asked)}.")
+            asked = asked[0]
+        return FeatureChoice((self._place(asked),))
 
-    def labels(self, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
-        """Columns of obs, and what of it could not be read."""
-        found, left_out = {}, []
-        for name in names:
-            values = self._obs(name)
-            if values is None:
-                left_out.append(shown(name))
-            else:
-                found[name] = values
-        notes = (f"columns of obs that hold no single values are left out: {listed(left_out)}",) if left_out else ()
-        return found, notes
+    def heads(self, features: tuple[str, ...], width: int) -> tuple[str, ...] | None:
+        """Names of the variables for `X` and layers; the columns of a key of obsm have none."""
+        names = None if features[0].startswith("obsm/") else self._variable_names()
+        return names if names is not None and len(names) == width else None
 
-    def metadata(self, part: str | None = None) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None, str | None]:
-        return self.labels(columns_named(self._columns, part, self._label))[0], self._ids(OBS_NAMES), OBS_NAMES
+    def read(self, names: Sequence[str]) -> Found:
+        found = {name: self._obs(name) for name in names}
+        own = found.get(OBS_NAMES)
+        if own is not None and own.dtype.kind == "U":
+            # anndata makes text of every name, also of numbers, which other files keep as such
+            found[OBS_NAMES] = identities_from_text(own.tolist())
+        return found
 
     def beside(self, part: str | None, *, obs: bool) -> Beside:
         """What can stand, as it is, beside other columns for the rows of a matrix; `obs` if it is to be among it."""
@@ -151,30 +119,23 @@ class AnnDataFile:
                 group, _, name = place.rpartition("/")
                 source.copy(source[place], root[group] if group else root, name)
 
-    def rows(self, place: str) -> StoredRows:
+    def rows(self, features: tuple[str, ...]) -> StoredRows:
         """The rows of the matrix at a place in the file."""
-        label = f"{self._label}:{place}"
-        again = partial(_again, self._path.absolute(), place)
+        (place,) = features
+        label = f"{self.label}:{place}"
+        again = partial(reopened, AnnDataFile, self._path.absolute(), features)
         with self._opened() as root:
             element = self._element(root, place)
-            if _is_group(element):
-                layout = self._sparse_layout(element, label)
-                unpack = partial(self._unpack_sparse, element, layout)
-            else:
-                layout = Layout(0, tuple(element.shape), np.dtype(element.dtype))
-                unpack = partial(self._unpack_dense, element, layout)
+            sparse = self._sparse_layout(element, label) if _is_group(element) else None
+            layout = sparse or Layout(0, tuple(element.shape), np.dtype(element.dtype))
             check_table(layout, label)
             if layout.shape[0] != self._n:
                 raise DataError(f"{label}: {layout.shape[0]} rows for {self._n} observations in obs; {AGAIN}.")
-            size = math.prod(layout.shape) * layout.stored.itemsize
-            start = None if _is_group(element) else self._offset(element)
-            if start is None:
-                check_scratch_room(label, size, "reduce its columns")
-                return StoredRows(scratch_file(label, unpack), layout, again)
-        file = FileBytes.open(self._path, self._label)
-        if start + size > file.size:
-            raise self._damaged(f"{place} runs past the end of the file")
-        return StoredRows(file, Layout(start, layout.shape, layout.stored), again)
+            if sparse or not lies_in_one_piece(element):
+                check_scratch_room(label, math.prod(layout.shape) * layout.stored.itemsize, "reduce its columns")
+            if sparse:
+                return StoredRows(scratch_file(label, partial(self._unpack_sparse, element, layout)), layout, again)
+            return dense_rows(element, layout, self._path, label, self._damaged, again)
 
     # -- matrices
 
@@ -189,25 +150,9 @@ class AnnDataFile:
     def _place(self, part: str | None) -> str:
         name = X if part is None else part
         if name not in self._places:
-            held = _listed([key for key in self._places if "/" in key or key == X]) or "no matrix"
-            raise DataError(f"{self._label}: holds no {name!r}; it holds {held}: name one after a colon.")
+            held = named([key for key in self._places if "/" in key or key == X]) or "no matrix"
+            raise DataError(f"{self.label}: holds no {name!r}; it holds {held}: name one after a colon.")
         return self._places[name]
-
-    def _offset(self, dataset: Any) -> int | None:
-        """Where the array lies in the file, if in one piece."""
-        if dataset.chunks is not None or dataset.file.userblock_size:
-            return None
-        offset = dataset.id.get_offset()
-        return None if offset is None else int(offset)
-
-    def _unpack_dense(self, dataset: Any, layout: Layout, file: IO[bytes]) -> None:
-        width = max(layout.shape[1] * layout.stored.itemsize, 1)
-        chunk = dataset.chunks[0] if dataset.chunks else 1
-        step = max(SLAB_BYTES // width // chunk, 1) * chunk  # whole chunks: none is unpacked twice
-        for start in range(0, layout.shape[0], step):
-            with self._damage_named():
-                slab = np.ascontiguousarray(dataset[start : start + step])
-            file.write(slab.data)
 
     def _sparse_layout(self, group: Any, label: str) -> Layout:
         encoding = _attribute(group, "encoding-type") or _attribute(group, "h5sparse_format")
@@ -224,13 +169,13 @@ class AnnDataFile:
 
     def _unpack_sparse(self, group: Any, layout: Layout, file: IO[bytes]) -> None:
         n, d = layout.shape
-        with self._damage_named():
+        with damage_named(self._damaged):
             ends = group["indptr"]
             if ends.shape != (n + 1,) or group["indices"].shape != group["data"].shape:
                 raise self._damaged("the parts of a sparse matrix do not fit each other")
         step = max(SLAB_BYTES // max(d * layout.stored.itemsize, 1), 1)
         for start in range(0, n, step):
-            with self._damage_named():
+            with damage_named(self._damaged):
                 edges = ends[start : min(start + step, n) + 1].astype(np.int64)
                 if (np.diff(edges) < 0).any() or edges[0] < 0 or edges[-1] > group["data"].shape[0]:
                     raise self._damaged("the rows of a sparse matrix run backwards or past its end")
@@ -244,11 +189,6 @@ class AnnDataFile:
             )  # as scipy: repeats add up
             file.write(dense.data)
 
-    def _names_of(self, place: str, width: int) -> tuple[str, ...] | None:
-        """Names of the variables for `X` and layers; the columns of a key of obsm have none."""
-        names = None if place.startswith("obsm/") else self._variable_names()
-        return names if names is not None and len(names) == width else None
-
     def _variable_names(self) -> tuple[str, ...] | None:
         with self._opened() as root:
             if "var" not in root:
@@ -260,24 +200,13 @@ class AnnDataFile:
 
     # -- obs
 
-    def _ids(self, name: str) -> NDArray[Any]:
-        label = f"{self._label}: obs {shown(name)!r}"
-        if name not in (OBS_NAMES, *self._columns):
-            raise DataError(f"{self._label}: no column of obs is called {name!r}; it has {_listed(self._columns)}.")
-        values = self._obs(name)
-        if values is None:
-            raise DataError(f"{label}: expected text or whole numbers, got something else; choose another column.")
-        ids = identities(filled_ids(values, label), label)
-        # anndata makes text of every name, also of numbers, which other files keep as such
-        return identities_from_text(ids.tolist()) if name == OBS_NAMES and ids.dtype.kind == "U" else ids
-
     def _obs(self, name: str) -> NDArray[Any] | None:
         with self._opened() as root:
             return self._decoded(self._group(root, "obs"), self._index if name == OBS_NAMES else name, self._n)
 
     def _decoded(self, frame: Any, name: str, n: int) -> NDArray[Any] | None:
         """A column of a stored frame, by how anndata says that it is encoded; None if it is no column of single values."""
-        where = f"{self._label}: column {shown(name)!r}"
+        where = f"{self.label}: column {shown(name)!r}"
         element = self._element(frame, name)
         if not _is_group(element):
             if element.shape != (n,):
@@ -356,23 +285,18 @@ class AnnDataFile:
         found = self._element(parent, name)
         if not _is_group(found):
             raise DataError(
-                f"{self._label}: {shown(name)!r} is stored as anndata did before 0.7; write it again with a recent anndata."
+                f"{self.label}: {shown(name)!r} is stored as anndata did before 0.7; write it again with a recent anndata."
             )
         return found
 
     def _element(self, parent: Any, name: str) -> Any:
         """What lies at a place in the file itself; a link or an array may lead into another one."""
-        import h5py
-
         for key in name.split("/"):
-            link = parent.get(key, getlink=True)
-            found = parent[key] if isinstance(link, h5py.HardLink) else None
-            if isinstance(found, h5py.Dataset) and (found.is_virtual or found.external):
-                found = None
+            found = _own(parent, key)
             if found is None:
                 raise DataError(
-                    f"{self._label}: expected {shown(name)!r} in the file itself, as anndata writes it; it holds "
-                    f"{_listed(list(parent)) or 'nothing'}: check that it is an AnnData file."
+                    f"{self.label}: expected {shown(name)!r} in the file itself, as anndata writes it; it holds "
+                    f"{named(parent) or 'nothing'}: check that it is an AnnData file."
                 )
             parent = found
         return parent
@@ -381,24 +305,54 @@ class AnnDataFile:
     def _opened(self) -> Iterator[Any]:
         import h5py
 
-        with self._damage_named(), h5py.File(self._path, "r") as file:
+        with damage_named(self._damaged), h5py.File(self._path, "r") as file:
             yield file
 
-    @contextmanager
-    def _damage_named(self) -> Iterator[None]:
-        try:
-            yield
-        except IdentifiableError:
-            raise
-        except Exception as error:  # h5py raises OSError, KeyError, RuntimeError, ValueError, … on damaged files
-            raise self._damaged(reason(error)) from None
-
     def _damaged(self, why: str) -> DataError:
-        return DataError(f"{self._label}: not a .h5ad file, or damaged or truncated ({why}); {AGAIN}.")
+        return DataError(f"{self.label}: not a .h5ad file, or damaged or truncated ({why}); {AGAIN}.")
+
+
+def dense_rows(
+    dataset: Any,
+    layout: Layout,
+    path: Path,
+    label: str,
+    damaged: Callable[[str], DataError],
+    again: Callable[[], StoredRows],
+) -> StoredRows:
+    """The rows of an array of HDF5: in its own file if it lies there in one piece, else unpacked."""
+    if not lies_in_one_piece(dataset):
+        return StoredRows(scratch_file(label, partial(_unpack, dataset, layout, damaged)), layout, again)
+    start, file = int(dataset.id.get_offset()), FileBytes.open(path, str(path))
+    if start + math.prod(layout.shape) * layout.stored.itemsize > file.size:
+        raise damaged(f"{dataset.name.removeprefix('/')} runs past the end of the file")
+    return StoredRows(file, Layout(start, layout.shape, layout.stored), again)
+
+
+def lies_in_one_piece(dataset: Any) -> bool:
+    return not (dataset.chunks or dataset.file.userblock_size or dataset.id.get_offset() is None)
+
+
+def _unpack(dataset: Any, layout: Layout, damaged: Callable[[str], DataError], file: IO[bytes]) -> None:
+    chunk = dataset.chunks[0] if dataset.chunks else 1
+    step = max(SLAB_BYTES // max(layout.shape[1] * layout.stored.itemsize, 1) // chunk, 1) * chunk
+    for start in range(0, layout.shape[0], step):  # whole chunks: none is unpacked twice
+        with damage_named(damaged):
+            slab = np.ascontiguousarray(dataset[start : start + step])
+        file.write(slab.data)
 
 
 def _is_group(element: Any) -> bool:
     return hasattr(element, "keys")
+
+
+def _own(parent: Any, key: str) -> Any:
+    """A part of the file itself; None where a link or an array leads into another one."""
+    import h5py
+
+    found = parent[key] if isinstance(parent.get(key, getlink=True), h5py.HardLink) else None
+    elsewhere = isinstance(found, h5py.Dataset) and (found.is_virtual or found.external)
+    return None if elsewhere else found
 
 
 def _is_own(parent: Any, name: str) -> bool:
@@ -406,14 +360,11 @@ def _is_own(parent: Any, name: str) -> bool:
     import h5py
 
     for key in name.split("/"):
-        if not isinstance(parent.get(key, getlink=True), h5py.HardLink):
+        if (parent := _own(parent, key)) is None:
             return False
-        parent = parent[key]
     held = [parent.attrs.get_id(key).dtype for key in parent.attrs]
     if isinstance(parent, h5py.Dataset):
         held.append(parent.dtype)
-        if parent.is_virtual or parent.external:
-            return False
     elif not (isinstance(parent, h5py.Group) and all(_is_own(parent, key) for key in parent)):
         return False
     return all(h5py.check_ref_dtype(dtype) is None for dtype in held)
@@ -427,11 +378,3 @@ def _attribute(element: Any, name: str) -> str | None:
 def column_order(frame: Any) -> list[str]:
     order = frame.attrs.get("column-order", ())
     return [str(name) for name in order] if isinstance(order, np.ndarray) else []
-
-
-def _listed(names: Sequence[str]) -> str:
-    return listed([shown(name) for name in names])
-
-
-def _again(path: Path, place: str) -> StoredRows:
-    return AnnDataFile(path).rows(place)

@@ -19,9 +19,8 @@ import numpy as np
 from identifiable._checks import DataError, OutputError
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
-from identifiable.io.containers import reason, shown
-from identifiable.io.locations import check_is_file
-from identifiable.io.safetensors_files import LENGTH_BYTES, MAX_HEADER_BYTES
+from identifiable.io.array_files import LENGTH_BYTES, MAX_HEADER_BYTES, safetensors_header
+from identifiable.io.containers import check_is_file, reason, shown
 from identifiable.io.stored_rows import FileBytes
 from identifiable.moments import Array
 from identifiable.results import Resolution, from_json, to_json, whole_file
@@ -62,7 +61,6 @@ def load_basis(path: str | os.PathLike[str]) -> Resolved:
 
 
 def _content(resolved: Resolved) -> bytes:
-    # Laid out here and not by the library, which writes metadata in a random order.
     metadata = {"schema": SCHEMA, "sha256": NO_HASH, "result": to_json(resolved.result)}
     header: dict[str, Any] = {METADATA: metadata}
     data = b""
@@ -70,9 +68,7 @@ def _content(resolved: Resolved) -> bytes:
         raw = np.ascontiguousarray(tensor, dtype="<f8").tobytes()
         header[name] = {"dtype": "F64", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % LENGTH_BYTES)  # the format wants its data aligned
-    content = len(text).to_bytes(LENGTH_BYTES, "little") + text + data
+    content = safetensors_header(header) + data
     return content.replace(NO_HASH.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
 
 

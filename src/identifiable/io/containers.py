@@ -1,18 +1,23 @@
-"""What every file format offers to `opening`, and how one array is chosen among several."""
+"""Where an input lies, what every file format offers to `opening`, and how names stand in a message."""
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, IdentifiableError, check_matrix_shape, check_numeric
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows
 
+PACKED = ".gz"
 IDS = "ids"  # an array of this name in a .npz or .safetensors file identifies the rows of the others
 SHOWN = 12  # names listed in a message
 NAME_CHARACTERS = 80
@@ -34,22 +39,6 @@ class IdentifiedColumn(NamedTuple):
     ids: NDArray[Any] | None
 
 
-class LabelledRows(NamedTuple):
-    """A table with names for its columns, and further columns of the same rows.
-
-    `id_name` is the column that `ids` were read from, where they are a column; `notes` are for a reader. `named` is
-    False where the names only number the columns.
-    """
-
-    rows: StoredRows
-    feature_names: tuple[str, ...]
-    labels: Mapping[str, NDArray[Any]]
-    ids: NDArray[Any] | None
-    id_name: str | None
-    notes: tuple[str, ...] = ()
-    named: bool = True
-
-
 class Container(Protocol):
     """A file that was opened and looked at, not yet read."""
 
@@ -67,18 +56,6 @@ class Container(Protocol):
         ...
 
 
-class LabelledTable(Container, Protocol):
-    """A file whose rows have further columns beside their values."""
-
-    def labelled(self, features: Sequence[str] | str | None, ids: str | None) -> LabelledRows:
-        """The features, by names and patterns or as the file shows them, with every other column as a label."""
-        ...
-
-    def metadata(self, part: str | None = None) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any] | None, str | None]:
-        """Columns as labels, all or those that `part` names; the ids of the rows, and the column they were read from."""
-        ...
-
-
 def shown(name: str) -> str:
     """A name from a file, as part of a line of ours: it may hold line breaks, or be as long as a page."""
     name = name if name.isprintable() else repr(name)
@@ -91,34 +68,32 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
+def named(names: Iterable[str]) -> str:
+    """Names from a file, for a message."""
+    return listed([shown(name) for name in names])
+
+
+def did_you_mean(name: str, among: Iterable[str]) -> str:
+    """The end of a message about a name that is not there; nothing if no other is like it."""
+    similar = difflib.get_close_matches(name, among, n=1)
+    return f"; did you mean {shown(similar[0])}?" if similar else ""
+
+
 def reason(error: Exception) -> str:
     """What a library said, as part of a line of ours: some quote half the file they choked on."""
     lines = str(error).splitlines()
     return lines[0][:REASON_CHARACTERS] if lines else type(error).__name__
 
 
-def choose(layouts: Mapping[str, Layout], part: str | None, ndim: int, label: str) -> str:
-    """The name of the array to read: `part`, or the only one that could be meant."""
-    held = (
-        listed([f"{shown(name)} {layout.shape} {layout.stored_dtype}" for name, layout in layouts.items()]) or "nothing"
-    )
-    if part is not None:
-        if part in layouts:
-            return part
-        similar = difflib.get_close_matches(part, layouts, n=1)
-        hint = f"; did you mean {shown(similar[0])}?" if similar else ""
-        raise DataError(f"{label}: holds no {part!r}; it holds {held}{hint}")
-    others = [name for name in layouts if name != IDS]
-    kinds = "fiub" if ndim == 2 else "iuUSbf"
-    fitting = [k for k in others if len(layouts[k].shape) == ndim and layouts[k].stored.kind in kinds]
-    if len(fitting) == 1:
-        return fitting[0]
-    if len(others) == 1:  # not fitting either, but then the error can say what is wrong with it
-        return others[0]
-    raise DataError(
-        f"{label}: expected exactly one {ndim}-D array{' of numbers' if ndim == 2 else ''}, found {len(fitting)}; "
-        f"it holds {held}: name one after a colon, as in {label}:{shown(next(iter(fitting or others), 'NAME'))}"
-    )
+@contextmanager
+def damage_named(damaged: Callable[[str], DataError]) -> Iterator[None]:
+    """Any error of a library as one of ours: on damaged files zipfile, pyarrow and h5py raise a dozen unrelated types."""
+    try:
+        yield
+    except IdentifiableError:
+        raise
+    except Exception as error:
+        raise damaged(reason(error)) from None
 
 
 def matching(names: Sequence[str], asked: Sequence[str] | str, absent: Callable[[str], DataError]) -> list[int]:
@@ -191,3 +166,85 @@ def identities_from_text(values: Sequence[str]) -> NDArray[Any]:
     except (ValueError, OverflowError):
         return text
     return numbers if np.array_equal(numbers.astype(str), text) else text
+
+
+# -- where an input lies
+
+
+class Location(NamedTuple):
+    path: Path
+    part: str | None
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+        return str(self.path) if self.part is None else f"{self.path}:{self.part}"
+
+    @property
+    def name(self) -> str:
+        """What pages call it."""
+        return stem_of(self.path) if self.part is None else f"{stem_of(self.path)}:{self.part}"
+
+
+def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Location:
+    """`path` and `part` of `path:part`. Both may hold colons: the longest prefix that exists is the path.
+
+    If nothing exists, the path ends at the first of the known `suffixes`, so that the error names the
+    file and not the part.
+    """
+    text = os.fsdecode(spec)
+    if not text:
+        raise DataError("expected the path of a file, got an empty name.")
+    if os.path.lexists(text):
+        return Location(Path(text), None)
+    colons = [i for i, character in enumerate(text) if character == ":"]
+    existing = [i for i in reversed(colons) if i and os.path.lexists(text[:i])]
+    likely = [i for i in colons if text[:i].lower().endswith(suffixes)]
+    for cut in existing + likely:
+        if not text[cut + 1 :]:
+            raise DataError(
+                f"{text}: expected the name of a part after the colon, got nothing; drop the colon or name one."
+            )
+        return Location(Path(text[:cut]), text[cut + 1 :])
+    return Location(Path(text), None)
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that tells the format, in small letters; of a packed table both (`.csv.gz`)."""
+    *before, last = [suffix.lower() for suffix in path.suffixes] or [""]
+    return before[-1] + last if last == PACKED and before else last
+
+
+def stem_of(path: Path) -> str:
+    """The name without that suffix."""
+    return path.name[: len(path.name) - len(suffix_of(path))]
+
+
+def check_is_file(path: Path) -> None:
+    """Refuse what cannot be a data file, before anything is opened (opening a pipe would wait for ever)."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise _absent(path, error) from None
+    except ValueError:  # a NUL in the name
+        raise DataError(f"{str(path)!r}: this is not the name of a file.") from None
+    if stat.S_ISDIR(mode):
+        raise DataError(f"{path}: expected a file, got a directory; name a file in it.")
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{path}: expected a file on disk, got a pipe or device; save it to a file first.")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty (0 bytes); write it again.")
+
+
+def _absent(path: Path, error: OSError) -> DataError:
+    if not isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: cannot be opened ({error.strerror}); check the path and its permissions.")
+    if path.is_symlink():
+        return DataError(f"{path}: the link points to {os.readlink(path)}, which does not exist.")
+    try:
+        neighbours = os.listdir(path.parent)
+    except OSError:
+        return DataError(f"{path}: no such file, and no readable directory {path.parent} either; check the path.")
+    similar = difflib.get_close_matches(path.name, neighbours, n=3)
+    hint = f"did you mean {' or '.join(similar)}?" if similar else "check the path."
+    return DataError(f"{path}: no such file; {hint}")

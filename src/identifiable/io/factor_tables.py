@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError
-from identifiable.io.anndata_files import AnnDataFile
-from identifiable.io.containers import IDS, LabelledTable, identities, identities_from_text, listed, pickled, shown
-from identifiable.io.locations import check_is_file, split_spec, stem_of, suffix_of
-from identifiable.io.missing_cells import MARKS_AMONG_NUMBERS, MARKS_AMONG_WORDS, REMEDY, gaps_in, of_rows, said
-from identifiable.io.numpy_files import NpyFile, NpzFile
-from identifiable.io.opening import READERS, open_representation, sidecar_ids
-from identifiable.io.parquet_files import ParquetTable
+from identifiable._checks import DataError
+from identifiable.io.array_files import NpyFile, NpzFile
+from identifiable.io.containers import (
+    IDS,
+    check_is_file,
+    identities,
+    identities_from_text,
+    listed,
+    named,
+    pickled,
+    shown,
+    suffix_of,
+)
+from identifiable.io.label_columns import MARKS_AMONG_NUMBERS, MARKS_AMONG_WORDS, REMEDY, gaps_in, of_rows, said
+from identifiable.io.labelled import LabelledTable
+from identifiable.io.opening import check_count, labelled_table, located, open_representation, sidecar_ids
 from identifiable.io.tables import DELIMITERS, TextTable
 
-COLUMNS: dict[str, Callable[[Path], LabelledTable]] = {".parquet": ParquetTable, ".h5ad": AnnDataFile}
 INTEGER = re.compile(r"[+-]?\d+")
 
 
@@ -70,25 +77,21 @@ def read_factor_table(
     drop_missing
         Mark missing cells (`FactorTable.missing`) for the caller to drop; otherwise they are refused.
     """
-    path, part = split_spec(spec, tuple(READERS))
+    at = located(spec)
+    (path, part), label, name = at, at.label, at.name
     check_is_file(path)
-    label = str(path) if part is None else f"{path}:{part}"
-    name = stem_of(path) if part is None else f"{stem_of(path)}:{part}"
     suffix = suffix_of(path)
     if suffix in DELIMITERS:
         found = _FactorText(path).factors(part, ids, name, drop_missing=drop_missing)
-    elif suffix in COLUMNS:
-        found = _from_columns(COLUMNS[suffix](path), path, part, ids, name)
+    elif (table := labelled_table(path)) is not None:
+        found = _from_columns(table, path, part, ids, name)
     elif suffix == ".npz":
         found = _FactorArrays(path).factors(part, ids, name)
     elif suffix == ".npy":
         found = _from_npy(path, part, ids, name)
     else:
         found = _from_tensors(spec, ids)
-    if found.ids is not None and len(found.ids) != found.n:
-        raise PairingError(
-            f"{label}: {found.n} rows but {len(found.ids)} ids (from {ids or 'the same file'}); give one id for each row."
-        )
+    check_count(found.ids, found.n, label, ids)
     return found if suffix in DELIMITERS else with_gaps(found, label, drop_missing=drop_missing)
 
 
@@ -115,26 +118,24 @@ class _FactorText(TextTable):
 
     def factors(self, part: str | None, ids: str | None, name: str, *, drop_missing: bool) -> FactorTable:
         inside = ids is not None and ids in self.names
-        columns, id_column = self._roles(part, ids if inside else None, ids is None)
+        columns, id_column = self.roles(part, ids if inside else None, ids is None)
         lines: list[int] = []
         cells: list[list[str]] = [[] for _ in columns]
         own: list[str] = []
-        for line, text in self._body():
-            for at, record in self._records(line, text):
-                self._check_width(at, record)
-                lines.append(at)
-                for column, j in zip(cells, columns, strict=True):
-                    column.append(record[j].strip())
-                if id_column is not None:
-                    own.append(self._filled(at, record, id_column))
+        for at, record in self.records():
+            lines.append(at)
+            for column, j in zip(cells, columns, strict=True):
+                column.append(record[j].strip())
+            if id_column is not None:
+                own.append(self.filled(at, record, id_column))
         if not lines:
-            raise DataError(f"{self._label}: expected rows of factors, found a header and nothing below it.")
+            raise DataError(f"{self.label}: expected rows of factors, found a header and nothing below it.")
         self._refuse_a_header_that_is_a_row(columns, cells)
         missing = np.column_stack([_missing(column) for column in cells])
         if missing.any() and not drop_missing:
             row, j = (int(place) for place in np.argwhere(missing)[0])
-            where = f"line {lines[row]}, {self._shown(columns[j])}: {said(cells[j][row])}"
-            raise DataError(f"{self._label}: {where}; {of_rows(missing)}; {REMEDY}.")
+            where = f"line {lines[row]}, {self.headed(columns[j])}: {said(cells[j][row])}"
+            raise DataError(f"{self.label}: {where}; {of_rows(missing)}; {REMEDY}.")
         found = tuple(
             self._typed(j, column, lines, gaps)
             for j, column, gaps in zip(columns, cells, missing.T.tolist(), strict=True)
@@ -152,9 +153,9 @@ class _FactorText(TextTable):
     def _refuse_a_header_that_is_a_row(self, columns: Sequence[int], cells: Sequence[Sequence[str]]) -> None:
         """Words at the top are names, unless each also occurs below: then a row would be lost without a word."""
         if self._has_header and all(self._header[j] in set(below) for j, below in zip(columns, cells, strict=True)):
-            first = listed([shown(self._header[j]) for j in columns])
+            first = named(self._header[j] for j in columns)
             raise DataError(
-                f"{self._label}: expected the names of the factors in line 1, got what looks like a row ({first}: each occurs "
+                f"{self.label}: expected the names of the factors in line 1, got what looks like a row ({first}: each occurs "
                 "again below it); put the names of the factors there."
             )
 
@@ -162,16 +163,16 @@ class _FactorText(TextTable):
         """A column as integers, as numbers, or as words, by the cells that have a value; the others get that of one of them."""
         held = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
         if not held:
-            raise DataError(f"{self._label}: {self._shown(column)}: no row has a value; leave the column out.")
+            raise DataError(f"{self.label}: {self.headed(column)}: no row has a value; leave the column out.")
         filled = [held[0] if gap else cell for cell, gap in zip(cells, gaps, strict=True)]
         numbers = [_number(cell) for cell in filled]
         words = [i for i, number in enumerate(numbers) if number is None]
         if not words:
             return np.array(filled, np.int64) if all(map(_is_integer, filled)) else np.array(numbers, np.float64)
         if any(n is not None and not _is_integer(c) for n, c in zip(numbers, filled, strict=True)):
-            where = f"line {lines[words[0]]}, {self._shown(column)}"
+            where = f"line {lines[words[0]]}, {self.headed(column)}"
             raise DataError(
-                f"{self._label}: {where}: {filled[words[0]][:60]!r} is not a number, and other lines of that column have "
+                f"{self.label}: {where}: {filled[words[0]][:60]!r} is not a number, and other lines of that column have "
                 "numbers; correct it or drop the row."
             )
         return np.array(filled, dtype=str)
@@ -207,8 +208,7 @@ class _FactorArrays(NpzFile):
             matched = [[k for k in self.names if fnmatch.fnmatchcase(k, pattern)] for pattern in part.split(",")]
             missing = [p for p, keys in zip(part.split(","), matched, strict=True) if not keys]
             if missing:
-                held = listed([shown(k) for k in self.names])
-                raise DataError(f"{self._label}: holds no {missing[0]!r}; it holds {held}.")
+                raise DataError(f"{self._label}: holds no {missing[0]!r}; it holds {named(self.names)}.")
             return list(dict.fromkeys(key for keys in matched for key in keys))
         others = [key for key in self.names if key not in (IDS, ids)]
         flat = [key for key in others if key in self._layouts and len(self._layouts[key].shape) == 1]
@@ -238,13 +238,12 @@ def _from_npy(path: Path, part: str | None, ids: str | None, name: str) -> Facto
 
 def _from_columns(container: LabelledTable, path: Path, part: str | None, ids: str | None, name: str) -> FactorTable:
     """Columns of a file that names and types them."""
-    columns, own, id_name = container.metadata(part)
+    found = container.metadata(part)
+    own, id_name = found.ids, found.id_name
     if ids is not None:
-        own, id_name = (
-            container.column(ids).values if ids in container.names else sidecar_ids(ids, path, container),
-            ids,
-        )
-    chosen = {key: column for key, column in columns.items() if part is not None or key != id_name}
+        inside = ids in container.names
+        own, id_name = container.column(ids).values if inside else sidecar_ids(ids, path, container), ids
+    chosen = {key: column for key, column in found.labels.items() if part is not None or key != id_name}
     if not chosen:
         raise DataError(f"{path}: expected columns of factors, found none beside the ids.")
     return FactorTable(tuple(chosen.values()), tuple(chosen), own, name, "columns")

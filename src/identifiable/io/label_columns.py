@@ -5,7 +5,6 @@ And which columns of a table are none of that but features. Truth values are who
 
 from __future__ import annotations
 
-import difflib
 import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
-from identifiable.io.containers import listed, matching, shown
-from identifiable.io.missing_cells import MARKS_AMONG_WORDS
-from identifiable.io.tables import ID_NAMES
+from identifiable.io.containers import did_you_mean, matching, named, shown
 
+ID_NAMES = ("id", "sample_id", "index")  # columns that are ids if nobody says otherwise, in any case of letters
 METADATA = "metadata_"  # pycytominer and JUMP call every column that is no feature so, in any case of letters
 FEATURES = ("feature_", "component_")  # RxRx3-core calls its features so, we call components so
 COMPARTMENTS = ("Cells_", "Cytoplasm_", "Nuclei_")  # CellProfiler begins the names of features so
@@ -35,6 +33,12 @@ NUMBER = re.compile(r"[+-]?(?!0\d)((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf(init
 INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 TRUTH = {"true": True, "false": False}
 NUMBERED = re.compile(r"(.*?)\d+")
+
+# What pandas reads and writes for a missing word. In this case of letters: `none` is a fair name of a dose.
+MARKS_AMONG_WORDS = frozenset({"", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "NULL", "null", "None"})
+MARKS_AMONG_NUMBERS = frozenset({"", "na", "n/a", "<na>", "#n/a", "nan", "null", "none", "?", ".", "-"})
+
+REMEDY = "fill them in, remove those rows, or leave them out with --drop-missing (drop_missing=True)"
 
 Kind = Literal["float", "whole", "list", "other"]
 
@@ -75,7 +79,7 @@ def choose_features(kinds: dict[str, Kind], asked: Sequence[str] | str | None, l
         if len(lists) == 1:
             return FeatureChoice(tuple(lists))
         raise DataError(
-            f"{label}: expected columns of floats, found none among {_names(kinds)}; name the columns that are "
+            f"{label}: expected columns of floats, found none among {named(kinds)}; name the columns that are "
             f"features, as in {label}:{shown(next(iter(lists or kinds), 'feature_*'))}"
         )
     if any(map(is_metadata, kinds)):
@@ -99,11 +103,11 @@ def _beginning_with(
     beginnings: tuple[str, ...], kinds: dict[str, Kind], floats: Sequence[str], label: str
 ) -> FeatureChoice:
     _refuse_words(kinds, kinds, label)
-    named = tuple(name for name in floats if name.startswith(beginnings))
+    chosen = tuple(name for name in floats if name.startswith(beginnings))
     others = [name for name in floats if not name.startswith(beginnings)]
-    patterns = " ".join(f"{beginning}*" for beginning in beginnings if any(n.startswith(beginning) for n in named))
-    notes = (f"features are the {len(named)} columns {patterns}; {_names(others)}: read as metadata",) if others else ()
-    return FeatureChoice(named, notes + _whole_left_out(kinds, lambda name: name.startswith(beginnings)))
+    patterns = " ".join(f"{beginning}*" for beginning in beginnings if any(n.startswith(beginning) for n in chosen))
+    notes = (f"features are the {len(chosen)} columns {patterns}; {named(others)}: read as metadata",) if others else ()
+    return FeatureChoice(chosen, notes + _whole_left_out(kinds, lambda name: name.startswith(beginnings)))
 
 
 def is_feature_name(name: str) -> bool:
@@ -116,7 +120,7 @@ def _refuse_words(kinds: dict[str, Kind], names: Iterable[str], label: str) -> N
     wrong = [name for name in names if kinds[name] == "other" and is_feature_name(name)]
     if wrong:
         raise DataError(
-            f"{label}: expected numbers in the columns of features, got text in {_names(wrong)}; correct it, or name the "
+            f"{label}: expected numbers in the columns of features, got text in {named(wrong)}; correct it, or name the "
             "columns to take."
         )
 
@@ -139,7 +143,7 @@ def _asked_for(kinds: dict[str, Kind], asked: Sequence[str] | str, label: str) -
         numbers = [n for n in found if kinds[n] in wanted and not (about_rows and (is_metadata(n) or is_id_name(n)))]
         _refuse_words(kinds, found, label)
         if not numbers:
-            raise DataError(f"{label}: no column that matches {pattern!r} holds numbers ({_names(found)}).")
+            raise DataError(f"{label}: no column that matches {pattern!r} holds numbers ({named(found)}).")
         chosen.update(numbers)
     ordered = tuple(name for name in names if name in chosen)
     lists = [name for name in ordered if kinds[name] == "list"]
@@ -150,14 +154,14 @@ def _asked_for(kinds: dict[str, Kind], asked: Sequence[str] | str, label: str) -
 
 def _no_column(names: Iterable[str], pattern: str, label: str) -> DataError:
     names = list(names)
-    similar = difflib.get_close_matches(pattern, names, n=1)
-    hint = f"; did you mean {shown(similar[0])}?" if similar else ""
-    return DataError(f"{label}: no column matches {pattern!r}; it has columns {_names(names)}{hint}")
+    return DataError(
+        f"{label}: no column matches {pattern!r}; it has columns {named(names)}{did_you_mean(pattern, names)}"
+    )
 
 
 def _whole_left_out(kinds: dict[str, Kind], like_a_feature: Callable[[str], bool]) -> tuple[str, ...]:
     whole = [n for n, kind in kinds.items() if kind == "whole" and like_a_feature(n) and not is_id_name(n)]
-    return (f"columns of whole numbers are read as metadata, not as features: {_names(whole)}",) if whole else ()
+    return (f"columns of whole numbers are read as metadata, not as features: {named(whole)}",) if whole else ()
 
 
 def _refuse_mixture(floats: Sequence[str], label: str) -> None:
@@ -171,37 +175,8 @@ def _refuse_mixture(floats: Sequence[str], label: str) -> None:
     if others:
         raise DataError(
             f"{label}: {numbered.count(most)} columns are called {shown(most)}0, {shown(most)}1, … and other floats "
-            f"{_names(others)}; name those that are features, as in {label}:{shown(most)}*"
+            f"{named(others)}; name those that are features, as in {label}:{shown(most)}*"
         )
-
-
-def _names(names: Iterable[str]) -> str:
-    return listed([shown(name) for name in names])
-
-
-# -- who the rows are
-
-
-def own_id_name(named: Sequence[str], read: Callable[[str], NDArray[Any] | None], label: str) -> str | None:
-    """The column of ids among those `named` like one. A `well_id` that repeats tells of wells, not of rows."""
-    plain = [name for name in named if name.lower().removeprefix(METADATA) != WELL_ID]
-    if len(plain) > 1:
-        names = " and ".join(repr(shown(name)) for name in plain)
-        raise DataError(f"{label}: columns {names} could all be the ids; choose one with --ids.")
-    if plain:
-        return plain[0]
-    wells = [name for name in named if (values := read(name)) is not None and len(np.unique(values)) == len(values)]
-    return next(iter(wells), None)
-
-
-def filled_ids(values: NDArray[Any], where: str) -> NDArray[Any]:
-    """`values` if none is missing."""
-    missing = values == "" if values.dtype.kind == "U" else values != values
-    if missing.any():
-        rows = np.flatnonzero(missing)
-        first = ", ".join(map(str, rows[:5].tolist()))
-        raise DataError(f"{where}: expected a value in every row, {len(rows)} rows have none (first, from 0: {first}).")
-    return values
 
 
 # -- columns of values
@@ -363,3 +338,30 @@ def _examples(places: Sequence[int], values: Sequence[Any]) -> str:
     return (
         f"{str(first)[:40]!r} and the like: rows {rows} from 0" if isinstance(first, str) else f"{first}: rows {rows}"
     )
+
+
+# -- missing cells
+
+
+def said(cell: str) -> str:
+    """A missing cell, as an error calls it."""
+    return f"{cell!r} is a missing value" if cell else "the cell is empty"
+
+
+def of_rows(missing: NDArray[np.bool_]) -> str:
+    """How many rows have a missing cell; `missing` marks rows, or their cells."""
+    count = int(missing.reshape(len(missing), -1).any(axis=1).sum())
+    return f"{count:,} of {len(missing):,} rows {'has' if count == 1 else 'have'} a missing value"
+
+
+def gaps_in(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values of a column in memory are missing: NaN, None (of objects), or a mark among words."""
+    if column.dtype.kind == "f":
+        return np.asarray(np.isnan(column), dtype=bool)
+    if column.dtype.kind == "O":
+        return np.array(
+            [_is_missing(v) or (isinstance(v, str) and v.strip() in MARKS_AMONG_WORDS) for v in column], bool
+        )
+    if column.dtype.kind == "U":
+        return np.asarray(np.isin(np.char.strip(column), sorted(MARKS_AMONG_WORDS)), dtype=bool)
+    return np.zeros(len(column), dtype=bool)

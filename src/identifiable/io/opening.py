@@ -1,4 +1,4 @@
-"""Open a file as a `Representation`; read the labels of its rows."""
+"""Open a file as a `Representation`; read the labels of its rows, or pairs of names."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, PairingError
 from identifiable.blocks import Blocks
 from identifiable.io.anndata_files import AnnDataFile
-from identifiable.io.containers import Container, IdentifiedColumn, listed, shown
-from identifiable.io.locations import check_is_file, split_spec, stem_of, suffix_of
-from identifiable.io.missing_cells import GappedTable
-from identifiable.io.numpy_files import NpyFile, NpzFile
+from identifiable.io.array_files import NpyFile, NpzFile, SafetensorsFile
+from identifiable.io.containers import (
+    Container,
+    IdentifiedColumn,
+    Location,
+    check_is_file,
+    named,
+    split_spec,
+    suffix_of,
+)
+from identifiable.io.labelled import LabelledTable
 from identifiable.io.parquet_files import ParquetTable
-from identifiable.io.safetensors_files import SafetensorsFile
 from identifiable.io.tables import TextTable, read_lines
 from identifiable.representation import Representation
 
-READERS: dict[str, Callable[[Path], Container]] = {
+READERS: dict[str, Callable[..., Container]] = {
     ".npy": NpyFile,
     ".npz": NpzFile,
     ".csv": TextTable,
@@ -32,6 +38,7 @@ READERS: dict[str, Callable[[Path], Container]] = {
     ".parquet": ParquetTable,
     ".h5ad": AnnDataFile,
 }
+LABELLED = tuple(suffix for suffix, reader in READERS.items() if reader in (TextTable, ParquetTable, AnnDataFile))
 PLAIN_TEXT = (".txt", "")  # one id or label per line
 
 
@@ -60,24 +67,30 @@ def open_representation(
     `values.source.stored_dtype` of the result tells how the numbers are stored, which may differ from
     the dtype they are read as (``bfloat16``, ``text``).
     """
-    path, part = split_spec(spec, tuple(READERS))
-    container = _container(path, gaps=gaps)
+    at = located(spec)
+    container = _container(at.path, gaps=gaps)
     inside = ids is not None and ids in container.names
-    table = container.table(part, ids=ids if inside else None, own_ids=ids is None)
-    row_ids = table.ids if ids is None or inside else sidecar_ids(ids, path, container)
-    label = str(path) if part is None else f"{path}:{part}"
-    n = table.rows.shape[0]
+    table = container.table(at.part, ids=ids if inside else None, own_ids=ids is None)
+    row_ids = table.ids if ids is None or inside else sidecar_ids(ids, at.path, container)
+    check_count(row_ids, table.rows.shape[0], at.label, ids)
+    return Representation(Blocks(table.rows, rows=rows, name=at.label), row_ids, at.name, columns=table.columns)
+
+
+def located(spec: str | os.PathLike[str]) -> Location:
+    """Where an input lies, in a file of a known format."""
+    return split_spec(spec, tuple(READERS))
+
+
+def check_count(row_ids: NDArray[Any] | None, n: int, label: str, source: str | None) -> None:
     if row_ids is not None and len(row_ids) != n:
         raise PairingError(
-            f"{label}: {n} rows but {len(row_ids)} ids (from {ids or 'the same file'}); give one id for each row."
+            f"{label}: {n} rows but {len(row_ids)} ids (from {source or 'the same file'}); give one id for each row."
         )
-    name = stem_of(path) if part is None else f"{stem_of(path)}:{part}"
-    return Representation(Blocks(table.rows, rows=rows, name=label), ids=row_ids, name=name, columns=table.columns)
 
 
 def column_names(spec: str | os.PathLike[str]) -> tuple[str, ...]:
     """Every column a `.csv`, `.tsv` or `.parquet` has a name for, of whatever kind; nothing of other files."""
-    path, _ = split_spec(spec, tuple(READERS))
+    path, _ = located(spec)
     container = _container(path)
     return container.column_names if isinstance(container, TextTable | ParquetTable) else ()
 
@@ -89,7 +102,7 @@ def read_labels(spec: str | os.PathLike[str]) -> NDArray[Any]:
 
 def read_label_table(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Labels as `read_labels` gives them, and the ids of their rows if the file has them, to join by."""
-    path, part = split_spec(spec, tuple(READERS))
+    path, part = located(spec)
     if suffix_of(path) not in PLAIN_TEXT:
         column = _container(path).column(part)
     else:
@@ -102,34 +115,53 @@ def read_label_table(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArra
     return column.values, column.ids
 
 
+def read_pairs(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """First and second names: the first two columns of a `.csv`, `.tsv` or `.parquet`, or two named after a colon (``path:a,b``)."""
+    path, part = located(spec)
+    table = labelled_table(path)
+    if table is None:
+        raise DataError(f"{path}: expected a table of pairs of names (.csv, .tsv, .parquet), got an array.")
+    columns = table.metadata(part).labels
+    if len(columns) < 2 or (part is not None and len(columns) > 2):
+        raise DataError(
+            f"{path}: expected two columns of names, one pair in each row, got {len(columns)} "
+            f"({named(columns)}); name two after a colon, as in {path}:first,second"
+        )
+    first, second = list(columns.values())[:2]
+    return first, second
+
+
 def first_gap(spec: str | os.PathLike[str], *, ids: str | None = None) -> str | None:
     """Where the first missing cell of a text table is; None of other files, which have no lines."""
-    path, part = split_spec(spec, tuple(READERS))
+    path, part = located(spec)
     container = _container(path, gaps=True)
-    if not isinstance(container, GappedTable):
+    if not isinstance(container, TextTable):
         return None
     container.table(part, ids=ids if ids in container.names else None, own_ids=ids is None)
     return container.first_gap
 
 
+def labelled_table(path: Path) -> LabelledTable | None:
+    """The table in a file that has names for its columns; None of arrays."""
+    container = _container(path, gaps=True)
+    return container if isinstance(container, LabelledTable) else None
+
+
 def _container(path: Path, *, gaps: bool = False) -> Container:
     check_is_file(path)
     suffix = suffix_of(path)
-    if gaps and READERS.get(suffix) is TextTable:
-        return GappedTable(path)
-    if gaps and READERS.get(suffix) is ParquetTable:
-        return ParquetTable(path, gaps=True)
     if suffix not in READERS:
         what = suffix or "a file without a suffix"
         raise DataError(f"{path}: cannot read {what}; expected one of {', '.join(READERS)}: convert or rename it.")
-    return READERS[suffix](path)
+    reader = READERS[suffix]
+    return reader(path, gaps=gaps) if reader in (TextTable, ParquetTable) else reader(path)
 
 
 def sidecar_ids(ids: str, path: Path, container: Container) -> NDArray[Any]:
     """Ids from another file."""
-    beside, _ = split_spec(ids, tuple(READERS))
+    beside, _ = located(ids)
     if not os.path.lexists(beside):
-        held = listed([shown(name) or "(unnamed)" for name in container.names]) or "no named parts"
+        held = named(name or "(unnamed)" for name in container.names) or "no named parts"
         raise DataError(
             f"{path}: ids {ids!r} are neither a column or key in it (it has {held}) nor a file; check the name, "
             "or give --ids once per table if only another one has it."

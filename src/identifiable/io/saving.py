@@ -1,31 +1,40 @@
-"""Write an array, whole or not at all."""
+"""Arrays, and tables with the metadata of their rows, written whole or not at all, in blocks of rows."""
 
 from __future__ import annotations
 
-import json
+import csv
 import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, OutputError, UsageError
+from identifiable._extras import require
 from identifiable.blocks import Blocks
 from identifiable.io.anndata_writing import write_anndata
-from identifiable.io.containers import IDS, identities
-from identifiable.io.parquet_files import table_columns, write_parquet
-from identifiable.io.safetensors_files import DTYPES, LENGTH_BYTES
+from identifiable.io.array_files import DTYPES, safetensors_header
+from identifiable.io.containers import IDS, identities, shown
+from identifiable.io.label_columns import ID_NAMES, is_metadata
 from identifiable.results import whole_file
 
 VALUES = "values"
+GROUP_VALUES = 2**22  # features in a group of rows of a `.parquet`
+PREFIX = "feature_"
+PYCYTOMINER = "Metadata_"
 
-Names = Sequence[str] | None
-Writer = Callable[[Path, Blocks, NDArray[Any] | None, Mapping[str, NDArray[Any]], Names], None]
-"""Writes values, ids, labels and the names of the columns to a path."""
+
+class _Table(NamedTuple):
+    """Values, ids, labels and the names of the columns."""
+
+    blocks: Blocks
+    ids: NDArray[Any] | None
+    labels: Mapping[str, NDArray[Any]]
+    names: Sequence[str] | None
 
 
 def save_array(
@@ -33,7 +42,7 @@ def save_array(
     values: Any,
     ids: NDArray[Any] | None = None,
     labels: Mapping[str, NDArray[Any]] | None = None,
-    names: Names = None,
+    names: Sequence[str] | None = None,
 ) -> Path:
     """Write a table to `.npy`, `.npz`, `.safetensors`, `.parquet` or `.h5ad` and return its path.
 
@@ -58,32 +67,130 @@ def save_array(
         if ids.shape != (blocks.n,):
             raise DataError(f"{path}: expected one id for each of {blocks.n} rows, got ids of shape {ids.shape}.")
     with whole_file(path) as temporary:
-        write(temporary, blocks, ids, labels or {}, names)
+        write(temporary, _Table(blocks, ids, labels or {}, names))
     return path
 
 
-def _packed(write: Callable[[IO[bytes], Blocks, NDArray[Any] | None], None]) -> Writer:
-    """The writer to a path from one to an open file, for formats without a place for labels."""
+def save_table(
+    path: str | os.PathLike[str],
+    values: Blocks,
+    labels: Mapping[str, NDArray[Any]],
+    *,
+    ids: NDArray[Any] | None = None,
+    feature_names: Sequence[str] | None = None,
+    prefix: str = PREFIX,
+    pycytominer: bool = False,
+) -> Path:
+    """Write a table with the metadata of its rows to a `.parquet` or `.csv`, whole or not at all, in blocks of rows.
 
-    def to_path(
-        path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]], names: Names
-    ) -> None:
-        with path.open("wb") as file:
-            write(file, blocks, ids)
+    Ids are a column `id`, unless a column of `labels` holds them already. A missing label ("" or NaN) is an empty cell. With
+    `pycytominer`, columns that are no features are called ``Metadata_…``. `open_screen` reads what was written.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (".parquet", ".csv"):
+        raise OutputError(f"{path}: cannot write {suffix or 'a file without a suffix'}; choose .parquet or .csv.")
+    names, columns = table_columns(
+        str(path), values, labels, ids=ids, feature_names=feature_names, prefix=prefix, pycytominer=pycytominer
+    )
+    with whole_file(path) as temporary:
+        if suffix == ".parquet":
+            write_parquet(temporary, values, names, columns)
+        else:
+            _write_csv(temporary, values, names, columns)
+    return path
 
-    return to_path
+
+def table_columns(
+    label: str,
+    values: Blocks,
+    labels: Mapping[str, NDArray[Any]],
+    *,
+    ids: NDArray[Any] | None = None,
+    feature_names: Sequence[str] | None = None,
+    prefix: str = PREFIX,
+    pycytominer: bool = False,
+) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """The names of the features and the columns beside them, as `save_table` writes them, checked."""
+    names = (
+        [f"{prefix}{j}" for j in range(values.d)] if feature_names is None else [str(name) for name in feature_names]
+    )
+    columns = {str(name): np.asarray(column) for name, column in labels.items()}
+    if ids is not None and not any(_same(column, ids) for column in columns.values()):
+        free = next(name for name in (*ID_NAMES, "identifiable_id") if name not in columns)
+        columns = {free: np.asarray(ids), **columns}
+    if pycytominer:
+        columns = {name if is_metadata(name) else PYCYTOMINER + name: column for name, column in columns.items()}
+    if len(names) != values.d:
+        raise DataError(f"{label}: expected a name for each of {values.d} features, got {len(names)}.")
+    seen = set(columns)
+    for name in names:
+        if name in seen:
+            raise DataError(f"{label}: two columns would be called {shown(name)!r}; rename one.")
+        seen.add(name)
+    for name, column in columns.items():
+        if column.shape != (values.n,) or column.dtype.kind not in "iufbU":
+            raise DataError(
+                f"{label}: column {shown(name)!r}: expected numbers or text for {values.n} rows, got {column.dtype} of "
+                f"shape {column.shape}."
+            )
+    return names, columns
 
 
-def _write_parquet(
-    path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]], names: Names
-) -> None:
-    write_parquet(path, blocks, *table_columns(blocks.name, blocks, labels, ids=ids, feature_names=names))
+def _same(column: NDArray[Any], ids: NDArray[Any]) -> bool:
+    return column.dtype.kind in "iuU" and np.array_equal(column.astype(str), np.asarray(ids).astype(str))
 
 
-def _write_anndata(
-    path: Path, blocks: Blocks, ids: NDArray[Any] | None, labels: Mapping[str, NDArray[Any]], names: Names
-) -> None:
-    write_anndata(path, blocks, labels, ids=ids, feature_names=names)
+def write_parquet(path: Path, values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write columns of labels and of features to `path` itself, a group of rows at a time."""
+    require("pyarrow", extra="tables", what="writing .parquet")
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    dtype = values.dtype.newbyteorder("=")
+    try:
+        kind = pa.from_numpy_dtype(dtype)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise DataError(
+            f"{values.name}: a .parquet file cannot hold {dtype}; convert it to float32 or float64."
+        ) from None
+    arrays = {name: _arrow(column) for name, column in columns.items()}
+    schema = pa.schema([*((name, array.type) for name, array in arrays.items()), *((name, kind) for name in names)])
+    step = max(GROUP_VALUES // values.d, 1)
+    # Dictionaries serve columns that repeat; features do not, and a reader would hold one for each of them.
+    with ParquetWriter(path, schema, use_dictionary=list(arrays) or False) as writer:
+        for start in range(0, values.n, step):
+            block = np.ascontiguousarray(values[start : min(start + step, values.n)].T, dtype)
+            beside = [array.slice(start, block.shape[1]) for array in arrays.values()]
+            writer.write_table(pa.Table.from_arrays([*beside, *map(pa.array, block)], schema=schema))
+
+
+def _write_csv(path: Path, values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*columns, *names])
+        start = 0
+        for block in values:
+            rows = slice(start, start + len(block))
+            writer.writerows(
+                np.column_stack([*(_cells(column[rows]) for column in columns.values()), _cells(block)]).tolist()
+            )
+            start += len(block)
+
+
+def _cells(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers as the shortest text that reads back as the same number; a missing one as nothing."""
+    text = values.astype(str).astype(object)
+    if values.dtype.kind == "f":
+        text[np.isnan(values)] = ""
+    return text
+
+
+def _arrow(column: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    missing = column == "" if column.dtype.kind == "U" else np.isnan(column) if column.dtype.kind == "f" else None
+    return pa.array(column.astype(object) if column.dtype.kind == "U" else column, mask=missing)
 
 
 def _write_npy(file: IO[bytes], blocks: Blocks, ids: NDArray[Any] | None) -> None:
@@ -115,9 +222,7 @@ def _write_safetensors(file: IO[bytes], blocks: Blocks, ids: NDArray[Any] | None
     if tail is not None:
         entry = {"dtype": names[tail.dtype.str], "shape": list(tail.shape), "data_offsets": [end, end + tail.nbytes]}
         header[IDS] = entry
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # the format wants its data aligned
-    file.write(len(text).to_bytes(LENGTH_BYTES, "little") + text)
+    file.write(safetensors_header(header))
     _write_rows(file, blocks, dtype)
     if tail is not None:
         file.write(tail.tobytes())
@@ -140,10 +245,22 @@ def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
 
 
-WRITERS: dict[str, Writer] = {
-    ".npy": _packed(_write_npy),
-    ".npz": _packed(_write_npz),
-    ".safetensors": _packed(_write_safetensors),
-    ".parquet": _write_parquet,
-    ".h5ad": _write_anndata,
+def _to_file(write: Callable[[IO[bytes], Blocks, NDArray[Any] | None], None]) -> Callable[[Path, _Table], None]:
+    """The writer to a path from one to an open file, for formats without a place for labels."""
+
+    def to_path(path: Path, table: _Table) -> None:
+        with path.open("wb") as file:
+            write(file, table.blocks, table.ids)
+
+    return to_path
+
+
+WRITERS: dict[str, Callable[[Path, _Table], None]] = {
+    ".npy": _to_file(_write_npy),
+    ".npz": _to_file(_write_npz),
+    ".safetensors": _to_file(_write_safetensors),
+    ".parquet": lambda path, t: write_parquet(
+        path, t.blocks, *table_columns(t.blocks.name, t.blocks, t.labels, ids=t.ids, feature_names=t.names)
+    ),
+    ".h5ad": lambda path, t: write_anndata(path, t.blocks, t.labels, ids=t.ids, feature_names=t.names),
 }

@@ -230,6 +230,12 @@ def _neighbours(ascending: NDArray[np.intp], width: int) -> Iterator[tuple[int, 
     return ((a, b) for a, b in itertools.pairwise(edges) if b > a)
 
 
+def reopened(kind: Callable[..., Any], path: Path, part: Any, **options: Any) -> StoredRows:
+    """The rows of a part of a file, from its path: how rows that were pickled are found again."""
+    rows: StoredRows = kind(path, **options).rows(part)
+    return rows
+
+
 def _open_again(again: Callable[[], StoredRows], shape: tuple[int, ...], dtype: str) -> StoredRows:
     rows = again()
     if rows.shape != shape or rows.dtype.str != dtype:

@@ -12,51 +12,57 @@ columns, as pandas writes an array without an index). Cells may be quoted; lines
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import io
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable.io.containers import (
+    PACKED,
     IdentifiedColumn,
     IdentifiedRows,
+    did_you_mean,
     identities_from_text,
-    listed,
     matching,
+    named,
     reason,
     shown,
+    suffix_of,
 )
-from identifiable.io.locations import PACKED, suffix_of
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, scratch_file
+from identifiable.io.label_columns import ID_NAMES, MARKS_AMONG_NUMBERS, CellColumn, Kind, is_feature_name, said
+from identifiable.io.labelled import Found, LabelledTable, check_names
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, reopened, scratch_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", f".csv{PACKED}": ",", f".tsv{PACKED}": "\t"}
 PIECE_BYTES = 2**20
 MAX_RECORD_BYTES = 2**26
 BOM = b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
-ID_NAMES = ("id", "sample_id", "index")  # columns that are ids if nobody says otherwise, in any case of letters
 
 Parsed = tuple[NDArray[np.float64], list[str]]
 """Values and ids of some lines."""
 
 
-class TextTable:
-    """A table of numbers in text, with or without a header and a column of ids."""
+class TextTable(LabelledTable):
+    """A table in text, with or without a header and a column of ids.
 
-    def __init__(self, path: Path):
-        self._path, self._label = path, str(path)
+    With `gaps`, missing cells among numbers are NaN; `first_gap` says where the first was, once they were read.
+    """
+
+    def __init__(self, path: Path, *, gaps: bool = False):
+        self._path, self.label, self._gaps = path, str(path), gaps
+        self.first_gap: str | None = None
         self._delimiter = DELIMITERS[suffix_of(path)]
-        self._file = _unpacked(path) if suffix_of(path).endswith(PACKED) else FileBytes.open(path, self._label)
+        self._file = _unpacked(path) if suffix_of(path).endswith(PACKED) else FileBytes.open(path, self.label)
         line, text = next(_pieces(self._file))
         first = next(self._records(line, text))[1]
         self._has_header = not all(_is_number(cell) for cell in first) or (
@@ -64,21 +70,29 @@ class TextTable:
         )
         self._header = [cell.strip() for cell in first] if self._has_header else [str(j) for j in range(len(first))]
         self.names = tuple(self._header)
+        self._place = {name: j for j, name in reversed(list(enumerate(self._header)))}  # of several, the first
+        self.unnamed = "" if self._header[0] == "" else None
         if len(first) == 1:
             self._refuse_other_delimiters(first[0])
-
-    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
-        columns, id_column = self._roles(part, ids, own_ids)
-        rows, found = self.rows(columns, id_column)
-        names = tuple(self._header[j] for j in columns) if self._has_header else None
-        return IdentifiedRows(rows, None if id_column is None else identities_from_text(found), names)
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """What the header calls the columns, all of them; nothing without a header."""
         return tuple(self._header) if self._has_header else ()
 
-    def rows(self, columns: list[int], id_column: int | None = None) -> tuple[StoredRows, list[str]]:
+    # -- numbers, all columns but the ids
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        columns, id_column = self.roles(part, ids, own_ids)
+        rows, found = self._parsed(columns, id_column)
+        names = tuple(self._header[j] for j in columns) if self._has_header else None
+        return IdentifiedRows(rows, None if id_column is None else identities_from_text(found), names)
+
+    def rows(self, features: Sequence[str | int]) -> StoredRows:
+        """The numbers of some columns, by their names or places."""
+        return self._parsed([self._place[f] if isinstance(f, str) else f for f in features], None)[0]
+
+    def _parsed(self, columns: list[int], id_column: int | None) -> tuple[StoredRows, list[str]]:
         """The numbers of some columns, and the cells of the column of ids."""
         found: list[str] = []
         n = 0
@@ -91,29 +105,62 @@ class TextTable:
                 found.extend(names)
                 n += len(values)
 
-        file = scratch_file(self._label, parse)
+        file = scratch_file(self.label, parse)
         if n == 0:
-            raise DataError(f"{self._label}: expected rows of numbers, found a header and nothing below it.")
-        again = partial(_again, type(self), self._path.absolute(), columns)
+            raise DataError(f"{self.label}: expected rows of numbers, found a header and nothing below it.")
+        again = partial(reopened, TextTable, self._path.absolute(), columns, gaps=self._gaps)
         rows = StoredRows(file, Layout(0, (n, len(columns)), np.dtype(np.float64)), again)
         rows.stored_dtype = "text"
         return rows, found
 
     def column(self, part: str | None) -> IdentifiedColumn:
-        wanted, id_column = self._one_column(part)
+        wanted, id_column = self._places_of_one(part)
         values: list[str] = []
         ids: list[str] = []
-        for line, text in self._body():
-            for at, cells in self._records(line, text):
-                self._check_width(at, cells)
-                values.append(self._filled(at, cells, wanted))
-                if id_column is not None:
-                    ids.append(self._filled(at, cells, id_column))
+        for at, cells in self.records():
+            values.append(self.filled(at, cells, wanted))
+            if id_column is not None:
+                ids.append(self.filled(at, cells, id_column))
         if not values:
-            raise DataError(f"{self._label}: expected rows below the header, found none.")
+            raise DataError(f"{self.label}: expected rows below the header, found none.")
         return IdentifiedColumn(identities_from_text(values), None if id_column is None else identities_from_text(ids))
 
-    def _roles(self, part: str | None, ids: str | None, own_ids: bool) -> tuple[list[int], int | None]:
+    # -- features and labels
+
+    @property
+    def columns(self) -> Sequence[str]:
+        if not self._has_header:
+            raise DataError(f"{self.label}: expected the names of the columns in line 1, got numbers; put them there.")
+        names = [name for name in self._header if name]
+        check_names(names, self.label)
+        return names
+
+    def kinds(self) -> dict[str, Kind]:
+        """What the columns hold, by the first piece of the file."""
+        columns = self._collected(self.columns, [next(self._body(), (1, ""))])
+        kinds = {name: column.kind for name, column in columns.items()}
+        for name, column in columns.items():
+            if is_feature_name(name) and column.has_numbers and kinds[name] == "other":
+                kinds[name] = "float"  # parsing it says which line is wrong
+        return kinds
+
+    def read(self, names: Sequence[str]) -> Found:
+        wanted = dict.fromkeys(
+            (*names, *(() if self.unnamed is None else (self.unnamed,)))
+        )  # not to pass twice over the text
+        return {name: column.labels() for name, column in self._collected(wanted, self._body()).items()}
+
+    def _collected(self, names: Iterable[str], pieces: Iterable[tuple[int, str]]) -> dict[str, CellColumn]:
+        columns = {name: (self._place[name], CellColumn()) for name in names}
+        for piece in pieces:
+            by_column = list(zip(*(cells for _, cells in self._checked(*piece)), strict=True))
+            for j, column in columns.values():
+                column.extend(by_column[j] if by_column else ())
+        return {name: column for name, (_, column) in columns.items()}
+
+    # -- which column is what
+
+    def roles(self, part: str | None, ids: str | None, own_ids: bool) -> tuple[list[int], int | None]:
         """Which columns hold the values, and which the ids. What looks like ids is no value unless named as one."""
         asked = [] if part is None else matching(self._header, part, self._no_column)
         exactly = {j for j in asked if part is not None and self._header[j] in (part, *part.split(","))}
@@ -122,22 +169,20 @@ class TextTable:
         left_out = {*id_like, id_column}
         columns = [j for j in (asked if part is not None else range(len(self._header))) if j not in left_out]
         if not columns:
-            raise DataError(
-                f"{self._label}: expected columns of numbers, found only ids ({listed([shown(name) for name in self._header])})."
-            )
+            raise DataError(f"{self.label}: expected columns of numbers, found only ids ({named(self._header)}).")
         return columns, id_column
 
-    def _one_column(self, part: str | None) -> tuple[int, int | None]:
+    def _places_of_one(self, part: str | None) -> tuple[int, int | None]:
         id_like = self._id_like()
         if part is not None:
             wanted = self._position(part)
         else:
             choice = [j for j in range(len(self._header)) if j not in id_like] or list(range(len(self._header)))
             if len(choice) != 1:
-                names = [shown(self._header[j]) for j in choice]
+                names = [self._header[j] for j in choice]
                 raise DataError(
-                    f"{self._label}: expected one column, it has {len(choice)} ({listed(names)}); "
-                    f"name one after a colon, as in {self._label}:{names[0]}"
+                    f"{self.label}: expected one column, it has {len(choice)} ({named(names)}); "
+                    f"name one after a colon, as in {self.label}:{shown(names[0])}"
                 )
             wanted = choice[0]
         return wanted, self._own_ids([j for j in id_like if j != wanted])
@@ -149,33 +194,30 @@ class TextTable:
         return unnamed + [j for j, name in enumerate(self._header) if name.lower() in ID_NAMES]
 
     def _own_ids(self, id_like: Sequence[int]) -> int | None:
-        named = [j for j in id_like if self._header[j]]
-        if len(named) > 1:
-            names = " and ".join(repr(self._header[j]) for j in named)
-            raise DataError(f"{self._label}: columns {names} could all be the ids; choose one with --ids.")
-        return next(iter(named or id_like), None)
+        headed = [j for j in id_like if self._header[j]]
+        if len(headed) > 1:
+            names = " and ".join(repr(self._header[j]) for j in headed)
+            raise DataError(f"{self.label}: columns {names} could all be the ids; choose one with --ids.")
+        return next(iter(headed or id_like), None)
 
     def _position(self, name: str) -> int:
         places = [j for j, column in enumerate(self._header) if column == name]
         if len(places) > 1:
-            raise DataError(f"{self._label}: {len(places)} columns are called {name!r}; rename all but one.")
+            raise DataError(f"{self.label}: {len(places)} columns are called {name!r}; rename all but one.")
         if not places:
             raise self._no_column(name)
         return places[0]
 
     def _no_column(self, name: str) -> DataError:
-        similar = difflib.get_close_matches(name, self._header, n=1)
-        hint = f"; did you mean {shown(similar[0])}?" if similar else ""
         what = "columns" if self._has_header else "no header, so its columns are called"
-        return DataError(
-            f"{self._label}: no column matches {name!r}; it has {what} {listed([shown(name) for name in self._header])}{hint}"
-        )
+        hint = did_you_mean(name, self._header)
+        return DataError(f"{self.label}: no column matches {name!r}; it has {what} {named(self._header)}{hint}")
 
     def _refuse_other_delimiters(self, cell: str) -> None:
         for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
             if other != self._delimiter and other in cell:
                 raise DataError(
-                    f"{self._label}: expected cells separated by {'tabs' if self._delimiter == chr(9) else 'commas'}, "
+                    f"{self.label}: expected cells separated by {'tabs' if self._delimiter == chr(9) else 'commas'}, "
                     f"the first line is separated by {name}; save it again as .csv (commas) or .tsv (tabs)."
                 )
 
@@ -192,6 +234,20 @@ class TextTable:
             yield line, text
         yield from pieces
 
+    def records(self) -> Iterator[tuple[int, list[str]]]:
+        """Cells of every record below the header, with the number of the line it begins on."""
+        for piece in self._body():
+            yield from self._checked(*piece)
+
+    def _checked(self, line: int, text: str) -> Iterator[tuple[int, list[str]]]:
+        for at, cells in self._records(line, text):
+            if len(cells) != len(self._header):
+                raise DataError(
+                    f"{self.label}: line {at} has {len(cells)} cells where the first line has {len(self._header)}; "
+                    "every line needs the same number."
+                )
+            yield at, cells
+
     def _records(self, line: int, text: str) -> Iterator[tuple[int, list[str]]]:
         """Cells of each record, with the number of the line it begins on."""
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
@@ -199,11 +255,11 @@ class TextTable:
         try:
             for cells in reader:
                 if not cells:
-                    raise _blank(self._label, at)
+                    raise _blank(self.label, at)
                 yield at, cells
                 at = line + reader.line_num
         except csv.Error as error:
-            raise DataError(f"{self._label}: line {at}: cannot be read ({error}); check its quotes.") from None
+            raise DataError(f"{self.label}: line {at}: cannot be read ({error}); check its quotes.") from None
 
     def _numbers(self, line: int, text: str, columns: list[int], id_column: int | None) -> Parsed:
         """Values and ids of a piece: by numpy's parser, or cell by cell if that fails, to say where."""
@@ -231,51 +287,42 @@ class TextTable:
             values = np.loadtxt(lines, np.float64, comments=None, delimiter=delimiter, usecols=usecols, ndmin=2)
         except ValueError:
             return None
-        return (values, ids) if values.shape == (len(lines), len(columns)) else None
+        if values.shape != (len(lines), len(columns)) or (self._gaps and np.isnan(values).any()):
+            return None  # gaps are read cell by cell, to know where they are
+        return values, ids
 
     def _cell_by_cell(self, line: int, text: str, columns: list[int], id_column: int | None) -> Parsed:
         rows, ids = [], []
-        for at, cells in self._records(line, text):
-            self._check_width(at, cells)
+        for at, cells in self._checked(line, text):
             rows.append([self._number(at, cells, j) for j in columns])
             if id_column is not None:
-                ids.append(self._filled(at, cells, id_column))
+                ids.append(self.filled(at, cells, id_column))
         return np.array(rows, np.float64), ids
 
-    def _check_width(self, at: int, cells: Sequence[str]) -> None:
-        if len(cells) != len(self._header):
-            raise DataError(
-                f"{self._label}: line {at} has {len(cells)} cells where the first line has {len(self._header)}; "
-                "every line needs the same number."
-            )
-
-    def _filled(self, at: int, cells: Sequence[str], column: int) -> str:
+    def filled(self, at: int, cells: Sequence[str], column: int) -> str:
         cell = cells[column].strip()
         if not cell:
-            where = f"line {at}, {self._shown(column)}"
-            raise DataError(f"{self._label}: {where}: the cell is empty; fill it in or drop the row.")
+            where = f"line {at}, {self.headed(column)}"
+            raise DataError(f"{self.label}: {where}: the cell is empty; fill it in or drop the row.")
         return cell
 
     def _number(self, at: int, cells: Sequence[str], column: int) -> float:
-        cell = self._filled(at, cells, column)
-        if not _is_number(cell):
-            self._not_a_number(at, column, cell)
-        return float(cell)
-
-    def _not_a_number(self, at: int, column: int, cell: str) -> NoReturn:
+        missing = cells[column].strip()
+        if self._gaps and missing.lower() in MARKS_AMONG_NUMBERS:
+            self.first_gap = self.first_gap or f"line {at}, {self.headed(column)}: {said(missing)}"
+            return float("nan")
+        cell = self.filled(at, cells, column)
+        if _is_number(cell):
+            return float(cell)
         ids = f", or name the id column with --ids {shown(self._header[column])}" if self._has_header else ""
         raise DataError(
-            f"{self._label}: line {at}, {self._shown(column)}: {cell[:60]!r} is not a number; "
-            f"choose the columns to read with {self._label}:PATTERN{ids}."
+            f"{self.label}: line {at}, {self.headed(column)}: {cell[:60]!r} is not a number; "
+            f"choose the columns to read with {self.label}:PATTERN{ids}."
         )
 
-    def _shown(self, column: int) -> str:
+    def headed(self, column: int) -> str:
         name = self._header[column] if self._has_header else ""
         return f"column {name!r}" if name else f"column {column + 1}"
-
-
-def _again(table: type[TextTable], path: Path, columns: list[int]) -> StoredRows:
-    return table(path).rows(columns)[0]
 
 
 def _unpacked(path: Path) -> FileBytes:

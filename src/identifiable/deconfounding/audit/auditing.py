@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.stats import rankdata
 
-from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, Progress, fold, in_threads, one_blas_thread
 from identifiable.deconfounding.audit import blind as layout
 from identifiable.deconfounding.audit.blind import BlindClassifier
@@ -25,6 +23,7 @@ from identifiable.deconfounding.run import Run
 from identifiable.groups import WhiteBasis
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
+from identifiable.options import AuditOptions
 from identifiable.results import Alert, Audit, BlindScore, FeatureCheck, FoldCheck
 
 BOOTSTRAP = 300  # draws of plates for intervals
@@ -38,25 +37,6 @@ NAMED_PAIRS = 5
 HALF_NORMAL_MEDIAN = 0.6745  # of |N(0, 1)|
 HALF_NORMAL_MEDIAN_SE = 0.7867  # times 1/sqrt(m), of the median of m draws: 1 / (2 f) with the density f = 0.6356 there
 ALIKE = 0.3  # quartile range of kurtoses, in standard errors: samples from any one distribution differ by 1.35
-
-
-@dataclass(frozen=True)
-class AuditOptions:
-    """What an audit can be told.
-
-    folds          parts into which whole plates are dealt, as in an evaluation
-    permutations   shuffles of the labels behind each null
-    min_wells      wells a perturbation needs to be judged on its own
-    """
-
-    folds: int = 5
-    permutations: int = 200
-    min_wells: int = 20
-
-    def __post_init__(self) -> None:
-        for name, least in (("permutations", 1), ("min_wells", 2)):
-            if operator.index(getattr(self, name)) < least:
-                raise UsageError(f"{name}: expected a whole number of at least {least}, got {getattr(self, name)}.")
 
 
 def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, run: Run | None = None) -> Audit:
@@ -98,7 +78,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
         return Audit(
             inputs=run.inputs_of(blocks),
             settings={
-                **vars(options),
+                **options.settings(),
                 "seed": run.seed,
                 "bootstrap": BOOTSTRAP,
                 "confounded_above": CONFOUNDED,

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, in_threads, one_blas_thread
 from identifiable.deconfounding.components.shares import (
     PerturbationEffects,
@@ -27,11 +26,11 @@ from identifiable.deconfounding.intervals import jackknife, q_values
 from identifiable.deconfounding.run import Run
 from identifiable.ica import Resolved
 from identifiable.moments import Array
+from identifiable.options import AttributeOptions
 from identifiable.results import Alert, Attribution, Component, ComponentCard, Share
 from identifiable.results.cleaning import ComponentRole
 from identifiable.results.record import Interval
 
-FEWEST_PERMUTATIONS = 20
 # Technical scores below this are taken for a trace. ICA that finds a latent at |r| 0.95 leaves a tenth of the component's variance
 # to the other latents, and what plates explain of that is no reason to take the component out. Biological scores have no such
 # floor: few wells are moved along any one axis, so a true effect is a small share (an axis that one gene in ten moves by one
@@ -40,32 +39,6 @@ MATERIAL = 0.1
 LOCKED = 0.1  # excess of replicates at the same address, all of which count, from which on a reader is told
 SHOWN = ("batch", "plate", "plate_in_batch", "row", "column", "edge", "cell_count", "perturbation", "spread")
 MAP_DIGITS = 3  # of plate maps: enough for a picture, and a third of the JSON
-
-
-@dataclass(frozen=True)
-class AttributeOptions:
-    """What an attribution can be told.
-
-    permutations   of wells over plates, of plates over batches and of wells within plates, at least 20; axes share their draws
-    top            perturbations listed for each component
-    fdr            false discovery rate at which a component is called technical or biological
-    """
-
-    permutations: int = 200
-    top: int = 10
-    fdr: float = 0.05
-
-    def __post_init__(self) -> None:
-        if self.permutations < FEWEST_PERMUTATIONS:
-            raise UsageError(f"permutations: expected at least {FEWEST_PERMUTATIONS}, got {self.permutations}.")
-        if self.top < 0:
-            raise UsageError(f"top: expected 0 or more perturbations to list, got {self.top}.")
-        check_fdr(self.fdr)
-
-
-def check_fdr(fdr: float) -> None:
-    if not 0 < fdr < 1:
-        raise UsageError(f"fdr: expected a share between 0 and 1, such as 0.05, got {fdr}.")
 
 
 def attribute(
@@ -104,7 +77,9 @@ def attribute(
     return Attribution(
         inputs=tuple(run.inputs) or resolved.result.inputs,
         settings={
-            **vars(options),
+            "permutations": options.permutations,
+            "top": options.top,
+            "fdr": options.fdr,
             "seed": run.seed,
             "least_technical": MATERIAL,
             "reference": "controls" if questions.plates.from_controls else "all wells",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, one_blas_thread
-from identifiable.deconfounding.components.attributing import check_fdr, role_at
+from identifiable.deconfounding.components.attributing import role_at
 from identifiable.deconfounding.components.trade_off import (
     SPACES,
     AxesOf,
@@ -18,56 +18,26 @@ from identifiable.deconfounding.components.trade_off import (
     TradeOff,
     biology_lost,
     kept_share,
+    principal_rotation,
     removal_order,
     trade_off,
 )
 from identifiable.deconfounding.components.variance import Slabs, project
 from identifiable.deconfounding.design import Design, summarise
 from identifiable.deconfounding.intervals import FEW_GROUPS
-from identifiable.deconfounding.metrics.space_metrics import Relations, space_metrics
+from identifiable.deconfounding.metrics.space_metrics import space_metrics
 from identifiable.deconfounding.run import Run
-from identifiable.groups import AffineMap
+from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
 from identifiable.moments import Array
+from identifiable.options import CleanOptions
 from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
 
 Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
-METHODS: tuple[Method, ...] = ("drop", "shrink")
 MAX_ROWS = 6000  # of each half of the plates, judged by replicate mAP at every point of the curve
 METRIC_ROWS = 8000  # of the half that metrics are measured on: five spaces, and neighbours cost rows squared
 BEYOND = 2  # the curve ends at so many times the number of axes chosen
-
-
-@dataclass(frozen=True)
-class CleanOptions:
-    """What a cleaning can be told.
-
-    method         "drop" components, or "shrink" each to biological / (biological + technical)
-    budget         share of the biological score of all components that may be lost
-    fdr            false discovery rate at which a component is called technical or biological
-    curve_points   numbers of axes removed; None for 1, 2, 4, ... to twice the number chosen. 0 and that number are always among them
-    metrics        names of `SPACE_METRICS`; None for all. Measured on one half of the plates, axes chosen on the other
-    relations      pairs of perturbations or of targets that are known to belong together, for the metric "recall"
-    max_rows       wells of each half that replicate mAP is measured on, whole perturbations drawn at random
-    """
-
-    method: Method = "drop"
-    budget: float = 0.1
-    fdr: float = 0.05
-    curve_points: Sequence[int] | None = None
-    metrics: Collection[str] | None = None
-    relations: Relations = ()
-    max_rows: int = MAX_ROWS
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UsageError(f"method: expected {' or '.join(METHODS)}, got {self.method!r}.")
-        if not 0 <= self.budget <= 1:
-            raise UsageError(f"budget: expected a share of biology from 0 to 1, got {self.budget}.")
-        check_fdr(self.fdr)
-        if self.max_rows < 2:
-            raise UsageError(f"max_rows: expected at least 2 wells to judge by, got {self.max_rows}.")
 
 
 def clean(
@@ -77,6 +47,9 @@ def clean(
     attribution: Attribution,
     options: CleanOptions | None = None,
     run: Run | None = None,
+    *,
+    curve_points: Sequence[int] | None = None,
+    max_rows: int = MAX_ROWS,
 ) -> Cleaning:
     """Which components to take out, what goes with them, and whether any other axes would have done as well. Ours.
 
@@ -84,7 +57,16 @@ def clean(
     with axes ranked on the other half, ICA, PCA and a random rotation alike, with as many axes removed. "ica-cleaning-helps"
     needs intervals above 0, from leaving plates out, of replicate mAP less that of PCA, less that of no cleaning and less chance;
     "harms" one below 0 against no cleaning. ICA and whitening see all rows, without labels.
+
+    Parameters
+    ----------
+    curve_points
+        Numbers of axes removed; None for 1, 2, 4, ... to twice the number chosen. 0 and that number are always among them.
+    max_rows
+        Wells of each half that replicate mAP is measured on, whole perturbations drawn at random.
     """
+    if max_rows < 2:
+        raise UsageError(f"max_rows: expected at least 2 wells to judge by, got {max_rows}.")
     options, run = options or CleanOptions(), run or Run()
     design.check_rows(blocks)
     components = resolved.to_components.matrix.shape[1]
@@ -97,14 +79,14 @@ def clean(
     removed = len(chosen.removed)
     with one_blas_thread():
         slabs = project(blocks, resolved.to_components, **run.how)
-        points = _points(removed, components, options.curve_points)
+        points = _points(removed, components, curve_points)
         found = trade_off(
             slabs,
             resolved.from_components,
             design,
             points=points,
             method=options.method,
-            max_rows=options.max_rows,
+            max_rows=max_rows,
             run=run,
         )
         table = _metrics(blocks, slabs, found, removed, options, run)
@@ -114,7 +96,10 @@ def clean(
     return Cleaning(
         inputs=tuple(run.inputs) or attribution.inputs,
         settings={
-            **vars(options),
+            "method": options.method,
+            "budget": options.budget,
+            "fdr": options.fdr,
+            "max_rows": max_rows,
             "curve_points": tuple(points),
             "metrics": tuple(dict.fromkeys(metric.metric for metric in table)),
             "relations": len(set(options.relations)),
@@ -209,6 +194,19 @@ def cleaned_basis(resolved: Resolved, weights: Sequence[float]) -> Resolved:
             ties=(),
         ),
     )
+
+
+def compared_spaces(resolved: Resolved, cleaned: Resolved, seed: int) -> dict[str, AffineMap]:
+    """Maps from rows to the spaces a cleaning is compared in: PCA-white, all components, the cleaned ones, one random rotation."""
+    to, turn = resolved.to_components, principal_rotation(resolved.from_components)
+    white = AffineMap(to.matrix @ turn, to.offset @ turn)  # largest variance first
+    rotation = haar_rotation(white.matrix.shape[1], np.random.default_rng(seed))
+    return {
+        "pca_white": white,
+        "ica": to,
+        "ica_clean": cleaned.to_components,
+        "rand": AffineMap(white.matrix @ rotation, white.offset @ rotation),
+    }
 
 
 # -- what it is worth

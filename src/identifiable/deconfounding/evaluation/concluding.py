@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from identifiable.deconfounding.design import listed
-from identifiable.deconfounding.evaluation.options import EvaluateOptions
+from identifiable.deconfounding.evaluation.options import Asked
 from identifiable.deconfounding.evaluation.representing import BLIND, READERS_NAMES
 from identifiable.deconfounding.evaluation.tabulating import ConditionName, Gap, Tabulation
 from identifiable.deconfounding.evaluation.trials import Trial, TrialName
@@ -56,7 +56,7 @@ class Conclusion:
 
 
 def conclude(
-    options: EvaluateOptions,
+    options: Asked,
     trials: Mapping[TrialName, Trial],
     fitted: Sequence[Fitted],
     *,
@@ -90,7 +90,7 @@ def conclude(
     )
 
 
-def _evidence(options: EvaluateOptions, table: Tabulation, fitted: Sequence[Fitted], held_out: HeldOut) -> Evidence:
+def _evidence(options: Asked, table: Tabulation, fitted: Sequence[Fitted], held_out: HeldOut) -> Evidence:
     primary = ConditionName("ica", options.tree.name, held_out, options.fits[0])
     linear = next((c.name for c in options.classifiers if c.name in LINEAR), None)
     own = [f for f in fitted if f.representation == "ica" and f.fit == options.fits[0]]
@@ -108,7 +108,7 @@ def _evidence(options: EvaluateOptions, table: Tabulation, fitted: Sequence[Fitt
     )
 
 
-def _differences(options: EvaluateOptions, table: Tabulation, targets: Sequence[str]) -> Iterator[Difference]:
+def _differences(options: Asked, table: Tabulation, targets: Sequence[str]) -> Iterator[Difference]:
     for name in table.names:
         for rival in _rivals(options, name.representation):
             for target in targets:
@@ -117,7 +117,7 @@ def _differences(options: EvaluateOptions, table: Tabulation, targets: Sequence[
                     yield found
 
 
-def _rivals(options: EvaluateOptions, name: str) -> tuple[str, ...]:
+def _rivals(options: Asked, name: str) -> tuple[str, ...]:
     if name in options.given:
         return ("ica", "pca", "base")
     if name in options.corrections:
@@ -150,7 +150,7 @@ def _trial_alerts(trials: Mapping[TrialName, Trial]) -> Iterator[Alert]:
         )
 
 
-def _interval_alerts(options: EvaluateOptions, groups: Mapping[HeldOut, int]) -> Iterator[Alert]:
+def _interval_alerts(options: Asked, groups: Mapping[HeldOut, int]) -> Iterator[Alert]:
     for held_out, count in groups.items():
         if count < FEW_GROUPS:
             what = "plates" if held_out == "plate" else "batches"

@@ -18,7 +18,7 @@ from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.deconfounding.design import Design, listed, summarise
 from identifiable.deconfounding.evaluation.classifiers import Classifier, LightGBM, has_settings_text, settings_text
 from identifiable.deconfounding.evaluation.concluding import conclude
-from identifiable.deconfounding.evaluation.options import EvaluateOptions
+from identifiable.deconfounding.evaluation.options import Asked
 from identifiable.deconfounding.evaluation.representing import (
     BLIND,
     GatheredRows,
@@ -40,7 +40,9 @@ from identifiable.deconfounding.folds import (
     usable,
 )
 from identifiable.deconfounding.run import Run
+from identifiable.groups import AffineMap
 from identifiable.intake import content_hash
+from identifiable.options import EvaluateOptions
 from identifiable.results import Alert, ConditionScore, Fitted, ScreenEvaluation
 from identifiable.results.evaluation import ALL, FitOn
 
@@ -54,6 +56,7 @@ def evaluate(
     options: EvaluateOptions | None = None,
     run: Run | None = None,
     *,
+    given: Mapping[str, AffineMap] | None = None,
     store: Store | None = None,
 ) -> ScreenEvaluation:
     """Tell every target from controls on plates held out, in each representation, on the same folds and rows.
@@ -68,15 +71,17 @@ def evaluate(
 
     Parameters
     ----------
+    given
+        Maps that were fitted elsewhere, by name: representations of their own.
     store
         Where finished parts are kept (``get(key)``, ``put(key, arrays)``); a run after an interruption takes them from there
         and gives the same figures. A classifier whose settings cannot be written down is refused there.
     """
-    options, run = options or EvaluateOptions(), run or Run()
-    options.check_table(blocks, design)
+    asked, run = Asked(**vars(options or EvaluateOptions()), given=given or {}), run or Run()
+    asked.check_table(blocks, design)
     if store is not None:
-        _check_keepable(options.classifiers)
-    evaluation = _Evaluation(blocks, design, options, run, store)
+        _check_keepable(asked.classifiers)
+    evaluation = _Evaluation(blocks, design, asked, run, store)
     evaluation.score_all()
     return evaluation.result()
 
@@ -112,7 +117,7 @@ class _Item:
 class _Evaluation:
     """One run: what it is about, and what it has found so far."""
 
-    def __init__(self, blocks: Blocks, design: Design, options: EvaluateOptions, run: Run, store: Store | None):
+    def __init__(self, blocks: Blocks, design: Design, options: Asked, run: Run, store: Store | None):
         self.blocks, self.design, self.options, self.run, self.store = blocks, design, options, run, store
         chosen = choose_targets(
             design, options.targets, level=options.level, most=options.max_targets, min_wells=options.min_wells
@@ -378,7 +383,7 @@ class _Evaluation:
             )
         return ScreenEvaluation(
             inputs=self.run.inputs_of(self.blocks),
-            settings={**self.options.settings, "seed": self.run.seed},
+            settings={**self.options.settings(), "seed": self.run.seed},
             alerts=(*self.alerts, *self._damage(), *found.alerts),
             provenance=replace(provenance, libraries={**provenance.libraries, **self._libraries()}),
             design=summarise(self.design, self.blocks.d),

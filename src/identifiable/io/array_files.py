@@ -1,0 +1,379 @@
+"""`.npy`, `.npz` and `.safetensors`: files of arrays.
+
+Headers of numpy are parsed by `numpy.lib.format`, which evaluates literals only; pickled objects are refused. Of a `.safetensors`
+the library checks the header (lengths, offsets, overlaps); rows are then read in place.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import struct
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError
+from identifiable.io.containers import (
+    IDS,
+    IdentifiedColumn,
+    IdentifiedRows,
+    check_table,
+    did_you_mean,
+    identities,
+    listed,
+    pickled,
+    read_whole,
+    reason,
+    shown,
+)
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, reopened, scratch_file
+
+HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
+COPY_BYTES = 2**20
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
+
+MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
+DTYPES = {
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
+    "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "C64": "<c8",
+}  # fmt: skip
+LENGTH_BYTES = 8
+MAX_HEADER_BYTES = 100_000_000  # the library's own limit
+
+
+class NpyFile:
+    """One array."""
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, path: Path):
+        self._path, self._label = path, str(path)
+        self._file = FileBytes.open(path, self._label)
+        self._layout = layout_of(self._file.read(0, HEADER_BYTES), self._label)
+        check_size(self._layout, self._file.size, self._label)
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        return IdentifiedRows(self.rows(part), None)
+
+    def rows(self, part: str | None) -> StoredRows:
+        self._refuse_part(part)
+        check_table(self._layout, self._label)
+        return StoredRows(self._file, self._layout, partial(reopened, NpyFile, self._path.absolute(), part))
+
+    def column(self, part: str | None) -> IdentifiedColumn:
+        self._refuse_part(part)
+        return IdentifiedColumn(read_whole(self._file, self._layout, self._label), None)
+
+    def _refuse_part(self, part: str | None) -> None:
+        if part is not None:
+            raise DataError(f"{self._label}: a .npy file is one array without parts; drop the colon and {part!r}.")
+
+
+class NamedArrays:
+    """Arrays by name. One called `ids` identifies the rows of the others."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, path: Path):
+        self._path, self._label = path, str(path)
+        self._file = FileBytes.open(path, self._label)
+        self._layouts: dict[str, Layout] = {}
+
+    def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
+        name = self._choose(part, 2)
+        rows = self.rows(name)
+        ids = ids or (IDS if own_ids and IDS in self.names and name != IDS else None)
+        return IdentifiedRows(rows, None if ids is None else self.column(ids).values)
+
+    def rows(self, part: str) -> StoredRows:
+        name = self._choose(part, 2)
+        check_table(self._layouts[name], self._at(name))
+        return StoredRows(*self._located(name), partial(reopened, type(self), self._path.absolute(), name))
+
+    def column(self, part: str | None) -> IdentifiedColumn:
+        name = self._choose(part, 1)
+        own = None
+        if name != IDS and IDS in self._layouts and self._layouts[IDS].shape[:1] == self._layouts[name].shape[:1]:
+            own = self.column(IDS).values
+        return IdentifiedColumn(self._whole(name), own)
+
+    def _at(self, name: str) -> str:
+        return f"{self._label}:{shown(name)}"
+
+    def _located(self, name: str) -> tuple[FileBytes, Layout]:
+        """The file the array's bytes are in, and where."""
+        return self._file, self._layouts[name]
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        return read_whole(*self._located(name), self._at(name))
+
+    def _choose(self, part: str | None, ndim: int) -> str:
+        """The name of the array to read: `part`, or the only one that could be meant."""
+        layouts = self._layouts
+        held = (
+            listed([f"{shown(name)} {each.shape} {each.stored_dtype}" for name, each in layouts.items()]) or "nothing"
+        )
+        if part is not None:
+            if part in layouts:
+                return part
+            raise DataError(f"{self._label}: holds no {part!r}; it holds {held}{did_you_mean(part, layouts)}")
+        others = [name for name in layouts if name != IDS]
+        kinds = "fiub" if ndim == 2 else "iuUSbf"
+        fitting = [k for k in others if len(layouts[k].shape) == ndim and layouts[k].stored.kind in kinds]
+        if len(fitting) == 1:
+            return fitting[0]
+        if len(others) == 1:  # not fitting either, but then the error can say what is wrong with it
+            return others[0]
+        raise DataError(
+            f"{self._label}: expected exactly one {ndim}-D array{' of numbers' if ndim == 2 else ''}, found {len(fitting)}; "
+            f"it holds {held}: name one after a colon, as in {self._at(next(iter(fitting or others), 'NAME'))}"
+        )
+
+
+class NpzFile(NamedArrays):
+    """A zip archive of arrays.
+
+    A stored member is read where it lies in the archive (its checksum is not verified: that would be a
+    pass over all of it). A compressed one is unpacked once, a little at a time, into a temporary file
+    without a name, and read from there; its checksum is verified.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self._broken: dict[str, DataError] = {}
+        with self._archive() as archive:
+            arrays = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+            self._members = {member.filename.removesuffix(".npy"): member for member in arrays}
+            for name, member in self._members.items():
+                try:
+                    with self._damage_named(), archive.open(member) as stream:
+                        layout = layout_of(stream.read(HEADER_BYTES), self._at(name))
+                    check_size(layout, member.file_size, self._at(name))
+                    self._layouts[name] = layout
+                except DataError as error:  # matters only if this member is the one that is asked for
+                    self._broken[name] = error
+        self.names = tuple(self._members)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The array of that name, of any shape, whole and with its checksum verified. `name` must be one of `names`."""
+        if name in self._broken:
+            raise self._broken[name]
+        if self._layouts[name].stored.hasobject:
+            raise DataError(pickled(self._at(name)))
+        file, layout = self._located(name)
+        member, before = self._members[name], self._layouts[name].offset
+        try:
+            raw = np.empty(math.prod(layout.shape) * layout.stored.itemsize, np.uint8)
+        except MemoryError:
+            raise DataError(f"{self._at(name)}: {member.file_size:,} bytes do not fit in memory.") from None
+        file.read_into(layout.offset, raw)
+        if zlib.crc32(raw.data, zlib.crc32(file.read(layout.offset - before, before))) != member.CRC:
+            raise self._damaged(f"the checksum of {name!r} differs")
+        try:  # a header may declare lengths, dimensions or dtypes that numpy does not have
+            values = layout.decode(raw).reshape(layout.shape, order="F" if layout.fortran else "C")
+        except (ValueError, OverflowError, TypeError):
+            raise self._damaged(f"{name!r} declares shape {layout.shape} of {layout.stored}"[:200]) from None
+        return np.ascontiguousarray(values)
+
+    def _choose(self, part: str | None, ndim: int) -> str:
+        if part in self._broken:
+            raise self._broken[part]
+        if part is None and self._broken and not set(self._layouts) - {IDS}:
+            raise next(iter(self._broken.values()))
+        return super()._choose(part, ndim)
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        if self._layouts[name].stored.hasobject:
+            raise DataError(pickled(self._at(name)))
+        return super()._whole(name)
+
+    def _located(self, name: str) -> tuple[FileBytes, Layout]:
+        member, layout = self._members[name], self._layouts[name]
+        if member.compress_type != zipfile.ZIP_STORED:
+            return self._unpacked(name), layout
+        head = self._file.read(member.header_offset, LOCAL_HEADER.size)
+        signature, name_length, extra_length = LOCAL_HEADER.unpack(head.ljust(LOCAL_HEADER.size, b"\0"))
+        start = member.header_offset + LOCAL_HEADER.size + name_length + extra_length
+        fits = member.compress_size == member.file_size and start + member.file_size <= self._file.size
+        if signature != b"PK\x03\x04" or not fits:
+            raise self._damaged(f"the entry of {name!r} does not match the archive's directory")
+        inside = Layout(start + layout.offset, layout.shape, layout.stored, layout.fortran)
+        return self._file, inside
+
+    def _unpacked(self, name: str) -> FileBytes:
+        member = self._members[name]
+        check_scratch_room(self._at(name), member.file_size, "save it uncompressed (np.savez)")
+
+        def unpack(file: IO[bytes]) -> None:
+            with self._archive() as archive:
+                with self._damage_named():
+                    stream = archive.open(member)
+                with stream:
+                    while chunk := self._next(stream):
+                        file.write(chunk)
+
+        unpacked = scratch_file(self._at(name), unpack)
+        if unpacked.size != member.file_size:
+            raise self._damaged(f"{name!r} unpacks to {unpacked.size:,} bytes instead of {member.file_size:,}")
+        return unpacked
+
+    def _next(self, stream: IO[bytes]) -> bytes:
+        with self._damage_named():
+            return stream.read(COPY_BYTES)
+
+    @contextmanager
+    def _archive(self) -> Iterator[zipfile.ZipFile]:
+        with self._file.stream() as stream:
+            with self._damage_named():
+                archive = zipfile.ZipFile(stream)
+            with archive:
+                yield archive
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError:
+            raise
+        except Exception as error:  # zipfile and its decompressors raise a dozen unrelated types on damaged archives
+            head = self._file.read(0, 4)
+            if not head.startswith(b"PK"):
+                raise DataError(_not_this_format(self._label, ".npz", head)) from None
+            raise self._damaged(reason(error)) from None
+
+    def _damaged(self, why: str) -> DataError:
+        return DataError(f"{self._label}: the .npz file is damaged or truncated ({why}); copy or write it again.")
+
+
+class SafetensorsFile(NamedArrays):
+    """Named tensors; `ids` are 1-D integers, or 2-D uint8 that holds UTF-8 padded with zeros."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self._unreadable: dict[str, str] = {}
+        header_bytes = int.from_bytes(self._file.read(0, LENGTH_BYTES).ljust(LENGTH_BYTES, b"\0"), "little")
+        start = LENGTH_BYTES + header_bytes
+        if self._file.size < LENGTH_BYTES or header_bytes > MAX_HEADER_BYTES or start > self._file.size:
+            raise DataError(
+                f"{self._label}: expected a .safetensors file, but its first 8 bytes declare a header of "
+                f"{header_bytes:,} bytes in a file of {self._file.size:,}: it is truncated or something else; "
+                "copy or write it again."
+            )
+        self._validate()
+        try:
+            header = json.loads(self._file.read(LENGTH_BYTES, header_bytes))
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    self._place(name, entry, start)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise self._damaged(f"its header cannot be read: {reason(error)}") from None
+        self.names = tuple(self._layouts)
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        layout, label = self._layouts[name], self._at(name)
+        if not (name == IDS and len(layout.shape) == 2 and layout.stored == np.uint8):
+            return super()._whole(name)
+        n, width = layout.shape
+        if width == 0:
+            raise DataError(f"{label}: expected ids, got text of no length.")
+        raw = np.empty(n * width, np.uint8)
+        self._file.read_into(layout.offset, raw)
+        return identities(raw.view(f"S{width}"), label)
+
+    def _choose(self, part: str | None, ndim: int) -> str:
+        if part is not None and part in self._unreadable:
+            raise DataError(
+                f"{self._at(part)} is stored as {self._unreadable[part]}, which cannot be read; "
+                f"convert it to one of {', '.join(DTYPES)}."
+            )
+        return super()._choose(part, ndim)
+
+    def _validate(self) -> None:
+        from safetensors import safe_open  # here: only this format needs it
+
+        try:
+            with safe_open(self._path, framework="numpy") as library:
+                library.keys()
+        except Exception as error:  # SafetensorError, and what it lets through from json and the system
+            raise self._damaged(reason(error)) from None
+
+    def _place(self, name: str, entry: dict[str, Any], start: int) -> None:
+        """Check again what the rows will be read by: it costs nothing, and the library's checks vary by version."""
+        begin, end = entry["data_offsets"]
+        shape = tuple(int(length) for length in entry["shape"])
+        if entry["dtype"] not in DTYPES:
+            self._unreadable[name] = str(entry["dtype"])
+            return
+        stored = np.dtype(DTYPES[entry["dtype"]])
+        if end - begin != math.prod(shape) * stored.itemsize or begin < 0 or start + end > self._file.size:
+            raise self._damaged(f"{name!r} of shape {shape} does not fit its place in the file")
+        self._layouts[name] = Layout(start + begin, shape, stored, bfloat16=entry["dtype"] == "BF16")
+
+    def _damaged(self, why: str) -> DataError:
+        return DataError(
+            f"{self._label}: the .safetensors file is damaged or truncated ({why}); copy or write it again."
+        )
+
+
+def layout_of(head: bytes, label: str) -> Layout:
+    """The layout that the first bytes of a .npy file declare."""
+    if not head.startswith(npy_format.MAGIC_PREFIX):
+        raise DataError(_not_this_format(label, ".npy", head))
+    stream = io.BytesIO(head)
+    try:
+        with warnings.catch_warnings():  # about headers written by Python 2, and by ast about odd literals
+            warnings.simplefilter("ignore")
+            version = npy_format.read_magic(stream)
+            # 3.0 differs from 2.0 only in the encoding of field names, which a table of numbers has none of
+            read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+            shape, fortran, dtype = read(stream)
+    except Exception as error:  # the text between the braces is anyone's: parsing it raises nearly anything
+        raise DataError(f"{label}: the .npy header is damaged ({reason(error)}); write the file again.") from None
+    if any(length < 0 for length in shape):
+        raise DataError(f"{label}: the .npy header declares a negative length, shape {shape}; write the file again.")
+    return Layout(stream.tell(), tuple(int(length) for length in shape), np.dtype(dtype), bool(fortran))
+
+
+def safetensors_header(header: dict[str, Any]) -> bytes:
+    """How a `.safetensors` begins. Laid out here and not by the library, which writes metadata in a random order."""
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % LENGTH_BYTES)  # the format wants its data aligned
+    return len(text).to_bytes(LENGTH_BYTES, "little") + text
+
+
+def check_size(layout: Layout, size: int, label: str) -> None:
+    """The declared shape must account for every byte, before anything is allocated."""
+    if layout.stored.hasobject:
+        return  # refused later, for a better reason
+    expected = math.prod(layout.shape) * layout.stored.itemsize
+    present = size - layout.offset
+    if present == expected:
+        return
+    if present < expected:
+        raise DataError(
+            f"{label}: truncated: shape {layout.shape} of {layout.stored} needs {expected:,} bytes, "
+            f"the file holds {present:,}; copy or write it again."
+        )
+    raise DataError(
+        f"{label}: {present - expected:,} bytes follow the array of shape {layout.shape} "
+        "(several arrays in one file, or damage); save each array in its own file."
+    )
+
+
+def _not_this_format(label: str, expected: str, head: bytes) -> str:
+    known = [what for magic, what in MAGIC.items() if head.startswith(magic)]
+    got = f"what looks like {known[0]}" if known else f"a file that begins with {head[:8]!r}"
+    return f"{label}: expected a {expected} file, got {got}; check how it was written."

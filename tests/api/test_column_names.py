@@ -1,0 +1,191 @@
+"""A basis knows the names of the columns it was fitted to: other orders are matched by name, other names are refused."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from identifiable import ICA, DataError, Representation, load_basis, resolve, save_basis, transform
+from identifiable import deconfound as screens
+from identifiable.blocks import Blocks
+from identifiable.cli import main
+from identifiable.io import open_representation, save_anndata
+from identifiable.worlds.cell_world import cells
+
+NAMES = ("alpha", "beta", "gamma")
+ORDER = [2, 0, 1]
+X = np.random.default_rng(17).gamma([1, 2, 3], size=(400, 3)) @ [[2.0, 1, 0], [1, 1, 1], [0, -1, 3]]
+KINDS = ["csv", "tsv", "csv.gz", "parquet", "h5ad", "frame"]
+QUICK: dict[str, Any] = {"stability": 0, "restarts": 1}
+
+
+def table(folder: Path, kind: str, values: np.ndarray = X, names: tuple[str, ...] = NAMES, stem: str = "x") -> Any:
+    """`values` under `names`, as a file or a data frame."""
+    frame = pd.DataFrame(values, columns=list(names))
+    path = folder / f"{stem}.{kind}"
+    if kind == "frame":
+        return frame
+    if kind == "parquet":
+        frame.to_parquet(path)
+    elif kind == "h5ad":
+        save_anndata(path, Blocks(values), {}, feature_names=names)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",", float_format="%.17g")
+    return path
+
+
+def other_order(folder: Path, kind: str) -> Any:
+    return table(folder, kind, X[:, ORDER], tuple(NAMES[j] for j in ORDER), stem="other")
+
+
+@pytest.fixture(scope="module")
+def basis() -> Any:
+    return resolve(pd.DataFrame(X, columns=list(NAMES)), **QUICK)
+
+
+@pytest.fixture(scope="module")
+def bare() -> Any:
+    return resolve(X, **QUICK)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_in_another_order_are_matched_by_name(tmp_path, kind):
+    found = resolve(table(tmp_path, kind), **QUICK)
+    assert found.columns == NAMES
+    kept = load_basis(save_basis(tmp_path / "basis.safetensors", found))
+    assert kept.columns == NAMES
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = transform(kept, table(tmp_path, kind))
+        assert np.array_equal(transform(kept, other_order(tmp_path, kind)), expected)
+    assert not np.allclose(kept.to_components(X[:, ORDER]), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_that_is_missing_is_refused(tmp_path, basis, kind):
+    renamed = table(tmp_path, kind, names=("alpha", "beta", "delta"))
+    with pytest.raises(DataError, match=r"1 of the 3 columns .*gamma"):
+        transform(basis, renamed)
+    assert np.array_equal(transform(basis, table(tmp_path, kind)), transform(basis, table(tmp_path, "frame")))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "h5ad", "frame"])
+def test_columns_the_basis_does_not_know_are_left_aside(tmp_path, basis, kind):
+    wider = table(tmp_path, kind, np.c_[np.arange(400.0), X[:, ORDER]], ("more", *(NAMES[j] for j in ORDER)))
+    assert np.array_equal(transform(basis, wider), transform(basis, table(tmp_path, "frame")))
+
+
+@pytest.mark.parametrize("kind", ["array", "npy", "csv without a header", "obsm"])
+def test_columns_without_names_are_taken_by_position_with_an_alert(tmp_path, basis, kind):
+    np.save(tmp_path / "x.npy", X)
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",", fmt="%.17g")
+    save_anndata(tmp_path / "x.h5ad", Blocks(X), {}, feature_names=NAMES, obsm={"X_e": X})
+    bare = {
+        "array": X,
+        "npy": tmp_path / "x.npy",
+        "csv without a header": tmp_path / "x.csv",
+        "obsm": f"{tmp_path / 'x.h5ad'}:X_e",
+    }[kind]
+    with pytest.warns(UserWarning, match="columns_not_checked"):
+        assert np.array_equal(transform(basis, bare), transform(basis, table(tmp_path, "frame")))
+
+
+def test_names_that_the_basis_does_not_know_are_said(tmp_path, bare):
+    assert bare.columns is None
+    with pytest.warns(UserWarning, match="columns_not_checked"):
+        transform(bare, table(tmp_path, "csv"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        transform(bare, X)
+
+
+@pytest.mark.parametrize("kind", ["csv", "h5ad", "frame"])
+def test_a_name_that_occurs_twice_is_refused_in_another_order_only(tmp_path, kind):
+    names = ("alpha", "beta", "beta")
+    basis = resolve(table(tmp_path, kind, names=names), **QUICK)
+    assert np.allclose(transform(basis, table(tmp_path, kind, names=names)), basis.to_components(X))
+    with pytest.raises(DataError, match="beta"):
+        transform(basis, table(tmp_path, kind, names=("beta", "alpha", "beta")))
+
+
+def test_joint_mode_and_groups_keep_the_names_of_every_table(tmp_path):
+    found = resolve(table(tmp_path, "csv"), other_order(tmp_path, "csv"), **QUICK)
+    assert [model.columns for model in found.models] == [NAMES, tuple(NAMES[j] for j in ORDER)]
+    assert found.result.shared_counts[0][1] == 3
+    assert "columns" not in found.result.settings
+    grouped = resolve(table(tmp_path, "parquet"), group_by=np.arange(400) // 4, stability=2, restarts=1)
+    assert grouped.columns == NAMES
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".h5ad"])
+def test_inverse_writes_the_names_and_finds_components_by_theirs(tmp_path, basis, suffix):
+    Z = transform(basis, table(tmp_path, "frame"), tmp_path / f"z{suffix}")
+    components = open_representation(Z)
+    assert components.columns == ("component_000", "component_001", "component_002")
+    back = open_representation(transform(basis, Z, tmp_path / f"back{suffix}", inverse=True))
+    assert back.columns == NAMES
+    assert np.allclose(back.values[:], X)
+    turned = Representation(components.values[:][:, ORDER], columns=tuple(components.columns[j] for j in ORDER))
+    assert np.allclose(transform(basis, turned, inverse=True), X)
+    with pytest.raises(DataError, match="component_002"):
+        transform(basis, Representation(X, columns=("component_000", "component_001", "x")), inverse=True)
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet", "h5ad"])
+def test_a_saved_ica_knows_the_names_of_its_features(tmp_path, kind):
+    model = ICA(restarts=1).fit(table(tmp_path, kind))
+    model.save(tmp_path / "ica.safetensors")
+    loaded = ICA.load(tmp_path / "ica.safetensors")
+    assert loaded.feature_names_in_.tolist() == model.feature_names_in_.tolist() == list(NAMES)
+    expected = model.transform(table(tmp_path, kind))
+    for fitted in (model, loaded):
+        assert np.array_equal(fitted.transform(other_order(tmp_path, "csv")), expected)
+        assert np.array_equal(fitted.transform(table(tmp_path, "frame")), expected)
+        with pytest.raises(ValueError, match="feature names"):
+            fitted.transform(other_order(tmp_path, "frame"))
+        with pytest.warns(UserWarning, match="feature names") as said:
+            fitted.transform(X)
+        assert len(said) == 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "h5ad"])
+def test_the_command_line_matches_refuses_and_says(tmp_path, capsys, kind):
+    path, other = table(tmp_path, kind), other_order(tmp_path, kind)
+    basis, output = tmp_path / "basis.safetensors", tmp_path / "z.npy"
+    words = ["resolve", str(path), "-o", str(basis), "--restarts", "1", "--stability", "0", "--quiet"]
+    assert main(words) == 0
+    written = []
+    for source in (path, other):
+        assert main(["transform", str(basis), str(source), "-o", str(output)]) == 0
+        assert capsys.readouterr().err == ""
+        written.append(output.read_bytes())
+    assert written[0] == written[1]
+    wrong = table(tmp_path, kind, names=("alpha", "beta", "delta"), stem="wrong")
+    assert main(["transform", str(basis), str(wrong), "-o", str(output)]) == 3
+    err = capsys.readouterr().err
+    assert (err.count("\n"), "wrong" in err, "gamma" in err) == (1, True, True)
+    assert output.read_bytes() == written[0]
+    np.save(tmp_path / "bare.npy", X)
+    assert main(["transform", str(basis), str(tmp_path / "bare.npy"), "-o", str(output)]) == 0
+    assert "columns_not_checked" in capsys.readouterr().err
+
+
+def test_a_screen_is_matched_with_a_basis_by_name():
+    world = cells("tiny", seed=3)
+    names = [f"feature_{j}" for j in range(world.X.shape[1])]
+    frame = pd.DataFrame(world.X, columns=names).assign(**world.metadata)
+    turned = frame[names[::-1] + list(world.metadata)]
+    basis = resolve(frame[names], **QUICK)
+    how: dict[str, Any] = {"basis": basis, "permutations": 20, "preset": "rxrx3-core"}
+    expected, found = (screens.attribute(source, **how).result for source in (frame, turned))
+    assert [c.technical for c in found.components] == pytest.approx([c.technical for c in expected.components])
+    assert "columns_not_checked" not in [alert.code for alert in found.alerts]
+    with pytest.raises(DataError, match="feature_0"):
+        screens.attribute(frame.rename(columns={"feature_0": "feature_x"}), **how)
+    bare = screens.attribute(world.X, metadata=world.metadata, **how).result
+    assert [alert.code for alert in bare.alerts].count("columns_not_checked") == 1

@@ -1,0 +1,357 @@
+"""The command line: what it prints, writes and returns, and every way to use it wrongly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import children
+from children import interrupted, needs_proc, reads
+from commands import check_gates, one_line, run, says
+from identifiable.api import compare, load
+from identifiable.results import without_time
+from laws import rows
+
+QUICK = ["--bootstrap", "20", "--null-draws", "3"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Two runs of one model, in every format."""
+    tmp_path = tmp_path_factory.mktemp("source")
+    X = rows(0, n=300, d=4)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
+    Y = X @ turn + 0.2 * np.random.default_rng(2).standard_normal(X.shape)
+    np.save(tmp_path / "a.npy", X)
+    np.save(tmp_path / "b.npy", Y)
+    np.savez(tmp_path / "runs.npz", one=X, two=Y)
+    save_file({"layer.6": X, "layer.7": Y}, tmp_path / "model.safetensors")
+    names = [f"s{i:03d}" for i in range(300)]
+    for file, table in (("a.csv", X), ("b.csv", Y[::-1])):
+        order = names if file == "a.csv" else names[::-1]
+        lines = [",".join(["id", *(f"f{j}" for j in range(4))])]
+        lines += [",".join([name, *map(repr, row)]) for name, row in zip(order, table.tolist(), strict=True)]
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
+    plates = ["id,plate"] + [f"{name},p{i % 30}" for i, name in enumerate(names)]
+    (tmp_path / "labels.csv").write_text("\n".join(plates[:1] + plates[:0:-1]) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def folder(source, tmp_path, monkeypatch):
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_compare_prints_a_table_and_exits_0(folder, capsys):
+    code, out, err = run("compare", "a.npy", "b.npy", *QUICK, capsys=capsys)
+    assert (code, err) == (0, "")
+    assert "rigid" in out
+    assert "paired_by_position" in out
+
+
+def test_command_line_and_python_give_the_same_result(folder, capsys):
+    run("compare", "a.npy", "b.npy", *QUICK, "--seed", "7", "--json", "r.json", capsys=capsys)
+    expected = compare("a.npy", "b.npy", bootstrap=20, null_draws=3, seed=7)
+    found, expected = (json.loads(without_time(r).to_json()) for r in (load("r.json"), expected))
+    assert (
+        found["provenance"].pop("command") == "identifiable compare a.npy b.npy --bootstrap 20 --null-draws 3 --seed 7"
+    )
+    expected["provenance"].pop("command")
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs.npz:one", "runs.npz:two"),
+        ("model.safetensors:layer.6", "model.safetensors:layer.7"),
+        ("a.csv", "b.csv"),
+        ("a.csv:f*", "b.csv:f*"),
+    ],
+)
+def test_every_format_gives_the_figures_of_the_arrays(folder, capsys, words):
+    arrays = compare("a.npy", "b.npy", bootstrap=0, nulls=())
+    files = compare(*words, bootstrap=0, nulls=())
+    for a, b in zip(arrays.rungs, files.rungs, strict=True):
+        assert a.in_sample.mean == pytest.approx(b.in_sample.mean, rel=1e-9)
+    if words[0].startswith("a.csv"):
+        assert "paired_by_position" not in {a.code for a in files.alerts}
+    else:
+        assert files.inputs[0].sha256 == arrays.inputs[0].sha256
+
+
+def test_blocks_and_workers_change_nothing_in_the_json(folder, capsys):
+    texts = []
+    for extra in ([], ["--blocks", "100"], ["--workers", "1"], ["--blocks", "7", "--workers", "3", "--quiet"]):
+        run("compare", "a.npy", "b.npy", *QUICK, *extra, "--json", "r.json", capsys=capsys)
+        texts.append(without_time(load("r.json")).to_json())
+    assert len(set(texts)) == 1
+
+
+def test_group_by_is_joined_by_id_and_recorded(folder, capsys):
+    code, _, _ = run(
+        "compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", *QUICK, "--json", "r.json", capsys=capsys
+    )
+    assert code == 0
+    result = load("r.json")
+    assert result.settings["group_by"] == "labels.csv:plate"
+    names = np.array([f"p{i % 30}" for i in range(300)])
+    expected = compare("a.csv", "b.csv", group_by=names, bootstrap=20, null_draws=3)
+    assert result.rungs[1].held_out == expected.rungs[1].held_out
+
+
+def test_one_sidecar_for_all_tables_says_that_it_pairs_by_position(folder, capsys):
+    Path("ids.txt").write_text("\n".join(f"s{i}" for i in range(300)) + "\n")
+    result = compare("a.npy", "b.npy", ids="ids.txt", bootstrap=0, nulls=())
+    assert {a.code for a in result.alerts} >= {"one_ids_file"}
+
+
+def test_a_sidecar_for_each_table_joins_rows_in_any_order(folder, capsys):
+    order = np.random.default_rng(3).permutation(300)
+    np.save("shuffled.npy", np.load("b.npy")[order])
+    Path("ids.txt").write_text("\n".join(f"s{i}" for i in range(300)) + "\n")
+    Path("shuffled.txt").write_text("\n".join(f"s{i}" for i in order) + "\n")
+    quick = ["--bootstrap", "0", "--nulls", "none", "--groups", "rigid", "--quiet", "--json", "r.json"]
+    assert (
+        run("compare", "a.npy", "shuffled.npy", "--ids", "ids.txt", "--ids", "shuffled.txt", *quick, capsys=capsys)[0]
+        == 0
+    )
+    joined = load("r.json")
+    plain = compare("a.npy", "b.npy", groups=["rigid"], bootstrap=0, nulls=())
+    assert joined.rungs[0].in_sample.mean == pytest.approx(plain.rungs[0].in_sample.mean, rel=1e-9)
+    assert not {"one_ids_file", "paired_by_position"} & {a.code for a in joined.alerts}
+    assert joined.provenance.command.count("--ids") == 2
+    code, _, err = run("compare", "a.npy", "b.npy", "b.npy", "--ids", "x", "--ids", "y", capsys=capsys)
+    assert (code, says(err, "ids:", "3 tables", "got 2")) == (2, True)
+
+
+def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
+    for name in ("x", "y"):
+        Path(name).mkdir()
+        np.save(Path(name) / "run.npy", rows(0))
+    assert [i.name for i in compare("x/run.npy", "y/run.npy", bootstrap=0, nulls=()).inputs] == ["x/run", "y/run"]
+    assert [i.name for i in compare("runs.npz:one", "runs.npz:two", bootstrap=0, nulls=()).inputs] == ["one", "two"]
+
+
+# -- the gate
+
+
+def test_fail_if_decides_the_exit_code(folder, capsys):
+    check_gates(
+        ["compare", "a.npy", "b.npy", *QUICK],
+        holds=(
+            "rigid.held_out.q95 > 0.2; similarity.cka < 0.9; similarity.null.shuffle.p > 0.9; scale.rms == 0; "
+            "ica_efficiency.held_out < -100"
+        ),
+        fails=("rigid.held_out.q95 > 0.001; similarity.held_out.mean < 9; n < 1000; rigid.held_out.ci95.1 >= 0"),
+        undecided="similarity.svcca.16 < 2; rigid.null.rotation.p < 1",
+        capsys=capsys,
+    )
+
+
+def test_one_of_several_conditions_is_enough_to_fail_and_outputs_are_still_written(folder, capsys):
+    code, _, err = run(
+        "compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--report", "p.html",
+        "--fail-if", "rigid.held_out.mean > 9", "--fail-if", "rigid.held_out.mean < 9", capsys=capsys,
+    )  # fmt: skip
+    assert code == 1
+    assert err.count("failed:") == 2  # both directions
+    assert Path("r.json").exists()
+    assert Path("p.html").exists()
+
+
+def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys):
+    condition = "rigid.null.rotation.p < 1"  # turning the axes says nothing about rigid motions
+    code, out, err = run("compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--fail-if", condition, capsys=capsys)
+    assert (code, out, one_line(err)) == (2, "", True)
+    assert not Path("r.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("condition", "parts"),
+    [
+        ("rigid.null.chance.p > 1", ("'chance'", "shuffle, rotation")),
+        ("rotation.held_out.q95 > 1", ("'rotation'", "signed_permutation")),
+        ("rigid.held.q95 > 1", ("'held'", "group, in_sample, held_out, null")),
+        ("rigid.held_out.q96 > 1", ("'q96'",)),
+        ("rigid.held_out > 1", ("not a number",)),
+        ("rigid.held_out.mean.x > 1", ("'x'",)),
+        ("verdict.text > 1", ("'verdict'",)),
+    ],
+)
+def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, parts):
+    code, out, err = run("compare", "missing.npy", "b.npy", "--fail-if", condition, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert says(err, *parts)
+    assert "missing.npy" not in err
+
+
+# -- bad input: one helpful line, the right code, nothing half-written
+
+
+def write_bad_files():
+    X = rows(0, n=300, d=4)
+    bad = X.copy()
+    bad[[5, 9], 0] = np.nan, np.inf
+    np.save("nan.npy", bad)
+    np.save("short.npy", X[1:])
+    np.save("cube.npy", X.reshape(300, 2, 2))
+    np.save("norows.npy", np.empty((0, 4)))
+    np.save("same.npy", np.full((300, 4), 0.3))
+    np.save("object.npy", np.array([[{}] * 4] * 300, dtype=object), allow_pickle=True)
+    Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:500])
+    Path("noise.npy").write_bytes(bytes(range(256)))
+    Path("cut.safetensors").write_bytes(Path("model.safetensors").read_bytes()[:300])
+    Path("twice.csv").write_text("id,f0\n" + "s1,1\n" * 300)
+    Path("words.csv").write_text("f0,f1\n" + "1,hello\n" * 300)
+    Path("model.bin").write_bytes(b"x")
+
+
+BAD = {
+    "nan.npy": ("2 NaN", "in 2 rows", "5, 9"),
+    "short.npy": ("short: 299", "b: 300"),
+    "cube.npy": ("3-D", "(300, 2, 2)"),
+    "norows.npy": ("no rows",),
+    "same.npy": ("every row",),
+    "object.npy": ("Python objects",),
+    "cut.npy": ("cut.npy",),
+    "noise.npy": ("noise.npy",),
+    "cut.safetensors": ("cut.safetensors",),
+    "twice.csv": ("more than once", "s1"),
+    "words.csv": ("hello",),
+    "model.bin": (".npy",),
+    "runs.npz": ("one",),
+    "model.safetensors:layer.8": ("layer.8",),
+    "a.csv": ("sample ids",),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
+    write_bad_files()
+    Path("old.json").write_text("kept")
+    code, out, err = run("compare", name, "b.npy", *QUICK, "--json", "old.json", "--report", "page.html", capsys=capsys)
+    assert code == 3
+    assert out == ""
+    assert one_line(err)
+    assert says(err, *BAD[name])
+    assert Path("old.json").read_text() == "kept"
+    assert not list(Path().glob("*.html"))
+    assert not list(Path().glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["compare", "a.npy"], ("two", "1")),
+        (["compare", "a.npy", "b.npy", "--groups", "affine"], ("--groups 'affine'", "signed_permutation, rigid")),
+        (["compare", "a.npy", "b.npy", "--groups", "none"], ("--groups:",)),
+        (["compare", "a.npy", "b.npy", "--nulls", "bootstrap"], ("--nulls 'bootstrap'",)),
+        (["compare", "a.npy", "b.npy", "--folds", "one"], ("--folds 'one'",)),
+        (["compare", "a.npy", "b.npy", "--folds", "1"], ("--folds 1", "at least 2")),
+        (["compare", "a.npy", "b.npy", "--workers", "-1"], ("--workers -1", "at least 1")),
+        (["compare", "a.npy", "b.npy", "--protocol", "mine"], ("--protocol 'mine'", "paper")),
+        (["compare", "a.npy", "b.npy", "--epsilon", "0"], ("--epsilon 0", "above 0")),
+        (["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"], ("30 groups", "31 folds")),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(folder, capsys, words, parts):
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert one_line(err)
+    assert says(err, *parts)
+
+
+def test_labels_that_do_not_match_the_rows_are_refused(folder, capsys):
+    Path("few.csv").write_text("id,plate\ns000,p1\n")
+    code, _, err = run("compare", "a.csv", "b.csv", "--group-by", "few.csv:plate", capsys=capsys)
+    assert code == 3
+    assert says(err, "299 of 300", "s001")
+    code, _, err = run("compare", "a.npy", "b.npy", "--group-by", "few.csv:plate", capsys=capsys)
+    assert code == 3
+    assert says(err, "300 rows", "got 1")
+
+
+# -- report and demo
+
+
+def test_report_redraws_the_page_byte_for_byte(folder, capsys):
+    run("compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--report", "p.html", capsys=capsys)
+    code, out, _ = run("report", "r.json", "-o", "again.html", capsys=capsys)
+    assert (code, out) == (0, "again.html\n")
+    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
+    assert run("report", "r.json", "-o", "-", capsys=capsys)[1] == Path("p.html").read_text()
+    assert run("report", "r.json", "-o", "page.md", capsys=capsys)[0] == 0
+    assert Path("page.md").read_text().startswith("#")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("[1, 2]", "got None"),
+        ('{"schema": "identifiable/resolve/9"}', "got 'identifiable/resolve/9'"),
+        ('{"schema": "identifiable/compare/1"}', "identifiable/compare/1"),
+        ('{"schema": "identifiable/compare/1", "inputs": 5}', "identifiable/compare/1"),
+        ("1e308 for a figure", "1e+308"),
+    ],
+)
+def test_a_file_that_is_no_result_is_refused(folder, capsys, content, message):
+    if content.startswith("1e308"):
+        data = json.loads(compare("a.npy", "b.npy", bootstrap=0, nulls=()).to_json())
+        data["pairs"][0]["scale"]["rms"] = 1e308
+        content = json.dumps(data)
+    Path("r.json").write_text(content)
+    code, _, err = run("report", "r.json", "-o", "p.html", capsys=capsys)
+    assert code == 3
+    assert one_line(err)
+    assert message in err
+    assert not Path("p.html").exists()
+
+
+def test_demo_writes_a_page_and_ends_with_its_path(folder, capsys):
+    code, out, _ = run("demo", capsys=capsys)
+    assert code == 0
+    page = Path(out.splitlines()[-1].removeprefix("page: "))
+    assert page == folder / "identifiable-demo.html"
+    assert 10_000 < page.stat().st_size < 3_000_000
+
+
+# -- as a process
+
+
+def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder):
+    gate = "--fail-if 'rigid.held_out.q95 > 0'"
+    line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none {gate} | true; exit ${{PIPESTATUS[0]}}"
+    done = children.run(["bash", "-c", line])
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("stdout", ["ascii", "closed"])
+def test_a_plain_or_closed_stdout_is_not_an_error(folder, stdout):
+    words = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none --json r.json"
+    line = f"PYTHONIOENCODING=ascii {words}" if stdout == "ascii" else f"{words} >&-"
+    done = children.run(["bash", "-c", line])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert load("r.json").inputs[0].name == "a"
+
+
+@needs_proc
+def test_interrupt_leaves_the_old_output_whole(folder):
+    np.save("big.npy", np.random.default_rng(0).standard_normal((200_000, 64)))
+    Path("r.json").write_text("kept")
+    code, err = interrupted(["compare", "big.npy", "big.npy", "--json", "r.json"], reads("big.npy"))
+    assert code == 130
+    assert "Traceback" not in err
+    assert "no result" in err
+    assert Path("r.json").read_text() == "kept"
+    assert sorted(p.name for p in Path().glob(".*")) == []

@@ -1,0 +1,149 @@
+"""What every command does alike: prints, writes, records, and refuses before the work."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builders import make_reproduction, make_table2
+from commands import files, one_line, refused, run
+from identifiable import experiments
+from identifiable.api import load
+from identifiable.cli import main
+from identifiable.intake import default_provenance
+from identifiable.results import SCHEMAS, without_time
+
+CALLS = {
+    "compare": "compare a.npy b.npy --bootstrap 0 --nulls none --seed 3",
+    "resolve": "resolve a.npy --restarts 1 --stability 0 --rank 2",
+    "joint": "resolve a.npy b.npy --restarts 1 --stability 0",
+    "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",
+    "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
+    "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",
+    "fig2": "reproduce fig2 --set pairs=3",
+    "figA6": "reproduce figA6",
+    "table2": "reproduce table2 --scale small",
+}
+MODEL = """
+import numpy as np
+print("loading the model")
+
+class Squeeze:
+    def jvp(self, z, v):
+        return v * [2.0, 0.8, 1.0]
+
+decoder = Squeeze()
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    rng = np.random.default_rng(0)
+    S = rng.gamma([1.0, 2.0, 3.0], size=(240, 3))
+    np.save(folder / "a.npy", S @ rng.standard_normal((3, 3)))
+    np.save(folder / "b.npy", S @ rng.standard_normal((3, 3)) + 0.01 * rng.standard_normal((240, 3)))
+    (folder / "factors.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in (2 * S[:, :2]).astype(int)))
+    (folder / "model.py").write_text(MODEL)
+    assert main(["simulate", "cells", "--preset", "tiny", "-o", str(folder / "wells.csv"), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(source, tmp_path, monkeypatch):
+    """The inputs of every command; nothing is trained: experiments give a result made by hand."""
+    for path in source.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).symlink_to(path)
+
+    def stand_in(name, *, command, seed, **_):
+        made = make_table2 if name == "table2" else lambda **known: make_reproduction(name, pairs=3, **known)
+        return made(provenance=default_provenance(seed, command))
+
+    monkeypatch.setattr(experiments, "reproduce", stand_in)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("model", None)
+
+
+def figures(path):
+    return without_time(load(path)).to_json()
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_json_and_page_are_written_and_the_recorded_command_gives_them_again(folder, capsys, call):
+    words = shlex.split(call)
+    code, out, err = run(*words, "--quiet", "--json", "r.json", "--report", "p.html", capsys=capsys)
+    assert (code, out, err.replace("loading the model\n", "")) == (0, "", "")
+    result = load("r.json")
+    assert type(result) is SCHEMAS[json.loads(Path("r.json").read_text())["schema"]]
+    assert run("report", "r.json", "-o", "again.html", capsys=capsys)[:2] == (0, "again.html\n")
+    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
+    again = shlex.split(result.provenance.command)
+    assert again[0] == "identifiable"
+    assert set(words) - {"--scale", "small"} <= set(again) or "--scale" in again
+    code, out, _ = run(*again[1:], "--json", "-", capsys=capsys)
+    Path("again.json").write_text(out)
+    assert (code, figures("again.json")) == (0, figures("r.json"))
+
+
+BEFORE_THE_WORK = [
+    (["--report", "page.pdf"], 2, "page.pdf"),
+    (["--report", "no/page.html"], 3, "no/page.html"),
+    (["--json", "taken"], 3, "taken"),
+    (["--json", "r.html", "--report", "./r.html"], 2, "r.html"),
+    (["--fail-if", "no.such.field > 1"], 2, "no.such.field"),
+    (["--fail-if", "n <"], 2, "n <"),
+    (["--fail-if", "n > 1.2.3"], 2, "1.2.3"),
+    (["--fail-if", "__class__.x > 1"], 2, "__class__"),
+    (["--seed", "-1"], 2, "--seed -1"),
+    (["--no-such-option"], 2, "--no-such-option"),
+]
+
+
+@pytest.mark.parametrize(("extra", "code", "part"), BEFORE_THE_WORK)
+@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "audit", "fig2", "table2"])
+def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeypatch, call, extra, code, part):
+    Path("taken").mkdir()
+    before = files()
+    words = CALLS[call].replace("a.npy", "absent.npy").replace("wells.csv", "absent.csv")
+    monkeypatch.setattr(experiments, "reproduce", None)
+    err = refused(*shlex.split(words), *extra, code=code, capsys=capsys)
+    assert part in err
+    assert "absent" not in err
+    assert "loading" not in err
+    assert files() == before
+
+
+@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "audit"])
+def test_an_input_is_never_written_over(folder, capsys, call):
+    words = shlex.split(CALLS[call])
+    table = next(word for word in words if word.endswith((".npy", ".csv")))
+    before = Path(table).read_bytes()
+    for flag, target in (("--json", f"./{table}"), ("--report", "link.html")):
+        Path("link.html").unlink(missing_ok=True)
+        Path("link.html").symlink_to(table)
+        assert target in refused(*words, flag, target, code=3, capsys=capsys)
+    assert Path(table).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "command", ["compare", "resolve", "transform", "bilipschitz", "disentangle", "reproduce", "report", "demo"]
+)
+def test_help_of_every_command_shows_an_example(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert f"example:\n  identifiable {command}" in capsys.readouterr().out
+
+
+def test_no_command_prints_help_and_an_unknown_one_is_refused(capsys):
+    code, out, _ = run(capsys=capsys)
+    assert (code, "COMMAND" in out) == (2, True)
+    assert "nonsense" in refused("nonsense", code=2, capsys=capsys)
+    assert one_line(run("report", "r.json", capsys=capsys)[2])

@@ -1,0 +1,585 @@
+"""compare(): recovery, invariance, references against other libraries, and statistics that hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.optimize
+import scipy.stats
+
+import identifiable
+from identifiable import Blocks, DataError, PairingError, Representation, UsageError, compare, structural
+from identifiable.groups import WhiteBasis
+from identifiable.identifiability.judgement import efficiency
+from identifiable.identifiability.rows import plan_rows
+from identifiable.results import without_time
+from laws import LADDER, member_outside, rows
+
+FOUR = tuple(g.name for g in LADDER)
+BARE = {"groups": FOUR, "bootstrap": 0, "nulls": ()}
+
+
+def errors_by_hand(X, Y):
+    """In-sample mean error of every group from textbook calls on the rows, over the rms distance."""
+    Xc, Yc = X - X.mean(axis=0), Y - Y.mean(axis=0)
+    rms = np.sqrt(2 * np.sum(Yc**2) / (len(Y) - 1))
+    Q, trace = scipy.linalg.orthogonal_procrustes(Xc, Yc)
+    B, *_ = np.linalg.lstsq(Xc, Yc, rcond=None)
+
+    def mean(residual):
+        return np.linalg.norm(residual, axis=1).mean() / rms
+
+    return {
+        "rigid": mean(Xc @ Q - Yc),
+        "similarity": mean(trace / np.sum(Xc**2) * Xc @ Q - Yc),
+        "linear": mean(Xc @ B - Yc),
+    }
+
+
+def cca_by_qr(X, Y):
+    """Canonical correlations from orthonormal bases of the centred columns."""
+
+    def basis(Z):
+        u, s, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+        return u[:, s > 1e-12 * s[0]]
+
+    return np.linalg.svd(basis(X).T @ basis(Y), compute_uv=False).clip(0, 1)
+
+
+def cka_by_kernels(X, Y):
+    """Linear CKA from the n x n kernels."""
+    H = np.eye(len(X)) - 1 / len(X)
+    K, L = H @ X @ X.T @ H, H @ Y @ Y.T @ H
+    return np.sum(K * L) / np.sqrt(np.sum(K * K) * np.sum(L * L))
+
+
+def ill_conditioned(seed, n=600, d=8, condition=1e5):
+    """Rows whose column-equilibrated condition number is about `condition`."""
+    rng = np.random.default_rng([seed, 21])
+    turn, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    return rng.standard_normal((n, d)) * np.logspace(0, -np.log10(condition), d) @ turn.T + 3
+
+
+def noisy_copy(X, seed, amount=0.3):
+    rng = np.random.default_rng([seed, 22])
+    return X @ rng.standard_normal((X.shape[1], X.shape[1])) + amount * rng.standard_t(5, X.shape)
+
+
+CASES = {
+    "ordinary": lambda s: (rows(s), noisy_copy(rows(s), s)),
+    "condition 1e5": lambda s: (ill_conditioned(s), noisy_copy(ill_conditioned(s), s)),
+    "condition 1e5 both sides": lambda s: (ill_conditioned(s), ill_conditioned(s + 1) + 0.1 * ill_conditioned(s)),
+    "condition 1e7": lambda s: (
+        ill_conditioned(s, condition=1e7),
+        ill_conditioned(s, condition=1e7) @ np.diag(np.logspace(0, 7, 8)) + 0.3 * rows(s, n=600, d=8),
+    ),
+    "one dimension": lambda s: (rows(s, d=1), noisy_copy(rows(s, d=1), s)),
+    "n barely above d": lambda s: (rows(s, n=23, d=20), noisy_copy(rows(s, n=23, d=20), s)),
+    "constant column": lambda s: (np.c_[rows(s), np.full(400, 7.7)], noisy_copy(rows(s, d=7), s)),
+    "duplicated column": lambda s: (rows(s, d=4)[:, [0, 1, 2, 3, 0, 1]], noisy_copy(rows(s), s)),
+    "nearly duplicated column": lambda s: (
+        np.c_[rows(s), rows(s)[:, :1] + 1e-9 * rows(s + 9)[:, :1]],
+        noisy_copy(rows(s, d=7), s),
+    ),
+    "far from the origin": lambda s: (rows(s) + 1e6, noisy_copy(rows(s), s) - 1e5),
+    "mixed units": lambda s: (rows(s) * np.logspace(-5, 5, 6), noisy_copy(rows(s), s)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(2))
+def test_figures_equal_scipy_and_numpy_on_the_rows(case, seed):
+    X, Y = CASES[case](seed)
+    pair, back = compare(X, Y, folds=2 if len(X) < 50 else 5, **BARE).pairs
+    for direction, expected in ((pair, errors_by_hand(X, Y)), (back, errors_by_hand(Y, X))):
+        for group, value in expected.items():
+            assert direction.rung(group).in_sample.mean == pytest.approx(value, rel=1e-6, abs=1e-9), group
+    assert pair.similarity.cca == pytest.approx(cca_by_qr(X, Y).mean(), rel=1e-6)
+    assert pair.similarity.cka == pytest.approx(cka_by_kernels(X, Y), rel=1e-6)
+
+
+@pytest.mark.parametrize("case", ["condition 1e5", "duplicated column", "nearly duplicated column"])
+def test_a_second_pass_is_made_where_it_is_needed_and_said(case):
+    X, Y = CASES[case](0)
+    result = compare(X, Y, **BARE)
+    assert result.pairs[0].solver.refined
+    assert "ill_conditioned" in {a.code for a in result.alerts}
+    assert not compare(rows(0), noisy_copy(rows(0), 0), **BARE).pairs[0].solver.refined
+
+
+def test_normal_equations_alone_would_miss_condition_1e7(monkeypatch):
+    """The negative half: with the second pass switched off the same figures are wrong."""
+    X, Y = CASES["condition 1e7"](0)
+    expected = errors_by_hand(X, Y)["linear"]
+    with_it = compare(X, Y, **BARE).pairs[0]
+    monkeypatch.setattr(WhiteBasis, "needs_refinement", False)
+    without = compare(X, Y, **BARE).pairs[0]
+    assert with_it.rung("linear").in_sample.mean == pytest.approx(expected, rel=1e-6)
+    assert abs(without.rung("linear").in_sample.mean / expected - 1) > 1e-3
+    assert with_it.solver.condition_source == pytest.approx(1e7, rel=0.9)
+
+
+def held_out_by_hand(X, Y):
+    """Held-out errors from maps refitted on the rows of the other folds, over the rms distance."""
+    fold = plan_rows(len(X), None, seed=0, n_folds=5).fold
+    found = {g: np.empty(len(X)) for g in FOUR}
+    for k in range(5):
+        train, test = fold != k, fold == k
+        mx, my = X[train].mean(axis=0), Y[train].mean(axis=0)
+        x, y, xt, yt = X[train] - mx, Y[train] - my, X[test] - mx, Y[test] - my
+        Q, trace = scipy.linalg.orthogonal_procrustes(x, y)
+        B, *_ = np.linalg.lstsq(x, y, rcond=None)
+        with np.errstate(invalid="ignore"):
+            r = np.nan_to_num(np.corrcoef(x.T, y.T)[: x.shape[1], x.shape[1] :])
+        i, j = scipy.optimize.linear_sum_assignment(-np.abs(r))
+        P = np.zeros_like(r)
+        P[i, j] = np.where(r[i, j] < 0, -1, 1)
+        scale = trace / np.sum(x**2)
+        for group, A in (("signed_permutation", P), ("rigid", Q), ("similarity", scale * Q), ("linear", B)):
+            found[group][test] = np.linalg.norm(xt @ A - yt, axis=1)
+    rms = np.sqrt(2 * np.sum((Y - Y.mean(axis=0)) ** 2) / (len(Y) - 1))
+    return {g: e / rms for g, e in found.items()}
+
+
+def few_factors(seed, n, d):
+    """More columns than rows, five factors behind them: least-norm maps predict well, others do not."""
+    rng = np.random.default_rng([seed, 23])
+    S = rng.standard_normal((n, 5))
+    return tuple(S @ rng.standard_normal((5, d)) + 0.01 * rng.standard_normal((n, d)) for _ in range(2))
+
+
+def rarely_active(seed):
+    """Columns that vary in one to three rows only, as dead ReLU units do."""
+    rng = np.random.default_rng([seed, 24])
+    X = rng.standard_normal((600, 10))
+    X[:, :3] = 0
+    for j in range(3):
+        X[rng.choice(600, 1 + j, replace=False), j] = 1 + rng.gamma(1, size=1 + j)
+    return X + 0.1, X @ rng.standard_normal((10, 10)) + 0.3 * rng.standard_normal((600, 10))
+
+
+HELD_OUT_CASES = {
+    "ordinary": lambda s: (rows(s), noisy_copy(rows(s), s)),
+    "condition 1e5": lambda s: (ill_conditioned(s), noisy_copy(ill_conditioned(s), s)),
+    "more columns than rows": lambda s: few_factors(s, 100, 200),
+    "fewer training rows than columns": lambda s: few_factors(s, 110, 100),
+    "n barely above d": lambda s: (rows(s, n=23, d=20), noisy_copy(rows(s, n=23, d=20), s)),
+    "rarely active columns": rarely_active,
+}
+
+
+@pytest.mark.parametrize("case", HELD_OUT_CASES)
+@pytest.mark.parametrize("seed", range(2))
+def test_held_out_errors_equal_refitting_on_the_other_folds(case, seed):
+    X, Y = HELD_OUT_CASES[case](seed)
+    for pair, expected in zip(
+        compare(X, Y, **BARE).pairs, (held_out_by_hand(X, Y), held_out_by_hand(Y, X)), strict=True
+    ):
+        # Where training rows do not span all columns many rotations fit equally well, and scipy's is another one.
+        spanned = case in ("ordinary", "condition 1e5")
+        for group in FOUR if spanned else ("linear", "signed_permutation"):
+            found, values = pair.rung(group).held_out, expected[group]
+            assert found.mean == pytest.approx(values.mean(), rel=1e-6), group
+            assert found.max == pytest.approx(values.max(), rel=1e-6), group
+            assert found.q95 == pytest.approx(np.quantile(values, 0.95), rel=1e-6), group
+
+
+def test_float32_rows_give_the_figures_of_float64_arithmetic():
+    X = rows(1, n=3000, d=24).astype(np.float32)
+    Y = noisy_copy(X, 1, amount=20.0).astype(np.float32)
+    narrow, wide = compare(X, Y, **BARE).pairs[0], compare(X.astype(float), Y.astype(float), **BARE).pairs[0]
+    assert (narrow.solver.error_dtype, wide.solver.error_dtype) == ("float32", "float64")
+    for a, b in zip(narrow.rungs, wide.rungs, strict=True):
+        for field in ("mean", "q50", "q95", "q99", "max"):
+            assert getattr(a.held_out, field) == pytest.approx(getattr(b.held_out, field), rel=1e-6)
+    tiny = compare(X, X + np.float32(1), **BARE).pairs[0]  # a residual of float32's rounding is measured in float64
+    assert tiny.solver.error_dtype == "float64"
+    assert tiny.rung("rigid").held_out.max < 1e-6
+
+
+# -- recovery and rejection, through the whole of compare
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("place", range(len(LADDER)), ids=FOUR)
+def test_planted_member_is_recovered_and_is_the_verdict_and_smaller_groups_do_not_fit(place, seed):
+    X, rng, group = rows(seed), np.random.default_rng([seed, 31]), LADDER[place]
+    planted = member_outside(group, LADDER[place - 1], 6, rng) if place else group.sample(6, rng)
+    result = compare(X, planted(X), epsilon=1e-6, **BARE)
+    assert result.verdict.group == group.name
+    for pair in result.pairs:
+        assert pair.rung(group.name).held_out.max < 1e-6
+    assert min((result.pairs[0].rung(g.name).held_out.mean for g in LADDER[:place]), default=1) > 0.01
+
+
+def test_a_representation_is_zero_from_itself_on_every_rung():
+    X = rows(0)
+    result = compare(X, X.copy(), bootstrap=0, nulls=())
+    for pair in result.pairs:
+        assert [r.group for r in pair.rungs] == [*FOUR, "ica"]
+        assert max(max(r.in_sample.max, r.held_out.max) for r in pair.rungs) < 1e-9
+    assert result.verdict.group == "signed_permutation"
+    assert "identical_inputs" in {a.code for a in result.alerts}
+    assert (result.pairs[0].similarity.cca, result.pairs[0].similarity.cka) == pytest.approx((1, 1))
+
+
+def test_independent_representations_are_not_called_the_same():
+    result = compare(rows(0), rows(77), **BARE)
+    assert result.verdict.group is None
+    assert min(r.held_out.mean for r in result.rungs) > 0.5
+
+
+def test_ica_resolves_a_rotation_of_independent_sources_that_a_permutation_cannot():
+    rng = np.random.default_rng(5)
+    S = rng.laplace(size=(4000, 5))
+    a, b = (S @ np.linalg.qr(rng.standard_normal((5, 5)))[0] for _ in range(2))
+    pair = compare(a, b, bootstrap=50, null_draws=19).pairs[0]
+    assert pair.rung("ica").held_out.mean < 0.1 < pair.rung("signed_permutation").held_out.mean
+    permutation, ica, rigid = (pair.rung(g).held_out.mean for g in ("signed_permutation", "ica", "rigid"))
+    assert pair.ica_efficiency.held_out == pytest.approx((permutation - ica) / (permutation - rigid)) > 0.8
+    assert pair.ica_efficiency.ci95[0] <= pair.ica_efficiency.held_out <= pair.ica_efficiency.ci95[1]
+    assert pair.rung("ica").null["rotation"].p == 0.05  # no draw of 19 was as good
+    assert pair.rung("rigid").null["rotation"] is None  # turning the axes says nothing about rigid motions
+
+
+@pytest.mark.parametrize(
+    ("pair", "permutation", "rigid", "ica", "printed"),
+    [  # Table 1 of Nelson et al. 2026 (mean error over the diameter), as quoted by a third party: our copy lost it
+        ("Pythia-160M", 0.219, 0.150, 0.202, 25),
+        ("MAE", 0.197, 0.109, 0.145, 59),
+        ("CheXpert", 0.218, 0.104, 0.175, 38),
+        ("ResNet-18", 0.382, 0.206, 0.312, 40),
+    ],
+)
+def test_efficiency_of_table_1_follows_from_its_own_error_columns(pair, permutation, rigid, ica, printed):
+    assert round(100 * efficiency(permutation, ica, rigid)) == printed
+    assert round(100 * efficiency(permutation, rigid, ica)) != printed  # the order of the columns matters
+    assert efficiency(0.4, 0.5, 0.2) == pytest.approx(-0.5)
+    assert efficiency(0.2, 0.1, 0.2) is None
+
+
+# -- invariance
+
+
+def assert_same_figures(a, b, *, rel=1e-9):
+    for p, q in zip(a.pairs, b.pairs, strict=True):
+        for r, s in zip(p.rungs, q.rungs, strict=True):
+            for kind in ("in_sample", "held_out"):
+                for field in ("mean", "q50", "q95", "q99", "max", "mean_over_diameter"):
+                    x, y = getattr(getattr(r, kind), field), getattr(getattr(s, kind), field)
+                    assert x == pytest.approx(y, rel=rel, abs=1e-12)
+            assert r.held_out.ci95 == pytest.approx(s.held_out.ci95, rel=rel)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_permuted_together_change_nothing(seed):
+    X, Y = rows(seed), noisy_copy(rows(seed), seed)
+    ids = np.array([f"sample-{i}" for i in range(len(X))])
+    order = np.random.default_rng([seed, 41]).permutation(len(X))
+    other = np.random.default_rng([seed, 42]).permutation(len(X))
+    options = {"groups": FOUR, "nulls": (), "bootstrap": 40}
+    plain = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **options)
+    moved = compare(Representation(X[order], ids[order], "a"), Representation(Y[other], ids[other], "b"), **options)
+    assert_same_figures(plain, moved)
+
+
+def test_rows_permuted_together_change_nothing_even_where_many_rotations_fit():
+    X, Y = few_factors(0, 60, 80)
+    ids = np.arange(60)
+    order = np.random.default_rng(43).permutation(60)
+    plain = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **BARE).pairs[0]
+    moved = compare(Representation(X[order], ids[order], "a"), Representation(Y, ids, "b"), **BARE).pairs[0]
+    for a, b in zip(plain.rungs, moved.rungs, strict=True):
+        assert a.held_out.mean == pytest.approx(b.held_out.mean, rel=1e-6), a.group
+
+
+@pytest.mark.parametrize(("block", "workers"), [(100, 1), (999, 3), (None, 1)])
+def test_json_is_the_same_for_every_block_size_and_number_of_workers(block, workers):
+    X = rows(3, n=9000, d=5)
+    Y = noisy_copy(X, 3)
+    options = {"bootstrap": 20, "null_draws": 3}
+    expected = compare(Blocks(X, name="a"), Blocks(Y, name="b"), workers=2, **options)
+    found = compare(Blocks(X, rows=block, name="a"), Blocks(Y, rows=block, name="b"), workers=workers, **options)
+    assert without_time(found).to_json() == without_time(expected).to_json()
+
+
+def test_rows_sorted_by_class_do_not_break_the_folds():
+    """A half-split by position trains on one class and tests on the other; ours does not."""
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((1000, 4)) + 6 * np.repeat([0, 1], 500)[:, None]
+    curve = np.where(np.arange(1000)[:, None] < 500, X @ np.diag([1.0, 2, 3, 4]), X @ np.diag([4.0, 3, 2, 1]))
+    held_out = compare(X, curve, **BARE).pairs[0].rung("linear")
+    assert held_out.held_out.mean < 1.2 * held_out.in_sample.mean
+    B, *_ = np.linalg.lstsq(np.c_[X[:500], np.ones(500)], curve[:500], rcond=None)
+    naive = np.linalg.norm(np.c_[X[500:], np.ones(500)] @ B - curve[500:], axis=1).mean()
+    rms = np.sqrt(2 * np.sum((curve - curve.mean(axis=0)) ** 2) / 999)
+    assert naive / rms > 2 * held_out.held_out.mean
+
+
+# -- statistics that hold
+
+
+def test_in_sample_linear_error_of_independent_gaussians_looks_good_and_held_out_does_not():
+    rng = np.random.default_rng(10)
+    result = compare(rng.standard_normal((1000, 256)), rng.standard_normal((1000, 256)), **BARE)
+    linear = result.pairs[0].rung("linear")
+    nothing = np.sqrt(0.5)  # predicting the mean, in units of the rms pairwise distance
+    assert linear.in_sample.mean < 0.9 * nothing
+    assert linear.held_out.mean > 1.1 * nothing
+    assert "few_rows" in {a.code for a in result.alerts}
+    assert result.pairs[0].similarity.cka > 0.15  # biased: these share nothing
+    assert abs(result.pairs[0].similarity.cka_debiased) < 0.01
+
+
+def test_shuffle_p_values_are_uniform_under_the_null():
+    draws = 19
+    groups = ("rigid", "linear")
+    p = {g: [] for g in (*groups, "cca", "cka")}
+    for seed in range(200):
+        rng = np.random.default_rng([seed, 51])
+        X, Y = rng.standard_t(4, (40, 3)), rng.standard_t(4, (40, 3))
+        pair = compare(X, Y, groups=groups, bootstrap=0, nulls=("shuffle",), null_draws=draws, seed=seed).pairs[0]
+        for g in groups:
+            p[g].append(pair.rung(g).null["shuffle"].p)
+        for s in ("cca", "cka"):
+            p[s].append(pair.similarity.null[s].p)
+    for name, values in p.items():
+        counts = np.bincount(np.rint(np.array(values) * (draws + 1)).astype(int) - 1, minlength=draws + 1)
+        assert scipy.stats.chisquare(counts).pvalue > 0.001, name
+
+
+def test_shuffle_p_value_is_small_when_the_rows_are_linked():
+    X = rows(4, n=60, d=3)
+    pair = compare(X, noisy_copy(X, 4), bootstrap=0, nulls=("shuffle",), null_draws=99).pairs[0]
+    assert all(r.null["shuffle"].p == 0.01 for r in pair.rungs if r.group != "signed_permutation")
+    assert pair.similarity.null["cca"].p == 0.01
+
+
+@pytest.mark.parametrize("group", ["rigid", "linear"])
+def test_interval_covers_the_true_held_out_mean(group):
+    """Truth: the average held-out mean of 150 other data sets drawn from the same law."""
+    mixing = np.random.default_rng(61).standard_normal((4, 4))
+
+    def draw(seed):
+        rng = np.random.default_rng([seed, 62])
+        X = rng.laplace(size=(250, 4))
+        return X, X @ mixing + rng.standard_t(6, (250, 4)) * np.abs(X[:, :1])
+
+    options = {"groups": (group,), "nulls": ()}
+    truth = np.mean(
+        [compare(*draw(s), bootstrap=0, **options).pairs[0].rung(group).held_out.mean for s in range(1000, 1150)]
+    )
+    intervals = [compare(*draw(s), bootstrap=200, **options).pairs[0].rung(group).held_out.ci95 for s in range(120)]
+    covered = np.mean([low <= truth <= high for low, high in intervals])
+    assert covered >= 0.90
+    assert np.mean([low <= 1.2 * truth <= high for low, high in intervals]) < 0.5  # not by being wide
+
+
+def test_intervals_that_ignore_groups_are_too_narrow():
+    rng = np.random.default_rng(63)
+    plates = np.repeat(np.arange(40), 25)
+    X = rng.standard_normal((1000, 3))
+    Y = X + rng.standard_normal((40, 3))[plates] * rng.gamma(1, size=40)[plates][:, None]
+    options = {"groups": ("rigid",), "nulls": ()}
+    by_row = compare(X, Y, **options).rungs[0].held_out.ci95
+    by_plate = compare(X, Y, group_by=plates, **options).rungs[0].held_out.ci95
+    assert by_plate[1] - by_plate[0] > 2 * (by_row[1] - by_row[0])
+
+
+# -- widths, three models, sources
+
+
+def test_a_narrow_third_model_does_not_change_how_two_wide_ones_compare():
+    X = rows(0)
+    Y = LADDER[1].sample(6, np.random.default_rng(74))(X) + 0.1 * rows(3)
+    alone = compare(X, Y, **BARE).pairs[0]
+    beside = compare(X, Y, rows(5, d=3), **BARE).pairs[0]
+    assert beside.verdict == alone.verdict
+    assert beside.rungs == alone.rungs
+
+
+def test_principal_axes_are_not_called_the_models_axes():
+    rng = np.random.default_rng(75)
+    X = rng.standard_normal((800, 3)) * [4, 2, 1]
+    wide = np.c_[X, 1e-3 * rng.standard_normal((800, 2))] @ np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    result = compare(X, wide, **BARE)
+    pair = result.pairs[0]
+    assert "different_widths" in {a.code for a in result.alerts}
+    assert (pair.width, sorted(len(s.variances) for s in result.spectra)) == (3, [3, 5])
+    assert pair.rung("signed_permutation").held_out.q95 < 0.1  # the principal axes happen to be X's
+    assert pair.verdict.group == "rigid"
+    assert 0.999 < pair.kept_target < 1 == pair.kept_source
+
+
+def test_three_models_give_all_ordered_pairs_a_matrix_and_a_consensus():
+    X = rows(0)
+    turn = LADDER[1].sample(6, np.random.default_rng(72))
+    result = compare(X, turn(X), rows(99), **BARE)
+    assert [(p.source, p.target) for p in result.pairs] == [
+        ("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c"), ("c", "b"),
+    ]  # fmt: skip
+    rigid = next(m for m in result.matrices if m.group == "rigid")
+    assert rigid.values[0][1] < 1e-9 < 0.3 < rigid.values[0][2]
+    assert [rigid.values[i][i] for i in range(3)] == [0, 0, 0]
+    distance = {d.name: d.mean for d in result.consensus.distances}
+    assert distance["c"] > 1.2 * distance["a"]
+    assert result.consensus.converged
+
+
+def test_verdict_of_several_models_is_the_weakest_of_all_pairs():
+    X = rows(0)
+    result = compare(X, X[:, ::-1], LADDER[1].sample(6, np.random.default_rng(76))(X), **BARE)
+    assert result.pairs[0].verdict.group == "signed_permutation"
+    assert result.verdict.group == "rigid"
+    assert compare(X, X, rows(7), **BARE).verdict.group is None
+
+
+def test_verdict_on_unrelated_rows_says_that_chance_does_as_well():
+    result = compare(rows(0, n=80), rows(50, n=80), groups=FOUR, bootstrap=0, null_draws=19)
+    assert "at random" in result.verdict.text
+    linked = compare(rows(0, n=80), noisy_copy(rows(0, n=80), 0, 20.0), groups=FOUR, bootstrap=0, null_draws=19)
+    assert linked.verdict.group is None
+    assert "at random" not in linked.verdict.text
+
+
+def test_rotation_null_of_a_permutation_is_not_fooled_by_a_rotated_copy_or_a_scale():
+    rng = np.random.default_rng(77)
+    X = rng.standard_normal((400, 6)) * [1, 2, 3, 4, 5, 6]
+    options = {"groups": ("signed_permutation",), "bootstrap": 0, "nulls": ("rotation",), "null_draws": 19}
+    turned = [compare(X, X @ np.linalg.qr(rng.standard_normal((6, 6)))[0], **options) for _ in range(10)]
+    assert np.mean([r.rungs[0].null["rotation"].p for r in turned]) > 0.2  # like any other rotation
+    assert compare(X, 1.5 * X[:, ::-1], **options).rungs[0].null["rotation"].p == 0.05  # these axes are special
+
+
+def test_structural_recovers_sources_up_to_order_and_sign():
+    rng = np.random.default_rng(73)
+    U = rng.laplace(size=(500, 3))
+    result = structural(-U[:, [1, 2, 0]], U, **BARE)
+    assert result.verdict.group == "signed_permutation"
+    assert [(p.source, p.target) for p in result.pairs] == [("representation", "sources")]
+    assert structural(np.sinh(U) @ rng.standard_normal((3, 3)), U, **BARE).verdict.group is None
+    with pytest.raises(UsageError, match="6 and 3"):
+        structural(rows(0), rows(0, d=3))
+
+
+def test_few_groups_and_shuffling_their_rows_are_alerts():
+    result = compare(rows(0), rows(1), groups=("rigid",), null_draws=3, group_by=np.arange(400) % 6)
+    assert {"few_groups", "shuffle_ignores_groups"} <= {a.code for a in result.alerts}
+    plain = compare(rows(0), rows(1), groups=("rigid",), null_draws=3)
+    assert {"few_groups", "shuffle_ignores_groups"}.isdisjoint(a.code for a in plain.alerts)
+
+
+# -- bad input, each with its message
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tiny_and_huge_scales_are_compared_like_any_other(scale, dtype):
+    tables = rows(0), noisy_copy(rows(0), 0)
+    plain, scaled = (compare(*both, **BARE).pairs[0] for both in (tables, [(Z * scale).astype(dtype) for Z in tables]))
+    assert scaled.rung("linear").held_out.mean == pytest.approx(plain.rung("linear").held_out.mean, rel=1e-5)
+
+
+HOLES = [np.nan, np.inf, -np.inf]
+
+
+def with_holes(n, places, values):
+    X = rows(0, n=n, d=6)
+    X[places, 1] = values
+    return X
+
+
+REFUSED = {
+    "holes": (
+        DataError,
+        r"^b: .* 3 .* in 3 rows .* 3, 7, 9\b",
+        lambda: [rows(0), with_holes(400, [3, 7, 9], HOLES)],
+        {},
+    ),
+    "beyond the first chunk": (DataError, r"\b8888\b", lambda: [rows(0, n=9000), with_holes(9000, [8888], np.nan)], {}),
+    "overflow": (DataError, r"^b: .*float64", lambda: [rows(0), rows(0) * 1e200], {}),
+    "all rows equal": (DataError, r"^b: ", lambda: [rows(0), np.full((400, 6), 0.1)], {}),
+    "alone": (UsageError, r"got 1", lambda: [rows(0)], {}),
+    "lengths": (PairingError, r"a: 400, b: 399", lambda: [rows(0), rows(0)[1:]], {}),
+    "labels": (PairingError, r"400 rows of a, .*\(3,\)", lambda: [rows(0), rows(1)], {"group_by": np.zeros(3)}),
+    "masked": (DataError, r"^b: masked", lambda: [rows(0), np.ma.masked_less(rows(1), 0)], {}),
+    "ragged": (DataError, r"^a: ", lambda: [[[1.0], [2.0, 3.0]], rows(0)], {}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_tables_that_cannot_be_compared_are_refused_by_name(case):
+    error, parts, tables, options = REFUSED[case]
+    with pytest.raises(error, match=parts):
+        compare(*tables(), **BARE, **options)
+
+
+def test_the_row_of_a_hole_is_that_of_its_file():
+    ids, bad = np.arange(9000), with_holes(9000, [8888], np.nan)
+    with pytest.raises(DataError, match=r"\b111\b"):
+        compare(Representation(rows(0, n=9000), ids, "a"), Representation(bad[::-1], ids[::-1], "b"), **BARE)
+
+
+def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
+    X = rows(0, n=40, d=60)
+    assert "more_columns_than_rows" in {a.code for a in compare(X, X + 1, **BARE).alerts}
+    assert "more_columns_than_rows" not in {a.code for a in compare(X.T, X.T + 1, **BARE).alerts}
+    huge = np.broadcast_to(np.float32(1.0), (20, 200_000))
+    with pytest.raises(DataError, match=r"200000 columns .*20 rows.* swapped"):
+        compare(huge, huge, **BARE)
+
+
+def test_more_folds_than_rows_allow_say_both():
+    with pytest.raises(UsageError, match=r"400 rows .*300 folds"):
+        compare(rows(0), rows(1), folds=300)
+
+
+# -- the result
+
+
+def test_paper_protocol_judges_by_the_in_sample_figure_over_the_diameter():
+    X = rows(0)
+    Y = noisy_copy(X, 0, amount=1.0)
+    default = compare(X, Y, epsilon=0.05, **BARE)
+    paper = compare(X, Y, epsilon=0.05, protocol="paper", **BARE)
+    assert replace(default.rungs[3]) == paper.rungs[3]  # the figures are the same; the headline is not
+    assert default.verdict.group is None
+    assert paper.verdict.group == "linear"
+    assert "in_sample_headline" in {a.code for a in paper.alerts}
+
+
+def test_mean_over_diameter_is_the_mean_error_over_the_largest_distance():
+    from scipy.spatial.distance import pdist
+
+    X, Y = rows(0), noisy_copy(rows(0), 0)
+    pair = compare(X, Y, **BARE).pairs[0]
+    assert pair.scale.diameter == pytest.approx(pdist(Y).max(), rel=1e-12)
+    assert pair.scale.rms == pytest.approx(np.sqrt(np.mean(pdist(Y) ** 2)), rel=1e-12)
+    for rung in pair.rungs:
+        assert rung.in_sample.mean_over_diameter * pair.scale.diameter == pytest.approx(
+            rung.in_sample.mean * pair.scale.rms
+        )
+
+
+def test_content_hash_is_of_the_values_not_of_the_container():
+    X = rows(0)
+    one, two, three = compare(X, np.asfortranarray(X), X.astype(">f8"), **BARE).inputs
+    assert one.sha256 == two.sha256 == three.sha256
+    changed = X.copy()
+    changed[5, 2] += 1e-9
+    result = compare(X, changed, **BARE)
+    assert result.inputs[1].sha256 != one.sha256
+    assert result.provenance.version == identifiable.__version__
+
+
+def test_worst_rows_are_named_by_id_and_are_the_worst():
+    X = rows(0)
+    ids = np.array([f"cell-{i}" for i in range(len(X))])
+    Y = X.copy()
+    Y[17] += 50
+    pair = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **BARE).pairs[0]
+    assert pair.worst[0].row == "cell-17"
+    assert [w.error for w in pair.worst] == sorted((w.error for w in pair.worst), reverse=True)

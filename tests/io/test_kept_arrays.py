@@ -1,0 +1,101 @@
+"""Checkpoints: what was put is got, a folder of another run is refused, damage counts as absence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from identifiable._checks import DataError, OutputError, UsageError
+from identifiable.deconfounding.checkpoint import CARD, KeptArrays
+
+
+def test_what_was_put_is_got_by_a_later_run(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    arrays = {
+        "file": rng.standard_normal((3, 2)),
+        "codes": np.arange(4),
+        "text": np.array('{"a": [1, "é"]}'),
+        "no": np.empty((0, 2)),
+    }
+    KeptArrays(tmp_path / "run", "abc").put("PCA+ICA/fold 1:seed=0", arrays)
+    later = KeptArrays(tmp_path / "run", "abc")
+    found = later.get("PCA+ICA/fold 1:seed=0")
+    assert found is not None
+    assert list(found) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array, strict=True)
+    assert later.get("PCA+ICA/fold 1:seed=1") is None
+    assert later.keys() == ("PCA+ICA/fold 1:seed=0",)
+    assert later.damaged == []
+
+
+def test_putting_again_replaces(tmp_path: Path) -> None:
+    kept = KeptArrays(tmp_path, "abc")
+    kept.put(".k", {"a": np.zeros(2)})
+    kept.put(".k", {"b": np.ones(3)})
+    found = kept.get(".k")
+    assert found is not None
+    assert list(found) == ["b"]
+    assert kept.keys() == (".k",)
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
+    KeptArrays(tmp_path, "abc").put("k", {"a": np.zeros(2)})
+    with pytest.raises(DataError, match=r"\(abc.*here\)"):
+        KeptArrays(tmp_path, "abd")
+    assert KeptArrays(tmp_path, "abc").keys() == ("k",)
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("words")
+    with pytest.raises(DataError, match=r"found other files \(first: thesis\.txt\)"):
+        KeptArrays(tmp_path, "abc")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("card", ["", "[]", '{"schema": "identifiable/checkpoint/0", "fingerprint": "abc"}', "{}"])
+def test_a_damaged_card_is_said(tmp_path: Path, card: str) -> None:
+    KeptArrays(tmp_path, "abc")
+    (tmp_path / CARD).write_text(card)
+    with pytest.raises(DataError, match=r"damaged.*another"):
+        KeptArrays(tmp_path, "abc")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "text", "pickled"])
+def test_a_damaged_entry_counts_as_absent_and_is_said(tmp_path: Path, damage: str) -> None:
+    kept = KeptArrays(tmp_path, "abc")
+    kept.put("k", {"a": np.arange(1000.0)})
+    path = tmp_path / "k.npz"
+    whole = bytearray(path.read_bytes())
+    if damage == "truncated":
+        path.write_bytes(whole[:-50])
+    elif damage == "flipped":
+        whole[4000] ^= 255
+        path.write_bytes(whole)
+    elif damage == "text":
+        path.write_text("not a zip")
+    else:
+        np.savez(path, a=np.array([{"a": 1}], dtype=object))
+    assert kept.get("k") is None
+    assert kept.get("k") is None
+    assert kept.damaged == ["k"]
+    kept.put("k", {"a": np.ones(2)})
+    assert kept.get("k") is not None
+
+
+def test_objects_and_empty_keys_are_refused(tmp_path: Path) -> None:
+    kept = KeptArrays(tmp_path, "abc")
+    with pytest.raises(UsageError, match=r"'a'.*Python objects"):
+        kept.put("k", {"a": np.array([None, 1], dtype=object)})
+    for key in ("", "k" * 500):
+        with pytest.raises(UsageError, match="expected 1 to 200 characters"):
+            kept.put(key, {"a": np.ones(2)})
+    assert kept.keys() == ()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"cannot.*checkpoints"):
+        KeptArrays(tmp_path / "file" / "run", "abc")

@@ -1,0 +1,130 @@
+"""A disk that fills up while a table is written: one line, exit 3, nothing left behind; never a crash of HDF5.
+
+Every attempt is a process of its own, forked from one that has imported everything, and ends as a command ends: HDF5
+crashed when the interpreter shut down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from identifiable import load_basis, resolve, save_basis, transform
+from identifiable.io import open_representation
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+SUFFIXES = [".npy", ".npz", ".safetensors", ".parquet", ".h5ad"]
+STEP = 16 * 1024
+
+SCRIPT = """
+import json, os, resource, signal, subprocess, sys, tempfile, time
+import anndata, h5py, pyarrow.parquet
+from identifiable.cli import main
+
+how, basis, table, folder, *limits = sys.argv[1:]
+found = []
+for suffix, limit in (text.split(":") for text in limits):
+    output, limit = os.path.join(folder, "z" + suffix), int(limit)
+    if how == "mount":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={limit}", "tmpfs", folder], check=True, timeout=20)
+    with tempfile.TemporaryFile() as said:
+        child = os.fork()
+        if child == 0:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            if how == "limit":
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            sys.exit(main(["transform", basis, table, "-o", output, "--quiet"]))
+        if how == "interrupt":  # as soon as the file is begun, and a little later
+            until = time.monotonic() + 20
+            while not os.listdir(folder) and time.monotonic() < until:
+                time.sleep(0.001)
+            time.sleep(limit / 1e6)
+            os.kill(child, signal.SIGINT)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        text = said.read().decode()
+    held = os.listdir(folder)
+    whole = suffix == ".h5ad" and code == 0 and anndata.read_h5ad(output).shape[0]
+    found.append({"name": "z" + suffix, "limit": limit, "code": code, "said": text, "held": held, "rows": whole})
+    for name in held:
+        os.unlink(os.path.join(folder, name))
+    if how == "mount":
+        subprocess.run(["umount", folder], check=True, timeout=20)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("inputs")
+    X = np.random.default_rng(0).laplace(size=(3000, 8))
+    np.save(folder / "x.npy", X)
+    return save_basis(folder / "basis.safetensors", resolve(X, stability=0, restarts=1)), folder / "x.npy"
+
+
+def attempts(how: str, inputs: tuple[Path, Path], folder: Path, limits: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    words = [how, *map(str, inputs), str(folder), *(f"{suffix}:{limit}" for suffix, limit in limits)]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def whole_or_refused(found: list[dict[str, Any]]) -> None:
+    """Every outcome is a whole file and exit 0, or one line and exit 3; both occur."""
+    for one in found:
+        if one["code"] == 0:
+            assert one["held"] == [one["name"]], one
+            assert one["said"] == "", one
+        else:
+            assert (one["code"], one["held"]) == (3, []), one
+            assert one["said"].count("\n") == 1, one
+            assert one["name"] in one["said"], one
+    assert {one["code"] for one in found} == {0, 3}
+
+
+def test_a_file_that_may_not_grow_is_refused_in_one_line(inputs, tmp_path):
+    limits = []
+    for suffix in SUFFIXES:
+        whole = transform(load_basis(inputs[0]), inputs[1], tmp_path / f"whole{suffix}").stat().st_size
+        step = whole // 3 if suffix == ".h5ad" else whole
+        limits += [(suffix, limit) for limit in (*range(STEP, whole - 1, step), whole - 1, whole)]
+    folder = tmp_path / "limited"
+    folder.mkdir()
+    found = attempts("limit", inputs, folder, limits)
+    whole_or_refused(found)
+    assert [one["name"] for one in found if one["code"] == 0] == [f"z{suffix}" for suffix in SUFFIXES]
+
+
+def test_a_disk_that_is_nearly_full_is_refused_in_one_line(inputs, tmp_path):
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], check=True, capture_output=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("needs the right to mount a tmpfs")
+    subprocess.run(["umount", tmp_path], check=True, timeout=20)
+    found = attempts("mount", inputs, tmp_path, [(".h5ad", size) for size in range(STEP, 26 * STEP, 4 * STEP)])
+    whole_or_refused(found)
+    assert all(one["rows"] == 3000 for one in found if one["code"] == 0)
+
+
+def test_an_interrupt_while_h5ad_is_written_is_no_crash(inputs, tmp_path):
+    microseconds = np.random.default_rng(8).integers(0, 6_000, size=8).tolist()
+    found = attempts("interrupt", inputs, tmp_path, [(".h5ad", wait) for wait in microseconds])
+    assert all(one["code"] in (0, 130, -signal.SIGINT) for one in found), found
+    assert all(one["rows"] == 3000 for one in found if one["code"] == 0)
+
+
+def test_what_is_written_is_what_is_read(inputs, tmp_path):
+    written = open_representation(transform(load_basis(inputs[0]), inputs[1], tmp_path / "z.h5ad")).values[:]
+    assert np.array_equal(written, transform(load_basis(inputs[0]), inputs[1]))

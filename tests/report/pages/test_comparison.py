@@ -1,0 +1,321 @@
+"""The page of `compare`: every number of the ladder, the verdict that decides, honest about what is missing."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from builders import (
+    LADDER,
+    Outline,
+    blocks_of,
+    card_of,
+    make_comparison,
+    make_errors,
+    make_pair,
+    table_called,
+    tables_of,
+)
+from identifiable import report
+from identifiable.report import words
+from identifiable.report.page import Block, Card, Curves, Dots, Table, Terms, Text
+from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, similarity_rows
+from identifiable.report.pages.ladder import efficiency_line, projection
+from identifiable.report.render.figures import drawn_legend
+from identifiable.results import Efficiency, Null, Rung, from_json, to_json
+
+
+def ladder_of(result: Any) -> Table:
+    return table_called(result, f"{result.pairs[0].source} → {result.pairs[0].target}: ")
+
+
+def curves_of(result: Any, key: str) -> list[Curves]:
+    return [b for b in blocks_of(result, key) if isinstance(b, Curves)]
+
+
+def notes_of(result: Any) -> list[str]:
+    """The notes under the ladder of the first pair."""
+    return [b.text for b in blocks_of(result, "pair-1") if isinstance(b, Text) and b.brief]
+
+
+def with_rung(result: Any, i: int = 0, **changes: Any) -> Any:
+    """The same comparison, its first pair only, with one rung changed."""
+    pair = result.pairs[0]
+    rungs = [replace(rung, **changes) if k == i else rung for k, rung in enumerate(pair.rungs)]
+    return replace(result, pairs=(replace(pair, rungs=tuple(rungs)),))
+
+
+# -- two models
+
+
+def test_both_verdicts_have_a_card_only_where_they_differ() -> None:
+    alike = make_comparison()
+    differ = replace(alike, pairs=(alike.pairs[0], make_pair("run2", "run1", ladder=dict.fromkeys(LADDER, 0.6))))
+    for result, kinds in ((alike, [Card, Text]), (differ, [Card, Card])):
+        assert [type(b) for b in blocks_of(result, "verdict")] == kinds
+
+
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_the_page_has_every_number_of_the_ladder(protocol: str) -> None:
+    result = make_comparison(protocol=protocol)
+    shown = {
+        cell for key in ("pair-1", "pair-2") for table in tables_of(result, key) for row in table.rows for cell in row
+    }
+    for pair in result.pairs:
+        for rung in pair.rungs:
+            for errors in (rung.in_sample, rung.held_out):
+                values = (errors.mean, errors.q50, errors.q95, errors.q99, errors.max)
+                assert {words.number(v) for v in values} <= shown
+                assert words.number(errors.mean_over_diameter, 4) in shown
+            assert words.interval(rung.held_out.ci95) in shown
+            for null in filter(None, rung.null.values()):
+                assert {words.number(null.mean), words.probability(null.p), words.count(null.draws)} <= shown
+    assert "0.9871234" not in shown
+
+
+def test_the_ladder_has_one_line_per_group_and_marks_the_verdict() -> None:
+    table = ladder_of(make_comparison())
+    assert [c.label for c in table.columns[1:]] == [
+        "held-out", "95 % interval", "q95", "max", "in-sample", "mean/diam", "shuffled", "p",
+    ]  # fmt: skip
+    assert table.rows[1] == ("rigid", "0.043", "[0.041, 0.044]", "0.094", "0.128", "0.040", "0.0110", "0.970", "0.010")
+    assert table.strong == 1
+    assert len(ladder_of(make_comparison(nulls=False)).columns) == 7
+
+
+def test_the_paper_protocol_puts_in_sample_over_diameter_first() -> None:
+    for protocol, first in (("default", "held-out"), ("paper", "in-sample")):
+        result = make_comparison(protocol=protocol)
+        rung, scale = result.pairs[0].rungs[0], result.pairs[0].scale
+        assert (ladder_of(result).columns[1].label == "mean/diam") == (protocol == "paper")
+        whole = table_called(result, "Errors over")
+        assert [row[1] for row in whole.rows[:2]] == [first, "in-sample" if first == "held-out" else "held-out"]
+        forest = next(b for b in blocks_of(result, "pair-1") if isinstance(b, Dots))
+        marks = {m.kind: m.value for m in forest.rows[0].marks}
+        unit = scale.rms / scale.diameter if protocol == "paper" else 1.0
+        errors = rung.in_sample if protocol == "paper" else rung.held_out
+        shuffle = rung.null["shuffle"]
+        assert shuffle is not None
+        assert marks["main"] == pytest.approx(errors.mean * unit, rel=1e-12)
+        assert marks["max"] == pytest.approx(errors.max * unit, rel=1e-12)
+        assert marks["shuffle"] == pytest.approx(shuffle.mean * unit, rel=1e-12)
+
+
+def test_the_card_names_group_epsilon_and_size_and_the_recorded_sentence_wins() -> None:
+    good, none = card_of(make_comparison()), card_of(make_comparison(ladder=dict.fromkeys(LADDER, 0.6)))
+    assert (good.badge, good.tone) == ("rigid", "good")
+    assert none.tone == "caution"
+    facts = dict(good.facts)
+    assert facts["rigid, held-out q95"] == "0.094"
+    assert (facts["tolerance ε"], facts["rows n"], facts["rows dropped"]) == ("0.1", "5,000", "12")
+    assert (facts["dimensions d"], facts["n / d"]) == ("32", "156")
+    assert card_of(make_comparison(text="As recorded.")).sentence == "As recorded."
+    assert "0.094" in good.sentence
+
+
+def test_rounding_errors_are_identical_and_need_no_note() -> None:
+    rounding = {"signed_permutation": 1e-9, "rigid": 2e-8, "similarity": 3e-8, "linear": 9e-8, "ica": 2e-8}
+    for ladder in (rounding, dict.fromkeys(LADDER, 0.0)):
+        result = make_comparison(ladder=ladder, text="As recorded.")
+        assert card_of(result).sentence.startswith("Identical")
+        assert notes_of(result) == []
+    visible = make_comparison(ladder={g: 1e3 * m for g, m in rounding.items()}, text="As recorded.")
+    assert card_of(visible).sentence == "As recorded."
+    assert len(notes_of(visible)) == 6  # three steps of the ladder, held-out and in-sample
+
+
+def test_a_larger_group_with_a_worse_mean_is_explained() -> None:
+    worse = {**LADDER, "linear": 0.08}
+    held_out, in_sample = notes_of(make_comparison(ladder=worse))
+    assert re.search(r"held-out .*linear", held_out)
+    assert re.search(r"in-sample .*linear", in_sample)
+    assert notes_of(make_comparison()) == []
+    assert notes_of(make_comparison(ladder={**LADDER, "linear": LADDER["similarity"] * 1.0001})) == []  # same decimals
+    few = replace(make_comparison(), pairs=(make_pair(ladder=worse, n=200, width=32),))
+    assert "6.2" in notes_of(few)[0]
+    assert "1,024" in notes_of(few)[0]
+
+
+def test_missing_numbers_are_dashes_with_a_reason() -> None:
+    bare = make_comparison(nulls=False, bootstrap=0, quantiles=False)
+    assert len(notes_of(bare)) == 2  # no intervals, no nulls
+    assert {row[2] for row in ladder_of(bare).rows} == {words.MISSING}
+    assert curves_of(bare, "pair-1") == []
+    similarity = table_called(bare, "Similarity of")
+    assert {row[2:4] for row in similarity.rows} == {(words.MISSING, words.MISSING)}
+    note = next(b.text for b in blocks_of(bare, "similarity") if isinstance(b, Text) and b.note)
+    assert all(row[0] in note for row in similarity.rows)
+
+
+def test_numbers_that_are_not_finite_look_the_same_after_json() -> None:
+    broken = with_rung(make_comparison(), held_out=replace(make_errors(0.5), max=math.inf, ci95=(0.1, math.inf)))
+    for render in (report.html, report.markdown, report.text_table):
+        assert render(broken) == render(from_json(to_json(broken)))
+    assert ladder_of(broken).rows[0][4] == words.MISSING
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "start", "reason"),
+    [
+        (None, "– (", True),
+        (Efficiency(None, None), "– (", True),
+        (Efficiency(-3884.8, None), "– held-out, below -999 % in-sample", True),
+        (Efficiency(0.59, 0.57, (0.5, 0.64)), "57 % [50, 64] % held-out, 59 % in-sample", False),
+        (Efficiency(1.12, 1.12), "112 % held-out, 112 % in-sample", True),
+        (Efficiency(-0.1, -0.1), "-10 % held-out, -10 % in-sample", True),
+    ],
+)
+def test_an_efficiency_that_needs_a_reason_has_one(efficiency: Efficiency | None, start: str, reason: bool) -> None:
+    line = efficiency_line(efficiency)
+    assert line.startswith(start)
+    assert line.endswith(")") == reason
+
+
+def test_a_page_with_one_group_is_drawn() -> None:
+    alone = make_comparison(ladder={"rigid": 0.04})
+    assert alone.pairs[0].ica_efficiency is None
+    assert [row[0] for row in ladder_of(alone).rows] == ["rigid"]
+    names = [term for b in blocks_of(alone, "reading") if isinstance(b, Terms) for term, _ in b.items]
+    assert names[0] == "rigid"
+    assert "ICA" not in names
+
+
+def test_a_projected_side_is_named_with_its_share_of_variance() -> None:
+    whole = make_comparison()
+    part = replace(whole, pairs=tuple(make_pair(p.source, p.target, kept=(1.0, 0.857)) for p in whole.pairs))
+    told = dict(card_of(part).facts)["compared"]
+    assert re.search(r"\b32\b.*\brun2\b.*86 %", told)
+    assert "compared" not in dict(card_of(whole).facts)
+    assert "99 %" in projection(make_pair(kept=(0.9999, 1.0)))
+
+
+def test_a_null_on_fewer_rows_says_so_and_shows_the_value_on_the_same_rows() -> None:
+    result = make_comparison()
+    assert "2,000 of 5,000 rows" in ladder_of(result).caption
+    similarity = table_called(result, "Similarity of")
+    assert similarity.rows[0][:5] == ("CCA", "0.983", "0.900", "0.061", "0.010")
+    assert "0.983 (0.900; 0.061; 0.010)" in table_called(make_comparison(3), "Similarity of each").rows[0]
+    whole = replace(result, pairs=tuple(replace(p, n=2000) for p in result.pairs))
+    assert "of 2,000 rows" not in ladder_of(whole).caption
+    assert table_called(whole, "Similarity of").rows[0][:4] == ("CCA", "0.983", "0.061", "0.010")
+
+
+# -- several models
+
+
+def test_a_page_of_several_models_starts_with_the_weakest_verdict_and_counts_the_others() -> None:
+    result = make_comparison(4)
+    none = [p for p in result.pairs if p.verdict.group is None]
+    worst = max(none, key=lambda p: p.rung("linear").held_out.q95)
+    card = card_of(result)
+    assert card.sentence.startswith(f"{worst.source} → {worst.target}: ")
+    assert card.facts == (
+        ("rigid", "3 of 12 pairs"), ("similarity", "1 of 12 pairs"), ("none of the groups", "8 of 12 pairs"),
+    )  # fmt: skip
+    fine = card_of(make_comparison(3, ladder=dict.fromkeys(LADDER, 0.001)))
+    assert (fine.badge, fine.tone) == ("signed permutation", "good")
+
+
+def test_the_matrices_have_every_pair_and_an_empty_diagonal() -> None:
+    for protocol in ("default", "paper"):
+        result = make_comparison(3, protocol=protocol)
+        matrices = [t for t in tables_of(result, "overview") if t.shades]
+        assert len(matrices) == 1 + len(LADDER)  # the verdicts, and one for each group
+        for table in matrices:
+            assert [row[i + 1] for i, row in enumerate(table.rows)] == ["·"] * 3
+        rung = result.pairs[0].rung("rigid")
+        value = rung.in_sample.mean_over_diameter if protocol == "paper" else rung.held_out.mean
+        rigid = next(t for t in matrices if t.caption.startswith("Rigid"))
+        assert words.number(value) in {cell for row in rigid.rows for cell in row}
+    assert any(isinstance(b, Dots) for b in blocks_of(make_comparison(3), "overview"))
+    assert table_called(make_comparison(3), "Distance of").rows[1] == (
+        "run2", "0.164", "0.148", "0.279", "0.508",
+    )  # fmt: skip
+
+
+def test_clustering_brings_families_together_whatever_the_order() -> None:
+    # two families, {0, 2, 4} and {1, 3}: 0.1 within, 0.9 across
+    distances = [[0.0 if i == j else 0.1 if (i - j) % 2 == 0 else 0.9 for j in range(5)] for i in range(5)]
+    order = cluster_order(distances)
+    assert sorted(order) == list(range(5))
+    assert sum((a - b) % 2 for a, b in pairwise(order)) == 1
+    assert sorted(cluster_order([[0.0, math.nan], [math.nan, 0.0]])) == [0, 1]
+
+
+@pytest.mark.parametrize(("models", "folds"), [(20, 380), (21, 420), (30, 0)])
+def test_many_models_stay_below_three_megabytes(models: int, folds: int) -> None:
+    names = [
+        f"{i} " + "x" * 300 for i in range(models)
+    ]  # names are cut in titles, so their length cannot blow up the page
+    text = report.html(make_comparison(models, names=names, width=384, spectrum=384))
+    assert len(text.encode()) < 3_000_000
+    assert len(Outline(text).tags("details")) == folds
+    assert (folds == 0) == (models * (models - 1) > PAIRS_IN_BRIEF)
+
+
+# -- similarity and spectra
+
+
+def test_nulls_of_svcca_are_found_by_their_number_of_components() -> None:
+    similarity = make_pair().similarity
+    null = Null(mean=0.2, p=0.5, observed=0.9, draws=9, rows=10)
+    both = replace(similarity, svcca={"16": 0.9, "4": 0.8}, null={"svcca_16": null})
+    found = {name: value for _, name, _, value in similarity_rows(both)}
+    assert found["SVCCA, 16 components"] == null
+    assert found["SVCCA, 4 components"] is None
+    assert list(found)[1:3] == ["SVCCA, 4 components", "SVCCA, 16 components"]
+
+
+def test_a_constant_representation_has_no_spectrum_to_draw() -> None:
+    result = make_comparison()
+    flat = tuple(replace(s, variances=(0.0, 0.0), rank=0, effective_rank=math.nan) for s in result.spectra)
+    assert curves_of(result, "spectra")
+    assert curves_of(replace(result, spectra=flat), "spectra") == []
+    table = table_called(replace(result, spectra=flat), "Spectrum of each")
+    assert table.rows[0] == ("run1", "2", "0", words.MISSING, words.MISSING, words.MISSING)
+    assert table_called(result, "Spectrum of each").rows[0] == ("run1", "32", "32", "16.0", "17 %", "16")
+
+
+# -- the figures
+
+
+def test_the_legend_names_every_mark_that_is_drawn_and_no_other() -> None:
+    def drawn(result: Any) -> set[str]:
+        return {kind for kind, _ in drawn_legend(next(b for b in blocks_of(result, "pair-1") if isinstance(b, Dots)))}
+
+    result = make_comparison()
+    whole = {"main", "whisker", "hollow", "q95", "max", "shuffle", "rotation", "limit"}
+    assert drawn(result) == whole
+    far = with_rung(result, held_out=replace(result.pairs[0].rungs[0].held_out, max=50.0))
+    assert drawn(far) == whole | {"beyond"}
+    assert report.html(far).count("▸") == 2  # in the figure and in its legend
+    assert drawn(make_comparison(bootstrap=0, nulls=False)) == whole - {"whisker", "shuffle", "rotation"}
+
+
+def test_a_far_maximum_does_not_flatten_the_curves() -> None:
+    result = make_comparison()
+    rung: Rung = result.pairs[0].rungs[0]
+    (far,) = curves_of(with_rung(result, held_out=replace(rung.held_out, max=50.0)), "pair-1")
+    (near,) = curves_of(result, "pair-1")
+    assert near.top is None
+    assert far.top == pytest.approx(1.3 * max(r.held_out.q99 for r in result.pairs[0].rungs))
+    assert "50.00" in far.description
+
+
+# -- the terminal
+
+
+def test_a_matrix_wider_than_the_terminal_goes_on_below_and_many_pairs_are_not_listed() -> None:
+    text = report.text_table(make_comparison(20))
+    heads = [line.split()[3:] for line in text.splitlines() if line.startswith("source \\ target")]
+    assert [n for head in heads[:2] for n in head] == [str(i + 1) for i in range(20)]
+    assert len(heads) == 4  # rigid and linear, each in two pieces
+    assert "run1 → run2" not in text
+    assert max(map(words.columns_wide, text.splitlines())) <= 100
+    brief: list[Block] = [b for b in blocks_of(make_comparison(4)) if b.brief]
+    assert sum(isinstance(b, Table) for b in brief) == len(LADDER) + 2  # matrices, consensus, pairs

@@ -1,0 +1,366 @@
+"""The pages of `resolve`, of one model and of several: every number from the result, small at any width."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import (
+    blocks_of,
+    card_of,
+    figure_of,
+    make_component,
+    make_joint_resolution,
+    make_resolution,
+    shown_words,
+    tables_of,
+)
+from identifiable import report
+from identifiable.report import words
+from identifiable.report.page import Fold, Spark, Text
+from identifiable.report.pages.components import (
+    COMPONENTS_LISTED,
+    GIST,
+    PICTURED,
+    gist,
+    reasons,
+    reproducible_rule,
+    shape,
+)
+from identifiable.report.pages.joint import p_cell
+from identifiable.report.pages.resolution import PAIRS_LISTED
+from identifiable.results import Alert, Resolution, Start, Step, UnresolvedPair, from_json, to_json
+
+TRUST = "Stability against negentropy"
+
+
+def texts_of(result: Any, key: str) -> list[str]:
+    return [b.text for b in blocks_of(result, key) if isinstance(b, Text)]
+
+
+def all_good(of: int) -> Resolution:
+    return replace(make_resolution(of), components=tuple(make_component(i, of, good=True) for i in range(of)))
+
+
+# -- every number from the result
+
+
+def test_the_tables_have_every_number_of_every_component() -> None:
+    result = make_resolution(heavy_tailed=(2,))
+    first, shapes, order = tables_of(result, "components")
+    for component, line, moments, rest in zip(result.components, first.rows, shapes.rows, order.rows, strict=True):
+        assert line == (
+            str(component.index),
+            "yes" if component.identifiable else "no",
+            "" if component.identifiable else gist(component.reason),
+            shape(component),
+            words.beside(component.stability, 1.0),
+            words.share(component.variance),
+            words.number(component.negentropy),
+            words.number(component.curvature),
+            words.number(component.angle_se, 4),
+        )
+        assert moments[1:] == (
+            words.plus_minus(component.negentropy, component.negentropy_se),
+            words.plus_minus(component.skew, component.skew_se),
+            words.plus_minus(component.kurtosis, component.kurtosis_se),
+            words.probability(component.gaussian_p),
+        )
+        assert rest[2:] == (
+            f"with {component.hardest}",
+            words.number(component.stability_min),
+            "yes" if component.sign_kept else "no",
+            "0" if component.index == 0 else f"{component.index - 1} to {component.index}",
+            words.number(component.residual),
+        )
+    assert first.rows[2][8] == shapes.rows[2][3] == words.MISSING
+    assert first.rows[0][4] == "0.9995"  # not rounded up to perfect agreement
+
+
+# -- the verdict
+
+
+def test_the_card_counts_the_reproducible_components_and_says_whether_the_solver_converged() -> None:
+    for settled, badge, tone in ((True, "converged", "good"), (False, "NOT converged", "caution")):
+        result = make_resolution(converged=settled)
+        card = card_of(result)
+        assert re.findall(r"\d+", card.sentence) == ["9", "12"]
+        assert (card.badge, card.tone) == (badge, tone)
+        facts = dict(card.facts)
+        assert (facts["rank"], facts["effective rank"], facts["passes"]) == ("12 of 14", "7.4", "19.2")
+        assert facts["contrast"] == "14.4671"
+        assert len(texts_of(result, "convergence")) == (2 if settled else 3)
+    many = card_of(replace(make_resolution(), rank=1200, contrast=12345.678))
+    assert "1,200" in many.sentence
+    assert dict(many.facts)["contrast"] == "12,345.7"
+
+
+@pytest.mark.parametrize(("good", "tone"), [(0, "caution"), (3, "caution"), (4, "good"), (8, "good")])
+def test_a_page_is_good_news_only_if_half_of_the_components_hold(good: int, tone: str) -> None:
+    one = replace(make_resolution(8), components=tuple(make_component(i, 8, good=i < good) for i in range(8)))
+    joint = make_joint_resolution(2, 8)
+    joint = replace(joint, matches=tuple(replace(m, shared=i < good) for i, m in enumerate(joint.matches)))
+    assert card_of(one).tone == card_of(joint).tone == tone
+
+
+def test_the_rule_is_said_with_the_limits_that_are_recorded() -> None:
+    result = make_resolution()
+    rule = reproducible_rule(result.settings)
+    for limit in ("0.93", "0.85", "0.3", "0.0001", "20 %", "0.05"):
+        assert limit in rule
+    assert rule in texts_of(result, "verdict")
+    assert rule in texts_of(make_joint_resolution(), "models")
+    assert "0.3" in tables_of(result, "components")[0].caption
+    figure, bare = figure_of(result, TRUST), figure_of(make_resolution(settings={"limits": {}}), TRUST)
+    assert figure is not None
+    assert bare is not None
+    assert figure.threshold is not None
+    assert figure.threshold[1] == 0.93
+    assert bare.threshold is None
+
+
+@pytest.mark.parametrize(
+    "limits", [None, {}, "0.93", [0.93], {"stability": "0.93", "angle_se": None, "residual": True}]
+)
+def test_a_rule_that_is_not_recorded_is_left_out(limits: Any) -> None:
+    result = make_resolution(settings={"limits": limits})
+    assert reproducible_rule(result.settings) == ""
+    assert texts_of(result, "verdict") == []
+    assert "0.3" not in tables_of(result, "components")[0].caption
+
+
+def test_reasons_that_differ_in_numbers_only_are_counted_together() -> None:
+    parts = [replace(make_component(i, 8, good=False), reason=f"stability 0.{i}1 is below 0.9") for i in range(3)]
+    parts.append(replace(make_component(3, 8, good=False), reason="Gaussian"))
+    assert [(said.split()[1:4], [c.index for c in members]) for said, members in reasons(parts)] == [
+        (["0.01", "to", "0.21"], [0, 1, 2]),
+        ([], [3]),
+    ]
+    assert reasons(parts[:1])[0][0].split()[1] == "0.01"  # alone, it keeps its numbers
+    assert reasons([replace(parts[0], reason="")])[0][0].startswith(words.MISSING)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (("r 0.92, 0.81", "r 0.46, 0.81", "r 0.6, 0.81"), "r 0.46 to 0.92, 0.81"),
+        (("25% of it", "100% of it"), "25 to 100% of it"),
+        (("on 1.2.3", "on 1.2.4"), "on …"),
+        (("component 3: flat", "component 3: flat"), "component 3: flat"),
+        (("component 3: flat", "component 4: flat"), "another component: flat"),
+    ],
+)
+def test_numbers_of_reasons_become_ranges_and_what_is_no_number_is_left_out(texts: tuple[str, ...], said: str) -> None:
+    ((found, _),) = reasons(replace(make_component(i, 8), reason=text) for i, text in enumerate(texts))
+    assert found == said
+
+
+def test_a_line_has_a_reason_in_a_few_words_and_the_table_of_reasons_all_of_it() -> None:
+    long = 'turns into component 3: the contrast is <too> "flat" between them'
+    result = make_resolution(4)
+    result = replace(result, components=(*result.components[:3], replace(result.components[3], reason=long)))
+    assert [row[2] for row in tables_of(result, "components")[0].rows] == ["", "", "", "turns into 3"]
+    assert tables_of(result, "verdict")[0].rows[0][0] == long
+    assert "&lt;too&gt; &#34;flat&#34;" in report.html(result)
+    assert gist("no colon, here; there") == "no colon"
+    assert len(gist("a reason that nobody has thought of so far and goes on")) == GIST
+
+
+@pytest.mark.parametrize(
+    ("skew", "kurtosis", "tails", "lean"),
+    [
+        (0.0, 3.0, "heavier", None),
+        (0.0, -1.0, "lighter", None),
+        (0.0, 0.1, "Gaussian", None),
+        (0.5, 3.0, "heavier", "right"),
+        (-0.5, 0.1, "Gaussian", "left"),
+        (0.5, math.inf, "too heavy", "right"),
+        (math.nan, 0.1, "Gaussian", None),
+    ],
+)
+def test_a_density_is_put_into_words(skew: float, kurtosis: float, tails: str, lean: str | None) -> None:
+    said = shape(replace(make_component(0, 4), skew=skew, kurtosis=kurtosis))
+    assert tails in said
+    assert re.findall("left|right", said) == ([] if lean is None else [lean])
+
+
+# -- pairs, ties, starts
+
+
+def test_pairs_that_can_be_separated_do_not_settle_what_refits_did_not() -> None:
+    settled = replace(make_resolution(), unresolved=(), ties=(), starts=(Start(0, 14.4, 18.0, True, 0),))
+    assert tables_of(settled, "pairs") == []
+    (told,) = texts_of(settled, "pairs")
+    assert "3 of 12" in told
+    assert "--restarts" in texts_of(settled, "convergence")[-1]
+    (fine,) = texts_of(replace(all_good(4), unresolved=(), ties=()), "pairs")
+    (unknown,) = texts_of(replace(make_resolution(4, refits=False), unresolved=(), ties=()), "pairs")
+    assert len({told, fine, unknown}) == 3
+    assert "1 of 4" in texts_of(replace(make_resolution(4), unresolved=(), ties=()), "pairs")[0]
+
+
+@pytest.mark.parametrize(("extra", "said"), [(5, "5 further pairs"), (1, "1 further pair"), (0, None)])
+def test_long_lists_of_pairs_are_cut_and_say_how_many_there_are(extra: int, said: str | None) -> None:
+    many = tuple(UnresolvedPair(i, i + 1, 0.001, 0.3) for i in range(PAIRS_LISTED + extra))
+    result = replace(make_resolution(), unresolved=many, ties=())
+    (table,) = tables_of(result, "pairs")
+    assert len(table.rows) == PAIRS_LISTED
+    assert str(len(many)) in table.caption
+    notes = [b.text for b in blocks_of(result, "pairs") if isinstance(b, Text) and b.note]
+    assert notes == [] if said is None else said in notes[0]
+
+
+# -- several models
+
+
+def test_the_matches_are_listed_with_their_partners() -> None:
+    result = make_joint_resolution(3)
+    table = tables_of(result, "matches")[0]
+    assert [c.label for c in table.columns[:3]] == ["run1", "run2", "run3"]
+    assert table.rows[0] == ("0", "1", "2", "0.990", "≤ 0.005", "yes", "yes")
+    assert table.rows[1][:3] == ("1", "2 (−)", "3")
+    assert table.rows[11] == ("11", "0 (−)", words.MISSING, "0.230", "≤ 0.005", "no", "no")
+    card = card_of(result)
+    assert re.findall(r"\brun\d|\b\d+\b", card.sentence) == ["9", "12", "run1", "run2", "run3"]
+    assert dict(card.facts)["rows in common"] == "4,988"
+
+
+@pytest.mark.parametrize(
+    ("p", "draws", "shown"),
+    [(1 / 201, 200, "≤ 0.005"), (2 / 201, 200, "0.010"), (1 / 1001, 1000, "≤ 0.001"), (2 / 2001, 2000, "<0.001")],
+)
+def test_the_smallest_p_that_the_draws_can_give_is_a_bound(p: float, draws: int, shown: str) -> None:
+    assert p_cell(p, {"draws": draws}) == shown
+    assert p_cell(math.nan, {"draws": draws}) == words.MISSING
+    assert p_cell(1 / 201, {}) == "≤ 0.005"
+
+
+def test_the_matrix_of_models_counts_what_they_share_and_colours_it_by_the_smaller_rank() -> None:
+    result = make_joint_resolution(3)
+    counts = ((12, 6, 2), (6, 12, 0), (2, 0, 2))
+    models = (*result.models[:2], replace(result.models[2], rank=2))
+    (table,) = tables_of(replace(result, models=models, shared_counts=counts), "overview")
+    assert [row[1:] for row in table.rows] == [("12", "6", "2"), ("6", "12", "0"), ("2", "0", "2")]
+    assert table.shades == ((None, 3, 6), (3, None, 0), (6, 0, None))
+
+
+def test_each_model_of_several_is_summarised_with_its_own_alerts() -> None:
+    result = make_joint_resolution(2)
+    told = replace(result.models[1], alerts=(Alert("rank_deficient", "Two of 14."),), converged=False)
+    result = replace(result, models=(result.models[0], told))
+    table = tables_of(result, "models")[0]
+    assert [(row[1], row[-2], row[-1]) for row in table.rows] == [("9", "0", "converged"), ("9", "1", "NOT converged")]
+    assert "Two of 14." in shown_words(result)
+    assert "Two of 14." not in report.text_table(result)  # the command line counts them
+    assert (card_of(result).badge, card_of(result).tone) == ("NOT all converged", "caution")
+
+
+# -- what is missing
+
+
+def test_absent_stability_is_said_and_not_drawn_as_zero() -> None:
+    without, refitted = make_resolution(refits=False), make_resolution()
+    assert ["--stability" in text for text in texts_of(without, "components")] == [True]
+    assert texts_of(refitted, "components") == []
+    assert "--stability" in report.text_table(without)
+    assert figure_of(without, TRUST) is None
+    assert figure_of(refitted, TRUST) is not None
+    table = tables_of(without, "components")[0]
+    assert {row[4] for row in table.rows} == {words.MISSING}
+    assert set(table.pictures[4]) == {None}
+    assert 'class="gauge"' not in report.html(without)
+    assert report.html(refitted).count('class="gauge"') == 12
+    assert "8 refits" in shown_words(refitted)
+    assert "1 refit on" in shown_words(make_resolution(settings={"stability": 1}))
+
+
+def test_a_component_without_its_number_is_left_out_of_the_plot_and_counted() -> None:
+    result = make_resolution()
+    gaps = (replace(result.components[0], stability=None), replace(result.components[1], negentropy=0.0))
+    figure = figure_of(replace(result, components=(*gaps, *result.components[2:])), TRUST)
+    whole = figure_of(result, TRUST)
+    assert figure is not None
+    assert whole is not None
+    assert [len(cloud.points) for cloud in figure.clouds] == [7, 3]
+    assert [len(cloud.points) for cloud in whole.clouds] == [9, 3]
+    assert figure.description.removeprefix(whole.description).endswith(" 2.")
+
+
+def test_a_histogram_that_cannot_be_drawn_gives_way_to_its_words() -> None:
+    result = make_resolution(3)
+    assert all(isinstance(picture, Spark) for picture in tables_of(result, "components")[0].pictures[3])
+    bad = (replace(result.components[0], density=(0.1, 0.2)), replace(result.components[1], density=()))
+    broken = replace(result, components=(*bad, result.components[2]))
+    assert [p is None for p in tables_of(broken, "components")[0].pictures[3]] == [True, True, False]
+    assert report.html(broken).count('class="spark"') == 1
+    assert f">{shape(broken.components[0])}</td>" in report.html(broken)
+
+
+def test_a_result_without_steps_starts_or_spectrum_draws_no_empty_figure() -> None:
+    result = make_resolution()
+    bare = replace(result, steps=(), starts=(), whitening=replace(result.whitening, spectrum=()))
+    for title in ("Convergence", "Components at work", "Spectrum"):
+        assert figure_of(result, title) is not None
+        assert figure_of(bare, title) is None
+    assert [type(b) for b in blocks_of(bare, "convergence")] == [Text]
+    one = replace(result, steps=(Step(1.0, "search", 12, 0.3),))
+    assert '<path class="dots s1" d="M50' in report.html(one)  # a line of one point would not show
+
+
+def test_one_component_and_none_are_drawn_alike_after_json() -> None:
+    none = replace(make_resolution(2), components=(), rank=0, unresolved=(), ties=(), steps=(), starts=())
+    for result in (make_resolution(1, starts=1), none, replace(make_joint_resolution(), matches=())):
+        for render in (report.html, report.markdown, report.text_table):
+            assert render(result) == render(from_json(to_json(result)))
+    assert tables_of(none, "components") == []
+    assert len(texts_of(none, "components")) == 1
+    assert len(tables_of(make_resolution(1, starts=1), "components")[0].rows) == 1
+
+
+# -- large
+
+
+@pytest.mark.parametrize("d", [400, 1024])
+def test_many_components_stay_usable_and_below_a_megabyte(d: int) -> None:
+    result = make_resolution(d)
+    text = report.html(result)
+    assert len(text.encode()) < 1_000_000
+    assert text.count('class="spark"') == PICTURED
+    first, rest = tables_of(result, "components")[:2]
+    assert (len(first.rows), len(rest.rows)) == (PICTURED, d - PICTURED)
+    assert rest.pictures == {}
+    fold = next(b for b in blocks_of(result, "components") if isinstance(b, Fold))
+    assert re.findall(r"\d+", fold.summary) == ["40", str(d - 1), str(d - d // 4 - PICTURED), str(d - PICTURED)]
+    assert fold.summary in " ".join(report.text_table(result).split())
+    assert len(report.text_table(result).splitlines()) < 65
+
+
+def test_beyond_the_limit_components_are_left_to_the_json() -> None:
+    few = make_resolution(4)
+    extra = tuple(replace(few.components[0], index=i) for i in range(COMPONENTS_LISTED + 7))
+    (note,) = texts_of(replace(few, components=extra, rank=len(extra)), "components")
+    assert re.findall(r"\d+", note) == ["7"]
+    assert texts_of(few, "components") == []
+
+
+def test_twenty_models_of_400_components_stay_below_three_megabytes() -> None:
+    result = make_joint_resolution(20, 400, names=[f"{i} " + "x" * 300 for i in range(20)])
+    assert len(report.html(result).encode()) < 3_000_000
+
+
+# -- the figures
+
+
+def test_negative_margins_are_inside_the_plot() -> None:
+    result = make_resolution(3)
+    below = replace(result, components=(replace(result.components[0], curvature=-0.2), *result.components[1:]))
+    text = re.search(r"<title>Curvature margin</title>.*?</g></svg>", report.html(below), flags=re.DOTALL)
+    assert text is not None
+    heights = [float(y) for y in re.findall(r"M[\d.]+ ([\d.-]+)h", text.group(0))]
+    assert len(heights) >= 3
+    assert all(0 <= y <= 100 for y in heights)
+    assert ">-0.2</text>" in text.group(0)
