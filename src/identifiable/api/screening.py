@@ -41,7 +41,7 @@ from identifiable.options import (
     takes,
 )
 from identifiable.options.running import Threaded
-from identifiable.representation import Representation
+from identifiable.representation import Representation, from_torch, is_frame
 from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, ScreenDesign, ScreenEvaluation
 
 Path_ = str | os.PathLike[str]
@@ -279,14 +279,14 @@ def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
         return open_screen(source, metadata=metadata, ids=ids, features=features)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
         return screen_of_anndata(source, use_rep=options.use_rep, metadata=metadata, ids=ids)
-    if hasattr(source, "iloc") and hasattr(source, "columns"):
+    if is_frame(source):
         return screen_of_frame(source, features, metadata=metadata, ids=ids)
     if metadata is None and not getattr(source, "labels", None):
         raise UsageError(
             "an array says nothing about wells; pass metadata: a path, or a mapping or DataFrame with a column for each role."
         )
     return screen_of_array(
-        source if isinstance(source, Blocks | Representation) else np.asarray(source), metadata=metadata, ids=ids
+        source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source)), metadata=metadata, ids=ids
     )
 
 

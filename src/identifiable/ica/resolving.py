@@ -85,7 +85,7 @@ def resolve(
     """
     settings = options.shared(IcaOptions)
     workers, progress, group_by = options.workers, options.progress, options.group_by
-    representation = as_representation(source)
+    representation = as_representation(source, alone=True)
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
         found = _resolved(representation, settings, groups, workers, cluster, progress)
