@@ -108,9 +108,7 @@ def _latents(source: Any, ids: str | None) -> Representation:
     return as_representation(source, name=LATENTS, ids=ids if framed else None)
 
 
-def _factors(
-    source: Any, ids: str | None, n: int, *, drop_missing: bool
-) -> tuple[FactorTable, NDArray[Any] | None]:
+def _factors(source: Any, ids: str | None, n: int, *, drop_missing: bool) -> tuple[FactorTable, NDArray[Any] | None]:
     """The columns of factors, wherever they come from, and labels that only count them; `n` is the number of latents' rows."""
     if is_path(source):
         return read_factor_table(source, ids=ids, drop_missing=drop_missing), None
@@ -118,7 +116,10 @@ def _factors(
     if isinstance(source, (Representation, Blocks)) or hasattr(source, "compute"):
         table = as_representation(source, name=FACTORS)
         rows = blocks_of(table)[: table.n]
-        found, counted = FactorTable(tuple(rows.T), table.columns, table.ids, table.name, str(rows.dtype)), table.counted
+        found, counted = (
+            FactorTable(tuple(rows.T), table.columns, table.ids, table.name, str(rows.dtype)),
+            table.counted,
+        )
     else:
         labels, names = None, None
         if is_frame(source):
@@ -231,9 +232,7 @@ def _whole_numbers(table: Representation, values: NDArray[Any]) -> bool:
     return values.dtype.kind in "iub"
 
 
-def _joined(
-    table: Representation, factors: FactorTable, counted: NDArray[Any] | None
-) -> tuple[Pairing, list[Alert]]:
+def _joined(table: Representation, factors: FactorTable, counted: NDArray[Any] | None) -> tuple[Pairing, list[Alert]]:
     """Which rows belong together. A join takes ids on both sides; those of one side alone cannot be used."""
     beside = Representation(np.zeros((factors.n, 1)), ids=factors.ids, name=factors.name, counted=counted)
     sides = (table, beside)

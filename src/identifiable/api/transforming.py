@@ -223,8 +223,13 @@ def _has_labels(output: str | os.PathLike[str] | None) -> bool:
 
 
 def _opened(
-    basis: Resolved, X: Any, ids: str | None, blocks: int | None, output: str | os.PathLike[str] | None, inverse: bool,
-    with_labels: bool
+    basis: Resolved,
+    X: Any,
+    ids: str | None,
+    blocks: int | None,
+    output: str | os.PathLike[str] | None,
+    inverse: bool,
+    with_labels: bool,
 ) -> Representation:
     """`X` as a table; of a file with other columns beside those of the basis only these, the others as metadata."""
     if not is_path(X):

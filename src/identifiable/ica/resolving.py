@@ -20,7 +20,7 @@ from identifiable.intake import as_representation, blocks_of, default_provenance
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation
-from identifiable.results import Alert, Component, Resolution
+from identifiable.results import Alert, Component, Holder, Resolution
 
 DEFAULT = ResolveOptions()
 PICTURE_ROWS = 10_000  # of which densities are drawn
@@ -31,8 +31,8 @@ COLUMNS = "columns"  # the setting that holds the names of the columns, where th
 START_GAP = 1e-3  # relative difference in contrast from which on starts are said to disagree
 
 
-@dataclass(frozen=True, eq=False)
-class Resolved:
+@dataclass(frozen=True, eq=False, repr=False)
+class Resolved(Holder):
     """A resolved representation: the map to its components, the map back, and the result that describes them."""
 
     to_components: AffineMap
@@ -56,9 +56,6 @@ class Resolved:
             from_components=AffineMap(back.matrix[:, order], back.offset[order]),
             result=replace(self.result, settings=settings),
         )
-
-    def __repr__(self) -> str:
-        return f"<Resolved {self.result.inputs[0].name}: {self.result.headline}>"
 
 
 def resolve(

@@ -35,7 +35,15 @@ from identifiable.io.labelled import (
     own_id_name,
 )
 from identifiable.io.opening import LABELLED, check_count, labelled_table, located, open_representation, sidecar_ids
-from identifiable.representation import Representation, columns_of, comparable_ids, is_frame, kind_of, numbers_of, row_labels
+from identifiable.representation import (
+    Representation,
+    columns_of,
+    comparable_ids,
+    is_frame,
+    kind_of,
+    numbers_of,
+    row_labels,
+)
 
 SHOWN_CELLS = 5
 BESIDE = (".parquet", ".h5ad")  # files that say which of their columns are metadata

@@ -53,7 +53,8 @@ class Named(Identified):
     """A call of several tables."""
 
     names: Annotated[
-        Sequence[str] | None, Option("names of the tables, in place of those of their files", setting=False, metavar="LIST")
+        Sequence[str] | None,
+        Option("names of the tables, in place of those of their files", setting=False, metavar="LIST"),
     ] = None
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from identifiable.report.frame import Drawn
 from identifiable.report.pages import page_of, text_table
+from identifiable.report.plots import plot
 from identifiable.report.render.html import html as _html
 from identifiable.report.render.markdown import markdown as _markdown
 
-__all__ = ["fragment", "html", "markdown", "text_table"]
+__all__ = ["fragment", "html", "markdown", "plot", "text_table"]
 
 
 def html(result: Drawn) -> str:

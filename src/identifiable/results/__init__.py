@@ -62,7 +62,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, without_time
+from identifiable.results.record import Alert, Holder, Input, Interval, Provenance, Shown, without_time
 from identifiable.results.reproduction import (
     Choice,
     Constants,
@@ -142,6 +142,7 @@ __all__ = [
     "Form",
     "GeneConcentration",
     "GeneScore",
+    "Holder",
     "IcaAdvice",
     "Input",
     "Interval",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
 from identifiable.results.screen import ScreenDesign
@@ -89,6 +89,7 @@ class Attribution(Shown):
     biology: float = float("nan")
     biology_ci95: Interval = (float("nan"), float("nan"))
     schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
+    rows_in: ClassVar[str] = "components"
 
     def of_role(self, *roles: ComponentRole) -> tuple[ComponentCard, ...]:
         """The components of these roles."""
@@ -97,9 +98,6 @@ class Attribution(Shown):
     @property
     def headline(self) -> str:
         return self.text
-
-    def __repr__(self) -> str:
-        return f"<Attribution of {self.inputs[0].name}: {self.headline}>"
 
 
 @dataclass(frozen=True)
@@ -171,10 +169,8 @@ class Cleaning(Shown):
     outputs: tuple[str, ...] = ()
     differences: tuple[CleanDifference, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
+    rows_in: ClassVar[str] = "metrics"
 
     @property
     def headline(self) -> str:
         return f"{self.verdict}: {self.text}"
-
-    def __repr__(self) -> str:
-        return f"<Cleaning of {self.inputs[0].name}: {self.headline}>"

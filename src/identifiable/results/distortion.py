@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -152,6 +152,10 @@ class Distortion(Shown):
         return self.summary["constant"].max if "constant" in self.summary else math.nan
 
     @property
+    def about(self) -> str:
+        return f"Distortion of {self.decoder}"
+
+    @property
     def headline(self) -> str:
         if not self.summary:
             return "the decoder has no finite derivative at any point"
@@ -161,5 +165,8 @@ class Distortion(Shown):
             f"1 + L is at most {self.largest:.4g} at the points seen, and {self.best_constant:.4g} after the best scale"
         )
 
-    def __repr__(self) -> str:
-        return f"<Distortion of {self.decoder}: {self.headline}>"
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """One for each point."""
+        names = ("sigma_min", "sigma_max", "constant", "condition", "log_volume")
+        for values in zip(*(getattr(self, name) for name in names), strict=True):
+            yield dict(zip(names, values, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
 from identifiable.results.screen import ScreenDesign
@@ -181,6 +181,7 @@ class ScreenEvaluation(Shown):
     times: tuple[StageTime, ...]
     scores: tuple[FoldScore, ...]
     schema: Literal["identifiable/deconfound-evaluate/1"] = "identifiable/deconfound-evaluate/1"
+    rows_in: ClassVar[str] = "scores"
 
     def condition(
         self, representation: str, classifier: str | None = None, target: str = ALL, **which: str
@@ -212,6 +213,3 @@ class ScreenEvaluation(Shown):
     @property
     def headline(self) -> str:
         return f"{self.verdict}: {self.text}"
-
-    def __repr__(self) -> str:
-        return f"<ScreenEvaluation of {self.inputs[0].name}: {self.headline}>"

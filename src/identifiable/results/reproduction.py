@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.distortion import Summary
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
@@ -137,6 +137,7 @@ class Reproduction(Shown):
     leak_spearman: float | None
     leak_spearman_ci95: Interval | None
     schema: Literal["identifiable/reproduce/1"] = "identifiable/reproduce/1"
+    rows_in: ClassVar[str] = "runs"
 
     def fit(self, form: Form = "mean", estimator: Estimator = "exact", unit: Unit = "latent") -> Fit:
         """The fit of this form."""
@@ -146,6 +147,10 @@ class Reproduction(Shown):
     def removed(self) -> int:
         """Pairs that take no part in the figures."""
         return sum(run.removed is not None for run in self.runs)
+
+    @property
+    def about(self) -> str:
+        return f"Reproduction of {self.experiment} at scale {self.scale}"
 
     @property
     def headline(self) -> str:
@@ -167,6 +172,3 @@ class Reproduction(Shown):
             told = "no clear relation between the decoders' constant and the distance of latents"
         seeds = len({(run.digit, run.pair) for run in self.runs if run.removed is None})
         return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {found.n} pairs of {seeds} seeds"
-
-    def __repr__(self) -> str:
-        return f"<Reproduction of {self.experiment} at scale {self.scale}: {self.headline}>"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from identifiable.results.record import Alert, Input, Provenance, Shown
+from identifiable.results.record import Alert, Input, Provenance, Shown, flat
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,7 @@ class Resolution(Shown):
     ties: tuple[Tie, ...]
     density_edges: tuple[float, ...]
     schema: Literal["identifiable/resolve/1"] = "identifiable/resolve/1"
+    rows_in: ClassVar[str] = "components"
 
     @property
     def identifiable(self) -> tuple[Component, ...]:
@@ -155,9 +156,6 @@ class Resolution(Shown):
         if all(c.stability is None for c in self.components):
             return f"{self.rank} components; how many are reproducible was not measured"
         return f"{len(self.identifiable)} of {self.rank} components are reproducible"
-
-    def __repr__(self) -> str:
-        return f"<Resolution of {self.inputs[0].name}: {self.headline}>"
 
 
 @dataclass(frozen=True)
@@ -205,5 +203,7 @@ class JointResolution(Shown):
         names = ", ".join(i.name for i in self.inputs)
         return f"{len(self.shared)} of {len(self.matches)} components are shared by {names}"
 
-    def __repr__(self) -> str:
-        return f"<JointResolution: {self.headline}>"
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """One for each component of the first model: what is known of its match, and its place in every model."""
+        for match in self.matches:
+            yield {**flat(match), **{i.name: place for i, place in zip(self.inputs, match.partners, strict=True)}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
 
@@ -135,10 +135,8 @@ class Audit(Shown):
     verdict: AuditVerdict
     text: str
     schema: Literal["identifiable/deconfound-audit/1"] = "identifiable/deconfound-audit/1"
+    rows_in: ClassVar[str] = "findings"
 
     @property
     def headline(self) -> str:
         return f"{self.verdict}: {self.text}"
-
-    def __repr__(self) -> str:
-        return f"<Audit of {self.inputs[0].name}: {self.headline}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.disentanglement import Kind
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
@@ -132,6 +132,7 @@ class Table2(Shown):
     traversals: tuple[Traversal, ...]
     experiment: Literal["table2"] = "table2"
     schema: Literal["identifiable/reproduce-table2/1"] = "identifiable/reproduce-table2/1"
+    rows_in: ClassVar[str] = "cells"
 
     def cell(self, row: str, data: str = ALL_DATA) -> Cell | None:
         """The cell of a row, or None."""
@@ -140,6 +141,10 @@ class Table2(Shown):
     def lift(self, ica: str = "centred", data: str = ALL_DATA) -> Lift | None:
         """The lift of a mode of ICA, or None."""
         return next((found for found in self.lifts if (found.ica, found.data) == (ica, data)), None)
+
+    @property
+    def about(self) -> str:
+        return f"Table 2 at scale {self.scale}"
 
     @property
     def headline(self) -> str:
@@ -158,6 +163,3 @@ class Table2(Shown):
         if high < 0:
             return f"ICA lowers InfoM of the plain autoencoder {span}, {over}"
         return f"ICA moves InfoM of the plain autoencoder {span}, {over}: no clear effect"
-
-    def __repr__(self) -> str:
-        return f"<Table 2 at scale {self.scale}: {self.headline}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.evaluation import ScreenEvaluation
 from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
@@ -68,6 +68,11 @@ class Table3(Shown):
     stricter: ScreenEvaluation | None = None
     experiment: Literal["table3"] = "table3"
     schema: Literal["identifiable/reproduce-table3/1"] = "identifiable/reproduce-table3/1"
+    rows_in: ClassVar[str] = "genes"
+
+    @property
+    def about(self) -> str:
+        return f"Table 3 at scale {self.scale}"
 
     @property
     def headline(self) -> str:
@@ -78,6 +83,3 @@ class Table3(Shown):
             f"ICA moves AUROC on plates held out by {self.gain:+.3f} [{low:+.3f}, {high:+.3f}] against PCA, {where}{clear} "
             f"({self.evaluation.verdict})"
         )
-
-    def __repr__(self) -> str:
-        return f"<Table 3 at scale {self.scale}: {self.headline}>"
