@@ -31,7 +31,7 @@ from identifiable.api import compare
 from identifiable.blocks import Blocks, available_workers, one_blas_thread
 from identifiable.groups import GROUPS, haar_rotation
 from identifiable.identifiability.rows import plan_rows
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.io import open_representation
 from identifiable.moments import Moments
 from identifiable.options import NULLS, CompareOptions
@@ -113,7 +113,8 @@ def correlation_condition(moments: Moments) -> float:
 
 def moments_pass(blocks: Sequence[Blocks]) -> Callable[[], list[Moments]]:
     """The first pass of `compare` over these tables, folds drawn beforehand."""
-    run = Run(CompareOptions(groups=RUNGS, folds=FOLDS, bootstrap=0, nulls=(), seed=SEED))
+    settings = CompareOptions(groups=RUNGS, folds=FOLDS, bootstrap=0, nulls=(), seed=SEED)
+    run = CompareRun.of(settings, settings=settings)
     run.plan = plan_rows(blocks[0].n, None, seed=SEED, n_folds=FOLDS)
     sides = [Table(b.name, b, None, run) for b in blocks]
     return lambda: run.moments(sides)

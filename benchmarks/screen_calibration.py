@@ -28,8 +28,8 @@ from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.evaluation.evaluating import evaluate
 from identifiable.deconfounding.evaluation.options import EvaluateOptions
 from identifiable.deconfounding.intervals import TWICE_USED
-from identifiable.deconfounding.run import Run
 from identifiable.results import Interval, ScreenEvaluation
+from identifiable.run import Run
 from identifiable.worlds import cells
 
 RESULTS = Path(__file__).parent / "results" / "screen_calibration.json"

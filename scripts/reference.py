@@ -9,24 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from identifiable import options
+from identifiable.cli.commands import COMMANDS
 from identifiable.options import Declared, Options, declared
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
-COMMANDS: dict[str, type[Options]] = {
-    "compare": options.CompareOptions,
-    "resolve": options.ResolveOptions,
-    "transform": options.TransformOptions,
-    "disentangle": options.DisentangleOptions,
-    "bilipschitz": options.DecoderOptions,
-    "deconfound audit": options.AuditOptions,
-    "deconfound evaluate": options.EvaluateOptions,
-    "deconfound attribute": options.AttributeOptions,
-    "deconfound clean": options.CleanOptions,
-    "simulate cells": options.CellsOptions,
-    "simulate sources": options.SourcesOptions,
-    "reproduce": options.ReproduceOptions,
-}
 BAR = "\\|"  # in a cell of a table
 HEAD = (
     "# Options of every command\n\n"
@@ -38,7 +24,7 @@ HEAD = (
 
 def page() -> str:
     """The whole page."""
-    sections = [_section(name, kind) for name, kind in COMMANDS.items()]
+    sections = [_section(name, kind) for found in COMMANDS for name, kind in getattr(found, "OPTIONS", {}).items()]
     return "\n".join([HEAD, *sections])
 
 

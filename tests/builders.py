@@ -251,7 +251,6 @@ def _even(x: float) -> float:
     return 1 / math.sqrt(12) if abs(x) < math.sqrt(3) else 0.0
 
 
-FLAT = "turns into component {}: the contrast is too flat between them"
 LIMITS = {"gaussian_level": 1e-4, "angle_se": 0.3, "stability": 0.93, "stability_min": 0.85}
 LIMITS |= {"residual": 0.05, "variance_in_one_row": 0.2}
 
@@ -261,7 +260,9 @@ def make_component(index: int, of: int, *, refits: bool = True, good: bool | Non
     far = 1 - index / of
     reproducible = index < of - of // 4 if good is None else good
     stability = (0.9995 - 0.02 * (1 - far) if reproducible else 0.4 + 0.3 * far) if refits else None
-    reason = f"told apart, found at |r| {stability or 0:.2f}" if reproducible else FLAT.format((index + 1) % of)
+    reason = results.Reason("turns_into", {"component": (index + 1) % of})
+    if reproducible:
+        reason = results.Reason("reproducible", {"correlation": stability or 0, "refits": 4})
     return results.Component(
         index=index,
         variance=2 * (index + 0.5) / of**2,
@@ -766,13 +767,13 @@ def make_audit(name: str = "wells", **rest: Any) -> results.Audit:
         ),
         "features": results.FeatureCheck(1, 47, 2, ((4, 17),), 1.24, False, 125.0),
         "findings": (
-            results.Finding("rank", "caution", "1 feature is constant: 47 of 48 directions are left"),
-            results.Finding("plates_with_controls", "fine", "all 75 plates have controls"),
-            results.Finding("fold_without_class", "stop", "fold 1 has no well of SRC_guide_1"),
+            results.Finding("rank", stored="1 feature is constant: 47 of 48 directions are left", severity="caution"),
+            results.Finding("plates_with_controls", stored="all 75 plates have controls", severity="fine"),
+            results.Finding("fold_without_class", stored="fold 1 has no well of SRC_guide_1", severity="stop"),
         ),
         "skipped": {"KIF11_guide_3": "4 wells on 4 plates; 20 are needed"},
         "verdict": "caution",
-        "text": "one fold lacks a perturbation; position alone scores 0.53",
+        "told": results.Answer("", stored="one fold lacks a perturbation; position alone scores 0.53"),
     }
     return results.Audit(**{**found, **rest})
 
@@ -870,20 +871,22 @@ def make_evaluation(name: str = "wells", **rest: Any) -> results.ScreenEvaluatio
         ),
         "fitted": (
             results.Fitted("ica", "train", 0, 48, True, 41, 3),
-            results.Fitted("ica", "train", 1, 48, False, 38, 3, "stopped after 200 passes"),
+            results.Fitted("ica", "train", 1, 48, False, 38, 3, (results.Note("rows", {"rows": 200}),)),
             results.Fitted("pca", "all", 0, 48, True, None, None),
         ),
         "advice": results.IcaAdvice(
             "yes",
-            "components are reproducible, far from Gaussian, and trees gain on plates left out",
+            results.Answer("helps"),
             (
-                "41 of 48 components are reproducible",
-                "ICA - PCA is 0.108 [0.078, 0.138]",
-                "a linear probe scores 0.740",
+                results.Answer("components_found", {"found": 41, "components": 48}),
+                results.Answer("gain_over_pca", {"gain": 0.108, "gain_low": 0.078, "gain_high": 0.138}),
             ),
         ),
         "verdict": "ica-helps",
-        "text": "ICA tells perturbations from controls better than PCA on plates left out, by 0.108 [0.078, 0.138]",
+        "told": results.Answer(
+            "",
+            stored="ICA tells perturbations from controls better than PCA on plates left out, by 0.108 [0.078, 0.138]",
+        ),
         "times": (
             results.StageTime("folds", 0.4, 5),
             results.StageTime("LightGBM", 812.4, 960, 320),
@@ -967,7 +970,9 @@ def make_attribution(
         "grid_rows": PLATE_ROWS[: grid[0]],
         "grid_columns": tuple(f"{j + 1:02d}" for j in range(grid[1])),
         "converged": True,
-        "text": f"of {size} components {size // 4} are technical and {3 * size // 8} biological",
+        "told": results.Answer(
+            "", stored=f"of {size} components {size // 4} are technical and {3 * size // 8} biological"
+        ),
     }
     return results.Attribution(**{**found, **rest})
 
@@ -995,7 +1000,9 @@ def make_points() -> tuple[results.CleanPoint, ...]:
 
 def make_metrics() -> tuple[results.SpaceMetric, ...]:
     same = [
-        results.SpaceMetric("replicate_map", "whole", 0.41, (0.39, 0.43), True, "high", "replicates in another plate"),
+        results.SpaceMetric(
+            "replicate_map", "whole", 0.41, (0.39, 0.43), True, "high", (results.Note("replicates", {"chance": 0.1}),)
+        ),
         results.SpaceMetric("pcr_plate", "whole", 0.38, NO_INTERVAL, True, "low"),
         results.SpaceMetric("plate_auroc", "whole", 0.94, (0.93, 0.95), False, "low"),
     ]
@@ -1028,7 +1035,9 @@ def make_cleaning(
         "curve": make_points(),
         "metrics": make_metrics(),
         "verdict": "ica-cleaning-helps",
-        "text": "12 components dropped; replicates find each other better than with as many axes of PCA dropped",
+        "told": results.Answer(
+            "", stored="12 components dropped; replicates find each other better than with as many axes of PCA dropped"
+        ),
         "attribution": attributed,
         "outputs": ("cleaned.h5ad", "clean basis.safetensors"),
     }

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import children
+from identifiable.report.messages import wordings
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "identifiable"
@@ -34,14 +35,17 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),
     ("ica", "jacobians", "bounds", "similarity", "diameter"),
     ("groups", "intake"),
-    ("blocks", "moments", "representation", "results"),
-    ("_compiling", "_extras", "options"),
+    ("blocks", "moments", "representation"),
+    ("run",),
+    ("results",),
+    ("_compiling", "_extras", "options", "rows"),
     ("_checks", "_stopping"),
 )
 HEIGHT = {room: -depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 UPWARD_BY_NAME = {("results", "report")}  # a result shows itself: named at call time, never imported
 FREE_CONSTANTS = {"__version__"}  # plain words of the front that any room may read
-UNREADABLE_ALLOWED = {FRONT, "cli"}  # lazy exports have their modules in a table; `--decoder` names the user's own
+# lazy exports have their modules in a table; `--decoder` names the user's own; pages are the files of a folder
+UNREADABLE_ALLOWED = {FRONT, "cli", "report"}
 NEEDS_TORCH = {"torch", "torchvision", "torchaudio", "lightning", "timm", "transformers", "safetensors.torch"}
 PLOTTING = {"matplotlib", "seaborn", "plotly"}  # figures of pages are SVG text
 PLOTS = "report/plots"  # the one module that may import matplotlib, for `result.plot()`
@@ -271,6 +275,107 @@ def test_the_checker_notices(name: str, source: str, complaint: str, tmp_path: P
 @pytest.mark.parametrize(("name", "source"), GOOD.values(), ids=GOOD)
 def test_the_checker_lets_pass(name: str, source: str, tmp_path: Path) -> None:
     assert violations(write_module(tmp_path, name, source)) == []
+
+
+# -- sentences for readers are in `report`
+
+MATHEMATICS = {room for rooms in LAYERS[7:11] for room in rooms} - {
+    "worlds"
+}  # worlds check settings by a table of limits
+SENTENCE = 6  # words of a text from which on it is taken for a sentence
+TO_COME = {"identifiability/judgement.py"}  # the words of a verdict
+CODED = {
+    "Alert": "Alert",
+    "alert": "Alert",
+    "Reason": "Reason",
+    "Finding": "Finding",
+    "Answer": "Answer",
+    "Note": "Note",
+}
+
+
+def sentences(source: str) -> list[str]:
+    """Texts of so many words outside docstrings and errors: what a reader would be told."""
+    tree = ast.parse(source)
+    passed: set[int] = set()
+    for node in ast.walk(tree):
+        error = isinstance(node, ast.Call) and called(node).endswith("Error")
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if error or docstring or isinstance(node, ast.Raise):
+            passed.update(map(id, ast.walk(node)))
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in passed or not isinstance(node, ast.JoinedStr | ast.Constant):
+            continue
+        passed.update(map(id, ast.walk(node)))
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else "0" for part in parts)
+        if len(re.findall(r"(?<!\S)\W?[a-zA-Z]{2,}", text)) >= SENTENCE:
+            found.append(text)
+    return found
+
+
+def test_no_mathematics_holds_a_sentence_for_readers() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix(): texts
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in MATHEMATICS
+        and (texts := sentences(path.read_text(encoding="utf-8")))
+    }
+    assert {name: texts for name, texts in found.items() if name not in TO_COME} == {}
+    assert found.keys() == TO_COME, "a file that holds no sentence any more must leave the list"
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("note = 'rows of this table are too few to tell'", 1),
+        ("note = f'{n} rows of this table are too few'", 1),
+        ("def f():\n    return Alert('x', 'rows of this table are too few to tell')", 1),
+        ("'''A docstring of more than a few words here.'''", 0),
+        ("raise DataError(f'{n} rows of this table are too few to tell')", 0),
+        ("def f():\n    return DataError('rows of this table are too few to tell')", 0),
+        ("Alert('few_rows', {'rows': 3})", 0),
+    ],
+)
+def test_a_sentence_in_mathematics_is_noticed(source: str, count: int) -> None:
+    assert len(sentences(source)) == count
+
+
+def coded(source: str) -> dict[str, set[str]]:
+    """The literal codes that a module gives to alerts, reasons, findings and answers, by class."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and called(node) in CODED and node.args:
+            first = node.args[0]
+            choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            texts = {str(n.value) for n in choices if isinstance(n, ast.Constant) and n.value}
+            found.setdefault(CODED[called(node)], set()).update(texts)
+    return found
+
+
+def test_every_code_has_words_and_all_words_have_a_code() -> None:
+    sources = [p.read_text(encoding="utf-8") for p in PACKAGE.rglob("*.py") if p.parts[len(PACKAGE.parts)] != "report"]
+    literals = {n.value for s in sources for n in ast.walk(ast.parse(s)) if isinstance(n, ast.Constant)}
+    for kind in set(CODED.values()):
+        raised = {code for source in sources for code in coded(source).get(kind, ())}
+        assert raised - wordings(kind).keys() == set(), f"{kind} without words"
+        computed = {"plate_read", "batch_read"}
+        assert wordings(kind).keys() - literals - computed == set(), f"words of {kind} without a code"
+
+
+def test_a_code_without_words_would_be_noticed() -> None:
+    assert coded("run.alert('no_such_code', n=1)\nAlert('a' if x == 'c' else 'b')") == {
+        "Alert": {"no_such_code", "a", "b"}
+    }
+
+
+def test_no_wording_hides_another() -> None:
+    """The first wording whose names are all there is taken, so none may need less than one after it."""
+    for kind in set(CODED.values()):
+        for code, several in wordings(kind).items():
+            for i, (_, names) in enumerate(several):
+                assert not any(names <= later for _, later in several[i + 1 :]), code
 
 
 HEAVY = ("torch", "matplotlib", "sklearn", "pandas", "pyarrow", "dask", "jinja2", "scipy.optimize", "scipy.stats")

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info
 from identifiable import blocks as blocks_room
 from identifiable._checks import DataError
 from identifiable.blocks import MAX_CHUNK_ROWS, STRIPS, Blocks, chunk_rows, fold, in_threads, one_blas_thread, strips
+from identifiable.run import Run, Stage
 
 SEEDS = [0, 1, 20240611]
 BLOCK_ROWS = [1, 7, 100, None]
@@ -365,24 +366,24 @@ def test_in_threads_keeps_the_order_of_the_items(workers):
         time.sleep(0.002 if k % 3 == 0 else 0.0)  # later items finish first
         return k * k
 
-    calls: list[tuple[str, int, int]] = []
-    result = in_threads(run, range(20), workers=workers, progress=lambda *c: calls.append(c), stage="squares")
+    calls: list[tuple[Stage, int, int]] = []
+    result = in_threads(run, range(20), Run(workers=workers, progress=lambda *c: calls.append(c)), Stage("squares"))
     assert result == [k * k for k in range(20)]
-    assert calls[-1] == ("squares", 20, 20)
+    assert calls[-1] == (Stage("squares"), 20, 20)
     assert [c[1] for c in calls] == sorted(c[1] for c in calls)
 
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_in_threads_of_nothing_is_nothing_and_an_error_is_raised(workers):
-    assert in_threads(lambda k: k, [], workers=workers) == []
+    assert in_threads(lambda k: k, [], Run(workers=workers)) == []
     with pytest.raises(ZeroDivisionError):
-        in_threads(lambda k: 1 / k, [3, 2, 1, 0], workers=workers)
+        in_threads(lambda k: 1 / k, [3, 2, 1, 0], Run(workers=workers))
 
 
 def test_in_threads_uses_other_threads_only_when_there_is_more_than_one_worker():
     here = threading.current_thread()
-    assert set(in_threads(lambda _: threading.current_thread(), range(4), workers=1)) == {here}
-    assert here not in in_threads(lambda _: threading.current_thread(), range(4), workers=2)
+    assert set(in_threads(lambda _: threading.current_thread(), range(4), Run(workers=1))) == {here}
+    assert here not in in_threads(lambda _: threading.current_thread(), range(4), Run(workers=2))
 
 
 def test_blas_has_one_thread_inside_a_fold_and_its_own_number_after():

@@ -272,7 +272,8 @@ def test_no_thread_imports(work):
 
 def test_the_recorder_notices_an_import_in_a_thread():
     work = (
-        "from identifiable.blocks import in_threads\nin_threads(lambda k: __import__('colorsys'), range(3), workers=2)"
+        "from identifiable.blocks import in_threads\nfrom identifiable.run import Run\n"
+        "in_threads(lambda k: __import__('colorsys'), range(3), Run(workers=2))"
     )
     done = children.run([sys.executable, "-c", RECORDED.format(work=work)])
     assert done.stdout == "['colorsys']\n", done.stderr

@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, IdentifiableError, UsageError, check_matrix_shape, check_numeric
+from identifiable.run import PLAIN, Progress, Run, Stage
 
 STRIPS = 16  # enough to keep a few workers busy to the end, few enough that merging costs nothing
 CHUNK_VALUES = 2**21  # values per chunk: 16 MB as float64, so a chunk and its products stay in the L3 cache
 MAX_CHUNK_ROWS = 4096
-
-Progress = Callable[[str, int, int], None]
-"""``progress(stage, rows_done, rows_total)``; called from the thread that called the estimate."""
+READING, FITTING = Stage("reading"), Stage("fitting")
 
 
 class Rows(Protocol):
@@ -200,7 +199,7 @@ def fold(
     workers: int | None = None,
     cluster: Any = None,
     progress: Progress | None = None,
-    stage: str = "reading",
+    stage: Stage = READING,
 ) -> S:
     """Walk the rows of `blocks` together and return the merged statistic.
 
@@ -306,24 +305,16 @@ def _walk_on_worker(part: tuple[int, int], shared: tuple[Sequence[Blocks], Calla
         return _walk(*shared, part, chunk)
 
 
-def in_threads(
-    run: Callable[[A], R],
-    items: Sequence[A],
-    *,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    stage: str = "fitting",
-) -> list[R]:
-    """`[run(item) for item in items]` with one worker thread per core and BLAS at one thread each."""
+def in_threads(work: Callable[[A], R], items: Sequence[A], run: Run = PLAIN, stage: Stage = FITTING) -> list[R]:
+    """`[work(item) for item in items]` with one worker thread per core and BLAS at one thread each."""
     finished: list[R] = []
 
     def report() -> None:
-        if progress is not None:
-            progress(stage, len(finished), len(items))
+        run.say(stage, len(finished), len(items))
 
     with one_blas_thread():
-        count = min(workers or available_workers(), max(len(items), 1))
-        for result in _in_order(run, items, count, threading.Event(), report):
+        count = min(run.workers or available_workers(), max(len(items), 1))
+        for result in _in_order(work, items, count, threading.Event(), report):
             finished.append(result)
     report()
     return finished

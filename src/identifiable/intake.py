@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import (
     Blocks,
-    Progress,
     available_workers,
     chunk_rows,
     fold,
@@ -27,6 +26,7 @@ from identifiable.blocks import (
 from identifiable.moments import Array, Moments, MomentSums
 from identifiable.representation import Representation, from_torch, is_anndata, is_frame, read_frame
 from identifiable.results import Alert, Input, Provenance
+from identifiable.run import PLAIN, Run, Stage
 
 BUFFER_ROWS = 1024  # at most, that are multiplied at once: 3 MB in float64 at 384 columns
 
@@ -80,13 +80,9 @@ def blocks_of(representation: Representation) -> Blocks:
     return values if isinstance(values, Blocks) else Blocks(values, name=representation.name)
 
 
-def inputs_of(
-    representations: Sequence[Representation], *, workers: int | None = None, progress: Progress | None = None
-) -> tuple[Input, ...]:
+def inputs_of(representations: Sequence[Representation], run: Run = PLAIN) -> tuple[Input, ...]:
     """Name, shape, stored dtype and content hash of every table."""
-    hashes = in_threads(
-        lambda r: content_hash(blocks_of(r)), representations, workers=workers, progress=progress, stage="hashing"
-    )
+    hashes = in_threads(lambda r: content_hash(blocks_of(r)), representations, run, Stage("hashing"))
     return tuple(
         Input(r.name, r.n, r.d, str(getattr(_source(r), "stored_dtype", np.dtype(r.values.dtype))), digest)
         for r, digest in zip(representations, hashes, strict=True)
@@ -96,7 +92,7 @@ def inputs_of(
 def identical_inputs(inputs: Sequence[Input]) -> list[Alert]:
     """An alert for every two tables that hold the same values."""
     return [
-        Alert("identical_inputs", f"{a.name} and {b.name} hold exactly the same values.")
+        Alert("identical_inputs", {"first": a.name, "second": b.name})
         for i, a in enumerate(inputs)
         for b in inputs[i + 1 :]
         if a.sha256 == b.sha256
@@ -126,14 +122,12 @@ def content_hash(blocks: Blocks) -> str:
 
 def gather_moments(
     tables: Sequence[Blocks],
+    run: Run = PLAIN,
     *,
     part: NDArray[np.integer[Any]] | None = None,
     n_parts: int = 1,
     maps: Sequence[tuple[Array, Array] | None] | None = None,
     original_rows: Sequence[NDArray[np.intp] | None] | None = None,
-    workers: int | None = None,
-    cluster: Any = None,
-    progress: Progress | None = None,
 ) -> list[Moments]:
     """One checked pass: `Moments` of tables side by side, one for each part of the rows.
 
@@ -142,12 +136,12 @@ def gather_moments(
     (`original_rows` numbers them as in the file).
     """
     widths = tuple(b.d for b in tables)
-    _refuse_too_wide(tables, n_parts, workers)
+    _refuse_too_wide(tables, n_parts, run.workers)
     rows = chunk_rows(sum(widths))
     # A short prefix is enough for a shift: it only has to be near the data, compared with its spread.
     shift = np.concatenate([_prefix_mean(b[: min(rows, b.n)]) for b in tables])
     if not np.isfinite(shift).all():
-        _refuse_non_finite(tables, original_rows, workers)
+        _refuse_non_finite(tables, original_rows, run.workers)
     statistic = fold(
         tables,
         partial(
@@ -161,14 +155,12 @@ def gather_moments(
             spare=[],
             maps=maps,
         ),
-        workers=workers,
-        cluster=cluster,
-        progress=progress,
-        stage="moments",
+        **run.how,
+        stage=Stage("moments"),
     )
     parts = statistic.moments()
     if not all(np.isfinite(m.total).all() and np.isfinite(m.gram).all() for m in parts):
-        _refuse_non_finite(tables, original_rows, workers)
+        _refuse_non_finite(tables, original_rows, run.workers)
     return parts
 
 

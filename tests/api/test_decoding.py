@@ -146,7 +146,7 @@ def test_points_without_a_derivative_are_counted_and_left_out() -> None:
     assert (found.undefined, found.deficient, found.largest) == (1, 0, 1.0)
     assert math.isnan(found.constant[3])
     (alert,) = found.alerts
-    assert (alert.code, "1 of 10 points" in alert.message, "row 3" in alert.message) == ("no_derivative", True, True)
+    assert (alert.code, alert.values) == ("no_derivative", {"points": 1, "of": 10, "first": 3})
     nowhere = bilipschitz(root, np.zeros((4, 2)))
     assert (nowhere.undefined, nowhere.summary, nowhere.bounds) == (4, {}, ())
     assert math.isnan(nowhere.largest)
@@ -295,10 +295,10 @@ def test_wrong_settings_are_refused(option: dict[str, Any], message: str) -> Non
 
 
 def test_progress_reaches_every_row_in_both_stages() -> None:
-    told: list[tuple[str, int, int]] = []
+    told: list[tuple[Any, int, int]] = []
     bilipschitz(waves(), points(50), memory=2_000, progress=lambda *step: told.append(step))
     for stage in ("decoder Jacobians", "random directions"):
-        rows = [done for name, done, total in told if name == stage and total == 50]
+        rows = [done for name, done, total in told if str(name) == stage and total == 50]
         assert rows == sorted(rows)
         assert (rows[0] < 50, rows[-1]) == (True, 50)
 

@@ -107,9 +107,11 @@ def test_patches_are_written_well_after_well(tmp_path: Path):
 
 
 def test_rows_are_made_in_blocks_and_progress_is_told(tmp_path: Path):
-    told: list[tuple[str, int, int]] = []
+    told: list[tuple[Any, int, int]] = []
     made = simulate_cells(tmp_path, "medium", progress=lambda *step: told.append(step), experiments=6)
-    by_stage = {stage: [done for name, done, _ in told if name == stage] for stage in ("simulating X", "simulating S")}
+    by_stage = {
+        stage: [done for name, done, _ in told if str(name) == stage] for stage in ("X: simulating", "S: simulating")
+    }
     for steps in by_stage.values():
         assert len(steps) > 1  # no table is made whole
         assert steps == sorted(steps)

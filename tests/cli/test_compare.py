@@ -149,9 +149,12 @@ def test_fail_if_decides_the_exit_code(folder, capsys):
         ["compare", "a.npy", "b.npy", *QUICK],
         holds=(
             "rigid.held_out.q95 > 0.2; similarity.cka < 0.9; similarity.null.shuffle.p > 0.9; scale.rms == 0; "
-            "ica_efficiency.held_out < -100"
+            "ica_efficiency.held_out < -100; pairs.0.rungs.held_out.q95 > 1e3; settings.folds != 5"
         ),
-        fails=("rigid.held_out.q95 > 0.001; similarity.held_out.mean < 9; n < 1000; rigid.held_out.ci95.1 >= 0"),
+        fails=(
+            "rigid.held_out.q95 > 0.001; similarity.held_out.mean < 9; n < 1000; rigid.held_out.ci95.1 >= 0; "
+            "spectra.effective_rank < 1e3"
+        ),
         undecided="similarity.svcca.16 < 2; rigid.null.rotation.p < 1",
         capsys=capsys,
     )
@@ -180,11 +183,13 @@ def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys):
     [
         ("rigid.null.chance.p > 1", ("'chance'", "shuffle, rotation")),
         ("rotation.held_out.q95 > 1", ("'rotation'", "signed_permutation")),
-        ("rigid.held.q95 > 1", ("'held'", "group, in_sample, held_out, null")),
+        ("rigid.held.q95 > 1", ("'held'", "in_sample, held_out, null")),
         ("rigid.held_out.q96 > 1", ("'q96'",)),
         ("rigid.held_out > 1", ("not a number",)),
         ("rigid.held_out.mean.x > 1", ("'x'",)),
-        ("verdict.text > 1", ("'verdict'",)),
+        ("__class__.x > 1", ("FIELD OPERATOR NUMBER",)),
+        ("verdict.text > 1", ("verdict.text",)),
+        ("q95 > 1", ("'q95'", "pairs.rungs.held_out.q95")),
     ],
 )
 def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, parts):

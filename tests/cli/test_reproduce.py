@@ -132,8 +132,12 @@ def test_fail_if_decides_the_exit_code(calls, capsys):
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("spearmen > 3", "'spearmen'"),
-        ("maximum.spearmen > 3", "maximum.spearmen is not"),
+        (
+            "spearmen > 3",
+            "'spearmen'",
+        ),
+        ("maximum.spearmen > 3", "'spearmen'"),
+        ("maximum > 3", "'maximum'"),
         ("spearman.x > 3", "'x' is not"),
         ("removed == true", "removed is a"),
     ],

@@ -12,8 +12,8 @@ from identifiable.deconfounding.components import attributing, cleaning
 from identifiable.deconfounding.corrections import registry
 from identifiable.deconfounding.evaluation import evaluating
 from identifiable.deconfounding.metrics import replicates
-from identifiable.deconfounding.run import Run
 from identifiable.options import AttributeOptions, AuditOptions, CleanOptions, EvaluateOptions, ScreenOptions
+from identifiable.run import Run
 
 
 def short(function: Callable[..., Any], options: type, *, runs: bool = True) -> Callable[..., Any]:

@@ -15,8 +15,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.diameter import Diameter, diameter, tuning
 from identifiable.diameter.candidates import Candidates
-from identifiable.diameter.leaves import tree_bounds, tree_order
-from identifiable.diameter.search import Search
+from identifiable.diameter.search import Search, tree_bounds, tree_order
 
 Table = NDArray[Any]
 

@@ -107,7 +107,7 @@ def test_a_row_whose_values_no_other_row_has_is_not_drawn(name):
     found = SCORES[name](Z, S, **FEW)
     assert found.scores[name] == 1.0
     assert codes_of_the_alert(found) == ["unpaired_rows", "unpaired_rows"]
-    assert own_alerts(found)[0].message.startswith("factor 1: 1 of 17 ")
+    assert own_alerts(found)[0].values == {"factor": "factor 1", "alone": 1, "rows": 17}
     twice = SCORES[name](np.vstack([Z, Z[-1:]]), np.vstack([S, S[-1:]]), **FEW)
     assert not own_alerts(twice)
 

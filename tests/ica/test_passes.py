@@ -11,9 +11,10 @@ from scipy import stats
 
 from identifiable.blocks import Blocks
 from identifiable.ica.contrasts import CONTRASTS, contrast
-from identifiable.ica.passes import POWERS, Passes, RowChoice, uniforms
+from identifiable.ica.passes import POWERS, Passes, RowChoice
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
+from identifiable.rows import uniforms
 
 Matrix = NDArray[np.float64]
 NAMES = list(CONTRASTS)

@@ -24,6 +24,7 @@ from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions as Settings
 from identifiable.results import Step
+from identifiable.run import Run
 from identifiable.worlds import sources
 
 Matrix = NDArray[np.float64]
@@ -443,10 +444,10 @@ def test_sources_of_a_large_table_come_back(name, monkeypatch):
 def test_a_large_table_gives_the_same_bits_whatever_blocks_and_workers(precision):
     X = sources(9_000, 12, rng=np.random.default_rng(1)).X
     settings = Settings(restarts=1, precision=precision)
-    first = fit(Blocks(X), Moments.of(X), settings, workers=1).rotation
+    first = fit(Blocks(X), Moments.of(X), settings, Run(workers=1)).rotation
     for rows, workers in ((None, 2), (777, 1), (100, 2)):
         np.testing.assert_array_equal(
-            fit(Blocks(X, rows=rows), Moments.of(X), settings, workers=workers).rotation, first
+            fit(Blocks(X, rows=rows), Moments.of(X), settings, Run(workers=workers)).rotation, first
         )
     other = fit(Blocks(X), Moments.of(X), Settings(restarts=1, precision=precision, seed=1)).rotation
     assert (other != first).any()

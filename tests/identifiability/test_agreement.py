@@ -214,4 +214,4 @@ def test_too_few_groups_withhold_intervals():
     X, Y = planted("similarity", n=300)
     result = identifiable.compare(X, Y, **BARE, group_by=np.arange(300) % 8)
     assert result.pairs[0].rung("linear").r2.ci95 is None
-    assert "few_groups" in {alert.code for alert in result.alerts}
+    assert "too_few_groups" in {alert.code for alert in result.alerts}

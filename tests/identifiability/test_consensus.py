@@ -19,6 +19,7 @@ from identifiable.identifiability.consensus import consensus
 from identifiable.moments import Moments
 from identifiable.representation import Representation
 from identifiable.results import Consensus
+from identifiable.run import Run
 
 Matrix = NDArray[np.float64]
 SEEDS = [0, 20240616]
@@ -32,7 +33,7 @@ def measured(models: Sequence[Matrix], *, rows: int | None = None, workers: int 
     scatters = {(i, j): moments.between(i, j).xy for i in range(count) for j in range(count)}
     means = [moments.alone(i).mean for i in range(count)]
     blocks = {f"m{i}": Blocks(m, rows=rows) for i, m in enumerate(models)}
-    return consensus(blocks, means, scatters, workers=workers)
+    return consensus(blocks, means, scatters, Run(workers=workers))
 
 
 def reference(models: Sequence[Matrix]) -> list[tuple[float, float, float, float]]:

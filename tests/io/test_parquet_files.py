@@ -98,7 +98,8 @@ def test_whole_numbers_and_text_are_no_features(tmp_path, values):
     found = open_screen(path)
     assert found.representation.d == D
     assert set(found.representation.labels) == {"plate", "gene", "concentration"}
-    assert [("feature_*" in note, "concentration" in note) for note in found.notes] == [(True, True)]
+    (note,) = found.notes
+    assert note.values == {"features": D, "patterns": "feature_*", "others": ["concentration"]}
     named = open_screen(path, features=["feature_*", "plate"])
     assert named.feature_names[0] == "plate"
     assert "plate" not in named.representation.labels
@@ -108,7 +109,7 @@ def test_features_are_chosen_by_the_habits_of_the_field():
     assert choose_features({"Metadata_dose": "float", "a": "float", "b1": "float"}, None, "t").names == ("a", "b1")
     jump = choose_features({"Metadata_Plate": "other", "Cells_a": "float", "Cells_n": "whole"}, None, "t")
     assert jump.names == ("Cells_a",)
-    assert ["Cells_n" in note for note in jump.notes] == [True]
+    assert [note.values for note in jump.notes] == [{"whole": ["Cells_n"]}]
     assert choose_features({"Cells_a": "float", "Nuclei_b": "float", "dose": "float"}, None, "t").names == (
         "Cells_a",
         "Nuclei_b",
@@ -200,7 +201,7 @@ def test_columns_that_hold_no_single_values_are_left_out_and_said(tmp_path, valu
     path = write(tmp_path / "a.parquet", values, tags=[["a", "b"]] * N, plate=["p"] * N)
     found = open_screen(path)
     assert list(found.representation.labels) == ["plate"]
-    assert found.notes[0].startswith("columns that hold no single values are left out: tags (list<")
+    assert found.notes[0].values["left_out"][0].startswith("tags (list<")
 
 
 # Damage

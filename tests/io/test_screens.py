@@ -93,7 +93,9 @@ def test_one_file_gives_features_and_labels(tmp_path, values, monkeypatch, suffi
     assert found.representation.name == "screen"
     assert found.feature_names == ("feature_0", "feature_1", "feature_2", "feature_3")
     assert found.path == path
-    assert [("feature_*" in note, "concentration" in note) for note in found.notes] == [(True, True)]
+    assert [note.values for note in found.notes] == [
+        {"features": D, "patterns": "feature_*", "others": ["concentration"]}
+    ]
     check_metadata(found.representation.labels)
     alone = open_screen(f"{path}:feature_1")
     assert alone.representation.d == 1
@@ -213,7 +215,7 @@ def test_rows_of_an_array_have_their_metadata_in_order(tmp_path, values):
     found = open_screen(tmp_path / "emb.npy", metadata=tmp_path / "meta.csv")
     check_metadata(found.representation.labels)
     assert found.representation.ids.tolist() == wells()
-    assert [f"{tmp_path}/meta.csv" in note for note in found.notes] == [True]
+    assert [note.values for note in found.notes] == [{"metadata": f"{tmp_path}/meta.csv", "table": "emb"}]
     metadata().iloc[:9].to_csv(tmp_path / "meta.csv", index=False)
     with pytest.raises(PairingError, match=r"emb .*30 rows .*meta\.csv 9"):
         open_screen(tmp_path / "emb.npy", metadata=tmp_path / "meta.csv")

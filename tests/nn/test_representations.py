@@ -307,9 +307,9 @@ def test_biases_and_codebooks_are_neither_decayed_nor_clipped(kind: str) -> None
         torch.testing.assert_close((b - a).detach(), expected.detach(), atol=2e-6, rtol=1e-3, msg=name)
 
 
-def learned(models: list[Any], max_epochs: int, steps: int = 12, **options: Any) -> list[Trained]:
+def learned(models: list[Any], max_epochs: int, **options: Any) -> list[Trained]:
     clipped = {"clip": None, "clip_values": 1.0, "patience": None, "keep": "last"}
-    settings = Training(batch=32, epoch_steps=steps, max_epochs=max_epochs, learning_rate=3e-3, **clipped)
+    settings = Training(batch=32, epoch_steps=12, max_epochs=max_epochs, learning_rate=3e-3, **clipped)
     return train(models, pictures(), pictures()[:32], settings, seeds=list(range(len(models))), **options)
 
 
@@ -329,7 +329,7 @@ def test_models_may_be_stacked_though_their_knobs_and_decays_differ(kind: str) -
     def two() -> list[Any]:
         return [made(kind, seed=4, **own) for own in knobs]
 
-    together, apart = (learned(two(), 1, 6, weight_decay=[0.0, 50.0], together=size) for size in (2, 1))
+    together, apart = (learned(two(), 1, weight_decay=[0.0, 50.0], together=size) for size in (2, 1))
     for one, other in zip(together, apart, strict=True):
         assert one.losses == pytest.approx(other.losses, rel=2e-3)
     assert together[0].losses[0] != pytest.approx(together[1].losses[0], rel=1e-2)

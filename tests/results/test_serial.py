@@ -78,7 +78,7 @@ def test_the_text_is_json_with_the_schema_first_and_ends_with_a_newline(comparis
 
 
 def test_letters_of_any_script_come_back_and_are_written_as_they_are(comparison):
-    strange = replace(comparison, alerts=(Alert("x", 'Zürich 細胞 "quoted" \\ \n </script>'),))
+    strange = replace(comparison, alerts=(Alert("x", {}, 'Zürich 細胞 "quoted" \\ \n </script>'),))
     assert "Zürich 細胞" in strange.to_json()
     assert from_json(strange.to_json()) == strange
 

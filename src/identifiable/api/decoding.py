@@ -13,7 +13,6 @@ from identifiable import bounds
 from identifiable._checks import DataError
 from identifiable.api.decoders import Decoder, decoder_of
 from identifiable.api.opening import open_sources
-from identifiable.blocks import Progress
 from identifiable.diameter import Diameter, diameter
 from identifiable.intake import NonFinite, as_representation, blocks_of, default_provenance, inputs_of
 from identifiable.jacobians import (
@@ -40,6 +39,7 @@ from identifiable.results import (
     SupremumEstimate,
     WorstCase,
 )
+from identifiable.run import Run, Stage
 
 ACTIVATIONS = 8  # numbers a decoder holds inside for each one it gives: a guess that keeps chunks small
 UNSURE = 0.01  # relative error of a singular value from which on an alert says so
@@ -79,17 +79,17 @@ def bilipschitz(decoder: Any, points: Any, /, *, options: BilipschitzOptions) ->
     known = decoder_of(decoder, shape=shape, latents=table.d, name=options.name)
     Z = _rows(table)
     n, d = Z.shape
-    space, progress = options.memory or MEMORY, options.progress
+    space, run = options.memory or MEMORY, Run.of(options)
     probe = known.told(lambda rows: None)
     outputs = probe.outputs(Z)
     precision = np.asarray(probe.jvp(Z[:1], np.zeros_like(Z[:1]))).dtype
 
     every = d if d <= EXACT_UP_TO or known.products.vjp is None else min(LANCZOS_STEPS, d)
-    found = spectra(known.told(_rows_done(progress, "decoder Jacobians", n, every)), Z, memory=space)
+    found = spectra(known.told(_rows_done(run, "decoder Jacobians", n, every)), Z, memory=space)
     at_random, at_the_end = np.random.default_rng(seed).spawn(2)
     estimate = None
     if directions:
-        told = known.told(_rows_done(progress, "random directions", n, directions))
+        told = known.told(_rows_done(run, "random directions", n, directions))
         lengths = _lengths(told, max(space // (8 * ACTIVATIONS * max(outputs, 1)), 1))
         estimate = random_directions(lengths, Z, directions=directions, rng=at_random)
     span = diameter(Z) if n > 1 else None
@@ -152,15 +152,14 @@ def _rows(table: Representation) -> Values:
     return np.ascontiguousarray(values, values.dtype.name if values.dtype.name in SETTLED else np.float64)
 
 
-def _rows_done(progress: Progress | None, stage: str, n: int, each: int) -> Callable[[int], None]:
+def _rows_done(run: Run, stage: str, n: int, each: int) -> Callable[[int], None]:
     """A count of products, told as the rows that are done when every row takes `each` of them."""
     made = 0
 
     def add(rows: int) -> None:
         nonlocal made
         made += rows
-        if progress is not None:
-            progress(stage, min(made // each, n), n)
+        run.say(Stage(stage), min(made // each, n), n)
 
     return add
 
@@ -228,51 +227,27 @@ def _alerts(found: Spectra, condition: Array, precision: np.dtype[Any]) -> tuple
     alerts = []
     if not defined.all():
         alerts.append(
-            Alert(
-                "no_derivative",
-                f"At {int((~defined).sum())} of {n} points the decoder has no finite derivative (the first is row "
-                f"{int(np.argmin(defined))}, from 0); they are left out of every summary.",
-            )
+            Alert("no_derivative", {"points": int((~defined).sum()), "of": n, "first": int(np.argmin(defined))})
         )
     if defined.any() and not found.largest[defined].any():
-        alerts.append(
-            Alert(
-                "zero_derivative",
-                "The derivative is zero at every point: the decoder is constant there, or works where no derivative is taken "
-                "(detach, inference_mode, numpy inside a torch function).",
-            )
-        )
+        alerts.append(Alert("zero_derivative"))
     if found.deficient.any():
         alerts.append(
             Alert(
                 "rank_deficient",
-                f"At {int(found.deficient.sum())} of {n} points (the first is row {int(np.argmax(found.deficient))}, from 0) "
-                "the decoder loses a direction: latents that differ give the same output to first order, the constant is "
-                "infinite, and no bound follows.",
+                {"points": int(found.deficient.sum()), "of": n, "first": int(np.argmax(found.deficient))},
             )
         )
     sure = defined & ~found.deficient
     worst = float(condition[sure].max()) * float(np.finfo(precision).eps) if sure.any() else 0.0
     if worst > UNSURE:
-        alerts.append(
-            Alert(
-                "rounding",
-                f"Products in {precision.name} leave about {100 * worst:.0f} % of the smallest sigma_min uncertain; "
-                "convert the decoder to float64.",
-            )
-        )
+        alerts.append(Alert("rounding", {"dtype": precision.name, "share": worst}))
     with np.errstate(invalid="ignore"):
         unsettled = sure & (
             (found.smallest_error > UNSURE * found.smallest) | (found.largest_error > UNSURE * found.largest)
         )
     if unsettled.any():
-        alerts.append(
-            Alert(
-                "not_settled",
-                f"At {int(unsettled.sum())} of {n} points Lanczos ended with an error of more than 1 % of a singular value; "
-                "read their constants with the errors beside them.",
-            )
-        )
+        alerts.append(Alert("not_settled", {"points": int(unsettled.sum()), "of": n}))
     return tuple(alerts)
 
 

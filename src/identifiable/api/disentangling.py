@@ -32,7 +32,8 @@ from identifiable.representation import (
     pair,
     row_labels,
 )
-from identifiable.results import AfterICA, Alert, Disentanglement, Input
+from identifiable.results import Alert, Disentanglement, Input
+from identifiable.run import Run
 
 LATENTS, FACTORS = "latents", "factors"  # what tables without a name of their own are called
 
@@ -78,9 +79,8 @@ def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -
         latent_names=table.columns,
         factor_names=options.factor_names if options.factor_names is not None else columns.names,
     )
-    inputs = (*inputs_of([table], workers=options.workers), _input_of(columns))
+    inputs = (*inputs_of([table], Run(workers=options.workers)), _input_of(columns))
     found = disentanglement.disentangle(codes, options, inputs)
-    found = _in_words_of_this_call(found)
     return replace(
         found,
         settings={**found.settings, "drop_missing": drop_missing},
@@ -193,35 +193,8 @@ def _without_gaps(
             f"every one of the {pairing.n:,} rows has a missing value, so none is left; leave a column out."
         )
     rows = tuple(kept if rows is None else rows[kept] for rows in pairing.rows)
-    lost = ", ".join(f"{name} {int(g.sum()):,}" for (name, _), g in zip(tables, gapped, strict=True) if g.any())
-    said = f"Rows with a missing value were left out of both tables: {lost}; {kept.size:,} of {pairing.n:,} remain."
-    return rows, (Alert("rows_dropped", said),)
-
-
-def _in_words_of_this_call(found: Disentanglement) -> Disentanglement:
-    """Alerts of the ICA step say what to pass to `ica_step` and `resolve`: here another word is needed for it."""
-    said = {
-        Alert(a.code, f"after ICA ({step.mode}): {a.message}"): _of_the_step(a, step)
-        for step in found.after
-        for a in step.alerts
-    }
-    after = tuple(replace(step, alerts=tuple(_of_the_step(a, step) for a in step.alerts)) for step in found.after)
-    return replace(found, after=after, alerts=tuple(said.get(a, a) for a in found.alerts))
-
-
-def _of_the_step(alert: Alert, step: AfterICA) -> Alert:
-    about = f"after ICA ({step.mode})"
-    if alert.code == "not_converged":
-        other = (
-            "pass more rows for each latent"
-            if step.mode == "whitened"
-            else "--resolve whitened (resolve=['whitened']) has a stopping rule of its own"
-        )
-        said = f"{about}: it had not settled when it stopped, so these scores are those of an unfinished rotation; {other}."
-        return Alert(alert.code, said)
-    # `resolve` calls a table without a name "a", and lists pairs where this command does not.
-    words = alert.message.removeprefix("a: ").removesuffix("; the worst are listed.").rstrip(".")
-    return Alert(alert.code, f"{about}: {words}.")
+    gaps = {name: int(g.sum()) for (name, _), g in zip(tables, gapped, strict=True) if g.any()}
+    return rows, (Alert("rows_dropped", {"gaps": gaps, "remain": int(kept.size), "rows": pairing.n}),)
 
 
 def _whole_numbers(table: Representation, values: NDArray[Any]) -> bool:
@@ -239,16 +212,10 @@ def _joined(table: Representation, factors: FactorTable, counted: NDArray[Any] |
     known = [r for r in sides if r.ids is not None]
     if known and all(r.ids is not None or r.counted is not None for r in sides):
         pairing = pair(table, beside)
-        lost = ", ".join(f"{t.name} {k}" for t, k in zip((table, beside), pairing.dropped, strict=True) if k)
-        said = f"Rows whose id is missing elsewhere were left out: {lost}; {pairing.n} remain."
-        return pairing, [Alert("rows_dropped", said)] if lost else []
+        lost = {t.name: k for t, k in zip((table, beside), pairing.dropped, strict=True) if k}
+        return pairing, [Alert("rows_dropped", {"dropped": lost, "remain": pairing.n})] if lost else []
     pairing = pair(replace(table, ids=None), replace(beside, ids=None))
-    why = f"Only {known[0].name} has sample ids, so there is no join" if known else "No sample ids were given"
-    said = (
-        f"{why}: row i of the latents and row i of the factors are taken to be the same sample. A shuffled loader would spoil "
-        "every figure; pass ids of both to be sure."
-    )
-    return pairing, [Alert("paired_by_position", said)]
+    return pairing, [Alert("paired_by_position", {"only": known[0].name} if known else {})]
 
 
 def _input_of(table: FactorTable) -> Input:

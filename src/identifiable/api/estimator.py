@@ -291,11 +291,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def _with_clipped_rank(self, basis: Resolved) -> Resolved:
         """`basis` with the alert that fewer components were kept than asked for."""
         found = basis.result
-        alert = Alert(
-            ABOVE_RANK,
-            f"{found.inputs[0].name}: n_components is {self.n_components}, but the rank is {found.rank}; "
-            f"{found.rank} components are kept.",
-        )
+        asked = {"name": found.inputs[0].name, "n_components": self.n_components, "rank": found.rank}
+        alert = Alert(ABOVE_RANK, asked)
         return replace(basis, result=replace(found, alerts=(alert, *found.alerts)))
 
     def _warnings(self) -> list[tuple[str, type[Warning]]]:

@@ -17,31 +17,7 @@ from identifiable._extras import require
 from identifiable.intake import as_representation
 from identifiable.io import open_representation, read_label_table
 from identifiable.representation import Representation, comparable_ids
-from identifiable.results import (
-    Alert,
-    Attribution,
-    Audit,
-    Cleaning,
-    Comparison,
-    Disentanglement,
-    Distortion,
-    JointResolution,
-    Reproduction,
-    Resolution,
-    ScreenEvaluation,
-    Table2,
-    Table3,
-    from_json,
-)
-
-Screened = Audit | ScreenEvaluation | Attribution | Cleaning
-Reproduced = Reproduction | Table2 | Table3
-Result = Comparison | Resolution | JointResolution | Distortion | Reproduced | Disentanglement | Screened
-
-_ONE_IDS_FILE = (
-    "{} names the rows of every table, so row i is taken to be the same sample everywhere, as without ids. "
-    "Give each table its own (--ids once per table) if their rows may be in another order."
-)
+from identifiable.results import Alert, Shown, from_json
 
 
 def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
@@ -83,7 +59,7 @@ def _opened(source: Any, ids: str | None, rows: int | None) -> Any:
 def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
     """The alert that one list of names for every table is pairing by position."""
     if isinstance(ids, str) and Path(ids).is_file():
-        return (Alert("one_ids_file", _ONE_IDS_FILE.format(ids)),)
+        return (Alert("one_ids_file", {"ids": ids}),)
     return ()
 
 
@@ -124,14 +100,14 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def load(path: str | os.PathLike[str]) -> Result:
+def load(path: str | os.PathLike[str]) -> Shown:
     """A result saved as JSON; its class follows from its schema."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise DataError(f"{path}: expected a JSON result of identifiable, could not read it ({why}).") from None
-    result: Result = from_json(text, str(path))
+    result: Shown = from_json(text, str(path))
     return result
 
 

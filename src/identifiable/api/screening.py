@@ -13,7 +13,7 @@ import numpy as np
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api.opening import is_path
 from identifiable.api.transforming import as_basis, not_checked, places
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.deconfounding import Design
 from identifiable.deconfounding.audit.auditing import audit as audit_design
 from identifiable.deconfounding.checkpoint import KeptArrays
@@ -23,7 +23,6 @@ from identifiable.deconfounding.components.cleaning import cleaned_basis, compar
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.roles import assign_roles
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.ica import resolve as resolve_components
@@ -43,6 +42,7 @@ from identifiable.options import (
 from identifiable.options.running import Threaded
 from identifiable.representation import Representation, from_torch, is_frame
 from identifiable.results import Alert, Attribution, Audit, Cleaning, Holder, Input, ScreenDesign, ScreenEvaluation
+from identifiable.run import PLAIN, Run
 
 Path_ = str | os.PathLike[str]
 
@@ -69,9 +69,9 @@ class Screen:
         """Which column plays which role, and how much there is of everything."""
         return summarise(self.design, self.blocks.d)
 
-    def inputs(self, *, workers: int | None = None, progress: Progress | None = None) -> tuple[Input, ...]:
+    def inputs(self, run: Run = PLAIN) -> tuple[Input, ...]:
         """The table by name, shape and content."""
-        return inputs_of([self.representation], workers=workers, progress=progress)
+        return inputs_of([self.representation], run)
 
     def __repr__(self) -> str:
         design = self.design
@@ -207,9 +207,10 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
 
 
 def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:
-    known = opened.inputs(workers=options.workers, progress=options.progress) if inputs is None else inputs
-    record = default_provenance(options.seed, options.command or f"identifiable.deconfound.{call}(...)")
-    return Run(options.seed, options.workers, options.progress, known, record, opened.alerts)
+    run = Run.of(options, alerts=list(opened.alerts))
+    run.inputs = opened.inputs(run) if inputs is None else inputs
+    run.provenance = default_provenance(options.seed, options.command or f"identifiable.deconfound.{call}(...)")
+    return run
 
 
 def _relations(given: Any) -> tuple[tuple[str, str], ...]:
@@ -293,8 +294,11 @@ def _dropped(opened: OpenedScreen) -> list[Alert]:
         found.append(
             Alert(
                 "rows_dropped",
-                f"{opened.representation.name}: {opened.dropped_values} rows of the embedding and {opened.dropped_metadata} of "
-                "the metadata have no partner by their ids and were dropped.",
+                {
+                    "name": opened.representation.name,
+                    "rows": opened.dropped_values,
+                    "metadata": opened.dropped_metadata,
+                },
             )
         )
-    return found + [Alert("reading", note) for note in opened.notes]
+    return [*found, *opened.notes]

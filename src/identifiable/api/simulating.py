@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from identifiable import __version__
 from identifiable._checks import OutputError, UsageError
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.io.saving import save_array
 from identifiable.results.writing import new_folder, together, whole_file, write_text
+from identifiable.run import Progress
 from identifiable.worlds import CellWorld, Kind, cells, sources
 
 TRUTH = "truth"

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, open_sources
-from identifiable.blocks import Blocks, Progress, chunk_rows, silent
+from identifiable.blocks import Blocks, chunk_rows, silent
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
@@ -27,6 +27,7 @@ from identifiable.io.label_columns import is_id_name
 from identifiable.io.opening import column_names
 from identifiable.representation import Representation
 from identifiable.results import Alert
+from identifiable.run import Progress, Stage
 
 FLOATS = ("float16", "float32", "float64")
 HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
@@ -163,7 +164,7 @@ def apply_basis(
     source = blocks_of(table)
     _check_width(source, found, inverse)
     by = found.from_components if inverse else found.to_components
-    watch = None if progress is None else partial(progress, f"transforming {table.name}")
+    watch = None if progress is None else partial(progress, Stage("transforming", table.name))
     mapped = _Mapped(source, by, _result_dtype(dtype, source), columns, watch)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
@@ -211,9 +212,7 @@ def _dropped(beside: Beside, output: Path) -> tuple[Alert, ...]:
     return (
         Alert(
             "parts_dropped",
-            f"{output} has other columns than {beside.path} and does not keep its "
-            f"{listed([shown(name) for name in beside.dropped])}. To keep everything, add the components to the input: "
-            'adata.obsm["X_ica"] = identifiable.transform(basis, path).',
+            {"output": str(output), "path": str(beside.path), "parts": [shown(name) for name in beside.dropped]},
         ),
     )
 
@@ -263,11 +262,7 @@ def _arranged(table: Representation, basis: Resolved, inverse: bool) -> tuple[Re
 
 def not_checked(name: str, basis: Resolved) -> Alert:
     """The alert that columns were taken by position."""
-    return Alert(
-        "columns_not_checked",
-        f"The columns of {name} have no names in common with the basis of {basis.result.inputs[0].name} to match them by. "
-        "They were taken by position; check their order.",
-    )
+    return Alert("columns_not_checked", {"name": name, "basis": basis.result.inputs[0].name})
 
 
 def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: str) -> list[int] | None:

@@ -9,38 +9,37 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 from identifiable import __version__
 from identifiable._checks import IdentifiableError
 from identifiable._stopping import complete, last_words
-from identifiable.cli import (
-    bilipschitz,
-    compare,
-    deconfound,
-    demo,
-    disentangle,
-    report,
-    reproduce,
-    resolve,
-    simulate,
-    transform,
-)
 from identifiable.cli.options import Parser
 from identifiable.cli.output import EXIT_BUG, EXIT_USAGE
 
 DEBUG = "IDENTIFIABLE_DEBUG"  # an environment variable
-COMMANDS = (
-    compare.COMMAND,
-    resolve.COMMAND,
-    transform,
-    bilipschitz.COMMAND,
-    disentangle.COMMAND,
-    deconfound,
-    simulate,
-    reproduce,
-    report,
-    demo,
+NAMES = (  # of the files here, in the order of --help
+    "compare",
+    "resolve",
+    "transform",
+    "bilipschitz",
+    "disentangle",
+    "deconfound",
+    "simulate",
+    "reproduce",
+    "report",
+    "demo",
 )
+
+
+def _command(name: str) -> Any:
+    """What adds a command to the parser: the `COMMAND` of a file, or a file with an `add_to` of its own."""
+    file = import_module(f"identifiable.cli.{name}")
+    return file if hasattr(file, "add_to") else file.COMMAND
+
+
+COMMANDS = tuple(map(_command, NAMES))
 
 
 def run(arguments: Sequence[str] | None) -> int:

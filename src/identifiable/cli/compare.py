@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.cli.comparison_fields import comparison_fields
 from identifiable.cli.measuring import Command, Job, listed_ids
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.options import CompareOptions
+from identifiable.results import Comparison
 
 
 def _call(job: Job) -> Any:
@@ -29,7 +29,7 @@ COMMAND = Command(
     options=CompareOptions,
     tables={"paths": {"nargs": "+", "metavar": "X", "help": f"two or more tables: {TABLE_FORMATS}"}},
     call=_call,
-    fields=lambda job: comparison_fields(tuple(job.options.groups)),
+    result=lambda job: Comparison,
     gate="'rigid.held_out.q95 > 0.2'",
     check=_check,
     inputs=lambda job: [job.options.group_by, *listed_ids(job.options)],

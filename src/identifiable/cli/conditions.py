@@ -1,17 +1,25 @@
-"""`--fail-if "rigid.held_out.q95 > 0.2"`: a field of a result, an operator, a number or true or false."""
+"""`--fail-if "rigid.held_out.q95 > 0.2"`: a number of a result by its path, an operator, a number or true or false.
+
+A path is that of the JSON: names with dots between them. In a list of records a number takes one record, a word the records that
+hold it (`rungs.rigid`; `source:run1` for words that come from the data), and the name of a field reads it in every record that is
+left. A list of records at the end of a path is counted; `count` counts any list. `low` and `high` are the ends of an interval.
+"""
 
 from __future__ import annotations
 
+import difflib
+import math
 import operator
 import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
-from dataclasses import fields as fields_of
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from identifiable import results
 from identifiable._checks import UsageError
+from identifiable.options.tables import Metric
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -21,27 +29,64 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"^\s*([A-Za-z][\w.]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?|(?i:true|false))\s*$")
+_FORM = re.compile(r"^\s*([A-Za-z][\w.:-]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?|(?i:true|false))\s*$")
 TRUTHS = {"true": True, "false": False}
+ENDS = {"low": 0, "high": 1}
+COUNT, ONLY = "count", "only"  # of a list; the one value of a mapping
+SUGGESTED = 4  # paths that an error proposes
 
-Values = Callable[[Any], Iterable[tuple[str, Any]]]
-"""From a result to ``(whose, value)``, once for everything the condition is about."""
+_ICA = r"(after\.(?:(?:centred|literal|whitened)\.)?)?"
+_METRIC = f"({'|'.join(typing.get_args(Metric))})"
+_SCORES = ((_METRIC, r"\2", ONLY), (rf"{_METRIC}\.(\w+?)", r"\2", r"\3"), (r"(\w+?)", "infomec", r"\2"))
+_ABOUT = (("_low", "intervals.{}.low"), ("_high", "intervals.{}.high"), ("_p", "nulls.{}.p"), ("", "scores.{}"))
+_FIT, _LIFT = "fits.form:{}.estimator:exact.unit:latent.", "lifts.ica:centred.data:all."
+_TRIAL, _DIFFERENCE = r"conditions.representation:\1.target:all.0.", r"differences.first:\1.second:\2.target:all.0."
+SHORT: Mapping[type, tuple[tuple[str, str], ...]] = {
+    results.Comparison: ((r"(.+)", r"pairs.rungs.\1"), (r"(.+)", r"pairs.\1")),
+    results.JointResolution: ((r"(.+)", r"models.\1"),),
+    results.Distortion: (  # of the worst point
+        (r"(constant|condition|sigma_max)", r"summary.\1.max"),
+        (r"sigma_min", r"summary.sigma_min.min"),
+        (r"((?:constant|condition|sigma_max|sigma_min)\..+)", r"summary.\1"),
+    ),
+    results.Disentanglement: tuple(
+        (_ICA + scored + about, rf"\1metrics.{metric}.{path.format(score)}")
+        for scored, metric, score in _SCORES
+        for about, path in _ABOUT
+    ),
+    results.Reproduction: (
+        (r"(mean|maximum|sample)\.(.+)", _FIT.format(r"\1") + r"\2"),
+        (r"((?:spearman|within_leak|r2|slope).*)", _FIT.format("mean") + r"\1"),
+    ),
+    results.Table2: (
+        (r"(before|after|infoe_difference)", rf"{_LIFT}\1.mean"),
+        (r"lift", f"{_LIFT}difference.mean"),
+        (r"lift_(low|high)", rf"{_LIFT}difference.ci95.\1"),
+    ),
+    results.Audit: (
+        (r"(stop|caution|fine)", r"findings.severity:\1"),
+        (r"(position|plate|batch|cell_count|embedding)", r"blind.features:\1.0.auroc"),
+        (r"duplicate_rows", r"features.duplicate_rows"),
+    ),
+    results.ScreenEvaluation: (
+        (r"(\w+?)_minus_(\w+)_(low|high)", rf"{_DIFFERENCE}ci95.\3"),
+        (r"(\w+?)_minus_(\w+)", f"{_DIFFERENCE}difference"),
+        (r"(\w+)_(low|high)", rf"{_TRIAL}ci95.\2"),
+        (r"(\w+)", f"{_TRIAL}auroc"),
+    ),
+    results.Attribution: ((r"(technical|biological|both|neither)", r"components.role:\1"),),
+    results.Cleaning: ((r"removed", r"removed.count"),),
+}
+"""Short names: a pattern and the path it stands for. What is not a path of the result is tried as each of them in turn."""
 
-
-@dataclass(frozen=True)
-class Field:
-    """What a condition is about: the annotation of its values, and how they are read from a result."""
-
-    kind: Any
-    values: Values
-
-
-@dataclass(frozen=True)
-class Fields:
-    """What the conditions of a command may name: `find` checks a path, before any work."""
-
-    example: str
-    find: Callable[[tuple[str, ...]], Field]
+_REFITS = ("stability", "--stability 2")
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "intervals": ("bootstrap", "--bootstrap 100"),
+    "nulls": ("null", "--null 100"),
+    "after": ("resolve", "--resolve"),
+    **dict.fromkeys(("identifiable", "ties", "stability", "stability_min", "sign_kept"), _REFITS),
+}
+"""Parts of a path that have no value unless an option is set: the option, and what to pass."""
 
 
 @dataclass(frozen=True)
@@ -52,34 +97,34 @@ class Condition:
     field: str
     compare: Callable[[Any, Any], bool]
     threshold: float
-    values: Values
+    path: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str, fields: Fields) -> Condition:
-        """Read a condition and check that such a field can exist."""
+    def parse(cls, text: str, kind: type, example: str, options: Any = None) -> Condition:
+        """Read a condition and check, before any work, that a result of this kind can have such a number."""
         form = _FORM.match(text)
-        hint = f"for example '{fields.example}'"
         if form is None:
-            raise UsageError(f"--fail-if {text!r}: expected FIELD OPERATOR NUMBER, {hint}.")
-        path, symbol, number = form.groups()
+            raise UsageError(f"--fail-if {text!r}: expected FIELD OPERATOR NUMBER, for example {example}.")
+        field, symbol, number = form.groups()
         try:
             threshold = TRUTHS[number.lower()] if number.lower() in TRUTHS else float(number)
         except ValueError:
-            raise UsageError(f"--fail-if {text!r}: {number!r} is not a number; write it {hint}.") from None
+            raise UsageError(f"--fail-if {text!r}: {number!r} is not a number; for example {example}.") from None
         try:
-            found = fields.find(tuple(path.lower().split(".")))  # tables print InfoM and R²; no field has capitals
+            path, leads_to = _found(kind, field.lower())  # tables print InfoM and R²; no field has capitals
+            _check_measured(kind, path, options)
         except UsageError as error:
             raise UsageError(f"--fail-if {text!r}: {error}") from None
-        if (
-            isinstance(threshold, bool) and found.kind is not bool
-        ):  # `identifiable == true` would compare a count with 1
-            raise UsageError(f"--fail-if {text!r}: {path} is a number, not true or false; write it {hint}.")
-        return cls(text, path, OPERATORS[symbol], threshold, found.values)
+        if isinstance(threshold, bool) and leads_to not in (bool, Any):  # `identifiable == true` would compare a count
+            raise UsageError(
+                f"--fail-if {text!r}: {field} is a number, not true or false; write for example {example}."
+            )
+        return cls(text, field, OPERATORS[symbol], threshold, path)
 
     def failures(self, result: Any) -> Iterator[str]:
         """A sentence for everything for which the condition holds."""
         for whose, value in self._read(result):
-            if value is None or value != value:
+            if not isinstance(value, int | float) or math.isnan(value):
                 raise UsageError(
                     f"--fail-if {self.text!r}: {self.field} has no value for {whose}, "
                     "so the gate cannot decide; use another field."
@@ -89,70 +134,211 @@ class Condition:
 
     def _read(self, result: Any) -> list[tuple[str, Any]]:
         try:
-            return list(self.values(result))
+            _check_refitted(result, self.path)
+            return list(_reached(result, _name(result), self.path))
         except UsageError as error:
             raise UsageError(f"--fail-if {self.text!r}: {error}") from None
 
 
-def reached(value: Any, path: Iterable[str]) -> Any:
-    """What `path` leads to from `value`; None where it ends early. A list of things is counted."""
-    for part in path:
-        if value is None:
-            return None
-        if isinstance(value, Mapping):
-            value = value.get(part)
-        elif isinstance(value, tuple):
-            value = value[int(part)] if part.isdigit() and int(part) < len(value) else None
-        else:
-            value = getattr(value, part)
-    return len(value) if isinstance(value, tuple) else value
+class _NoStepError(UsageError):
+    """A path that ends early: the step that is not there, how many were left, and what could stand there."""
+
+    def __init__(self, step: str, left: int, choices: Iterable[str]):
+        super().__init__(step)
+        self.step, self.left, self.choices = step, left, list(choices)
 
 
-def kind_of_number(kind: Any, path: Iterable[str], name: str) -> Any:
-    """The annotation `path` leads to from a value annotated with `kind`: a number's or, counted, a list's; or an error."""
-    for part in path:
-        kind = _step(without_none(kind), part)
-    if not is_number(kind):
-        raise UsageError(f"{name} is not a number; name one of its fields.")
-    return without_none(kind)
+def _found(kind: type, text: str) -> tuple[tuple[str, ...], Any]:
+    """The path that a text stands for in results of a class, and the annotation it leads to."""
+    spelled = [text, *(form.expand(path) for short, path in SHORT.get(kind, ()) if (form := re.fullmatch(short, text)))]
+    spelled += [f"{s.rpartition('_')[0]}_ci95.{s.rpartition('_')[2]}" for s in spelled if s.endswith(("_low", "_high"))]
+    errors = []
+    for path in (tuple(s.split(".")) for s in spelled):
+        try:
+            return path, _kind_at(kind, path)
+        except _NoStepError as error:
+            errors.append(error)
+    left = min(error.left for error in errors)
+    nearest = [error for error in errors if error.left == left]
+    if left == 0:
+        raise UsageError(f"{text} is not a number; name one of its fields: {', '.join(nearest[0].choices) or 'none'}.")
+    choices = dict.fromkeys(choice for error in nearest for choice in error.choices)
+    if not choices:
+        raise UsageError(f"{nearest[0].step!r} is not a field of a number; drop it.")
+    known = list(_paths(kind))
+    last = text.rpartition(".")[2]
+    alike = [p for p in known if p.rpartition(".")[2] == last] or difflib.get_close_matches(text, known, SUGGESTED)
+    hint = f"; near to it: {', '.join(alike[:SUGGESTED])}" if alike else ""
+    raise UsageError(f"no field {nearest[0].step!r} in {text!r}; choose from {', '.join(choices)}{hint}.")
 
 
-def is_number(kind: Any) -> bool:
-    """Whether a value annotated with `kind` is a number or a list to count.
+def _kind_at(kind: Any, path: tuple[str, ...]) -> Any:
+    """The annotation that a path leads to: a number's, or int for what is counted."""
+    for at, step in enumerate(path):
+        kind = _without_none(kind)
+        if kind is Any:
+            return Any
+        found = _next(kind, step)
+        if found is None:
+            raise _NoStepError(step, len(path) - at, _choices(kind))
+        kind = found
+    kind = _without_none(kind)
+    if kind in (float, int, bool, Any):
+        return kind
+    if _record(kind) is None:  # numbers are not counted: `ci95 < 1` would compare 2, the number of its ends
+        raise _NoStepError(path[-1], 0, _choices(kind))
+    return int
 
-    Things are counted; numbers are not: `ci95 < 1` would compare 2, the number of its ends.
-    """
-    kind = without_none(kind)
-    counted = typing.get_origin(kind) is tuple and is_dataclass(typing.get_args(kind)[0])
-    return kind in (float, int, bool) or counted
+
+def _next(kind: Any, step: str) -> Any:
+    """The annotation one step further; None if there is no such step."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    record = _record(kind)
+    if is_dataclass(kind):
+        return _kinds(kind).get(step)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        keys = typing.get_args(arguments[0])
+        return arguments[1] if not keys or step in keys else None
+    if origin is tuple and step == COUNT:
+        return int
+    if record is not None and not step.isdigit():
+        field, colon, _ = step.partition(":")
+        if step in _kinds(record):
+            return _kinds(record)[step]
+        return kind if (field in _kinds(record) if colon else step in _words(record)) else None
+    return arguments[0] if origin is tuple and (step.isdigit() or step in ENDS) else None
 
 
-def named_kinds(kind: type) -> dict[str, Any]:
+def _choices(kind: Any) -> list[str]:
+    record = kind if is_dataclass(kind) else _record(kind)
+    if record is None:
+        keys = typing.get_args(typing.get_args(kind)[0]) if typing.get_args(kind) else ()
+        return [str(key) for key in keys]
+    named = [name for name, k in _kinds(record).items() if _without_none(k) is not str and name != "schema"]
+    return named if record is kind else [*named, *_words(record)]
+
+
+def _words(record: Any) -> list[str]:
+    """What fields of a record may hold, where that is declared."""
+    kinds = [_without_none(kind) for kind in _kinds(record).values()]
+    return [word for kind in kinds if typing.get_origin(kind) is typing.Literal for word in typing.get_args(kind)]
+
+
+def _paths(kind: Any, before: str = "", depth: int = 5) -> Iterator[str]:
+    """The paths of the numbers of a class that need no name of the data."""
+    for name, found in _kinds(kind).items():
+        inner = _without_none(found)
+        if inner in (int, float):
+            yield before + name
+        record = inner if is_dataclass(inner) else _record(inner)
+        if record is not None and depth > 1 and name not in ("inputs", "provenance", "alerts"):
+            yield from _paths(record, f"{before}{name}.", depth - 1)
+
+
+def _kinds(kind: Any) -> dict[str, Any]:
     """The annotation of every field and public property of a dataclass, fields first."""
     hints = typing.get_type_hints(kind)
-    found = {f.name: hints[f.name] for f in fields_of(kind)}
+    found = {f.name: hints[f.name] for f in fields(kind)}
     for name, value in vars(kind).items():
         if isinstance(value, property) and not name.startswith("_"):
             found[name] = typing.get_type_hints(value.fget).get("return", Any)
     return found
 
 
-def _step(kind: Any, part: str) -> Any:
-    if is_dataclass(kind):
-        kinds = named_kinds(typing.cast(type, kind))
-        if part not in kinds:
-            raise UsageError(f"no field {part!r}; choose from {', '.join(kinds)}.")
-        return kinds[part]
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return arguments[1]
-    if origin is tuple and part.isdigit():
-        return arguments[0]
-    raise UsageError(f"{part!r} is not a field of a number; drop it.")
+def _record(kind: Any) -> Any:
+    """The dataclass that a list is of; None if it is not a list of records."""
+    first = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else None
+    return first if is_dataclass(first) else None
 
 
-def without_none(kind: Any) -> Any:
-    """The annotation without `| None`."""
+def _without_none(kind: Any) -> Any:
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return next(a for a in typing.get_args(kind) if a is not type(None))
     return kind
+
+
+def _reached(value: Any, whose: str, path: tuple[str, ...], *, chosen: bool = False) -> Iterator[tuple[str, Any]]:
+    """Whose, and the value, of all that a path leads to; None where it ends early. `chosen`: records were picked by a word."""
+    if not path or value is None:
+        counted = isinstance(value, tuple) and (not value or is_dataclass(value[0]))
+        yield whose, len(value) if counted else value
+        return
+    step, rest = path[0], path[1:]
+    if is_dataclass(value):
+        yield from _reached(getattr(value, step), whose, rest)
+    elif isinstance(value, Mapping):
+        yield from _reached(_entry(value, step), whose, rest)
+    elif step == COUNT:
+        yield whose, len(value)
+    elif step.isdigit() or step in ENDS:
+        place = ENDS[step] if step in ENDS else int(step)
+        yield from _reached(value[place] if place < len(value) else None, whose, rest)
+    elif value and step in _kinds(type(value[0])):
+        for item in value:
+            if isinstance(item, results.AfterICA) and step == "metrics" and not (item.converged or chosen):
+                raise UsageError(
+                    f"{item.mode} ICA did not converge, so the gate cannot decide; judge it all the same by its name "
+                    f"(after.{item.mode}), or pass --resolve whitened."
+                )
+            name = whose if len(value) == 1 else _name(item, whose)
+            yield from _reached(getattr(item, step), name, rest)
+    else:
+        field, colon, word = step.partition(":")
+        kept = tuple(item for item in value if _holds(item, *((word, field) if colon else (step,))))
+        if not kept and rest and value:
+            held = dict.fromkeys(_spelled(getattr(item, field)) for item in value) if colon else {}
+            listed = f"; choose from {', '.join(held)}" if held else ""
+            raise UsageError(f"the result has no {word or step!r}, so the gate cannot decide{listed}.")
+        yield from _reached(kept, whose, rest, chosen=True)
+
+
+def _entry(value: Mapping[str, Any], key: str) -> Any:
+    if key == ONLY and len(value) == 1:
+        return next(iter(value.values()))
+    found = next((k for k in value if k.lower() == key), None)
+    if found is None and value:
+        what = "several values" if key == ONLY else f"no {key!r}"
+        raise UsageError(f"the result has {what}, so the gate cannot decide; choose from {', '.join(value)}.")
+    return None if found is None else value[found]
+
+
+def _holds(item: Any, word: str, field: str | None = None) -> bool:
+    held = [getattr(item, name) for name in ([field] if field else _kinds(type(item)))]
+    return any(isinstance(value, str) and _spelled(value) == word.replace("-", "_") for value in held)
+
+
+def _spelled(word: str) -> str:
+    return word.replace("-", "_").lower()
+
+
+def _name(item: Any, whole: str = "") -> str:
+    """What a message calls a result, or a part of the whole of that name."""
+    if isinstance(item, results.PairResult):
+        return f"{item.source} -> {item.target}"
+    if isinstance(item, results.AfterICA):
+        return f"{whole}, {item.mode} ICA"
+    if isinstance(item, results.Disentanglement):
+        return item.inputs[0].name if item.inputs else "latents"
+    own = getattr(item, "decoder", None) or getattr(item, "experiment", None)
+    return own or ", ".join(i.name for i in getattr(item, "inputs", ())) or whole
+
+
+def _check_measured(kind: type, path: tuple[str, ...], options: Any) -> None:
+    """Refuse, before the work, what the options leave out of the result."""
+    for part in path:
+        option, remedy = NEEDED.get(part, ("", ""))
+        if not getattr(options, option, True):
+            raise UsageError(f"{'.'.join(path)} is not measured; pass {remedy}.")
+    asked = getattr(options, "metrics", ())
+    if kind is results.Disentanglement and "metrics" in path and "all" not in asked:
+        metric = path[path.index("metrics") + 1]
+        if asked and metric not in asked:
+            raise UsageError(f"{metric} is not measured; choose from {', '.join(asked)}, or add it to --metrics.")
+
+
+def _check_refitted(result: Any, path: tuple[str, ...]) -> None:
+    """Without refits nothing is called identifiable: a gate on that would fail, or pass, for want of a measurement."""
+    if any(NEEDED.get(part) == _REFITS for part in path):
+        for model in getattr(result, "models", (result,)):
+            if isinstance(model, results.Resolution) and all(c.stability is None for c in model.components):
+                raise UsageError(f"{_name(model)} has too few rows for refits, so the gate cannot decide.")

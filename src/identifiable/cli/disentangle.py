@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from identifiable.cli.conditions import Fields
-from identifiable.cli.disentanglement_fields import disentanglement_fields
 from identifiable.cli.measuring import Command, Job, listed_ids
-from identifiable.cli.options import ALL, TABLE_FORMATS
+from identifiable.cli.options import TABLE_FORMATS
 from identifiable.options import DisentangleOptions
+from identifiable.results import Disentanglement
 
 FACTORS = (
     "the factors of the same rows, in such a file; they may be words, with their names in the first line of a .csv or .tsv, "
@@ -22,18 +21,6 @@ def _call(job: Job) -> Any:
     return disentangle(*job.paths, **job.keywords())
 
 
-def _fields(job: Job) -> Fields:
-    from identifiable.disentanglement import METRICS
-
-    options = job.options
-    return disentanglement_fields(
-        metrics=tuple(METRICS) if ALL in options.metrics else options.metrics,
-        modes=options.resolve,
-        bootstrap=options.bootstrap > 0,
-        null=options.null > 0,
-    )
-
-
 COMMAND = Command(
     name="disentangle",
     text="Which latent contains information about which factor, by InfoMEC and its peers?",
@@ -44,7 +31,7 @@ COMMAND = Command(
         "factors": {"metavar": "FACTORS", "help": FACTORS},
     },
     call=_call,
-    fields=_fields,
+    result=lambda job: Disentanglement,
     gate="'infom < 0.6', 'infom_low < 0.6' (of its interval), 'infom_p > 0.05', 'dci.completeness < 0.5' or 'after.infom < 0.6' "
     "(after ICA)",
     inputs=lambda job: listed_ids(job.options),

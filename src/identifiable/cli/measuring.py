@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from identifiable.cli.conditions import Condition, Fields
+from identifiable.cli.conditions import Condition
 from identifiable.cli.options import add_options, add_result_options, command, given, recorded
-from identifiable.cli.output import check_outputs, check_page, deliver, exit_code, progress_bar
+from identifiable.cli.output import check_outputs, check_page, check_suffix, deliver, exit_code, progress_bar
 from identifiable.options import Options
 
 
@@ -30,12 +30,26 @@ class Job:
         return dict(vars(self.options))
 
 
+@dataclass(frozen=True)
+class Output:
+    """A file that a command writes if asked: its flags, what it holds, how its name may end, and `write(job, found, path)`."""
+
+    flags: tuple[str, ...]
+    text: str
+    suffixes: tuple[str, ...]
+    write: Callable[[Job, Any, str], object]
+
+    def path(self, typed: argparse.Namespace) -> str | None:
+        found: str | None = getattr(typed, self.flags[-1].removeprefix("--").replace("-", "_"))
+        return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What a command is called, what it is given and can be told, the call that does the work, and what a gate may name.
+    """What a command is called, what it is given and can be told, the call that does the work, and the class of its result.
 
     `call` takes the job and returns a result, or something that holds one in `result`. `inputs` are files it reads besides its
-    tables; `outputs` and `save` are those it writes besides page and JSON. `announced` is done before the work and after the checks.
+    tables; `outputs` and `save` are those it writes besides page and JSON. `gate` shows examples of a condition on the result.
     """
 
     name: str
@@ -44,20 +58,28 @@ class Command:
     options: type[Options]
     tables: Mapping[str, Mapping[str, Any]]
     call: Callable[[Job], Any]
-    fields: Callable[[Job], Fields]
+    result: Callable[[Job], type]
     gate: str
     more: Callable[[argparse.ArgumentParser], None] = lambda parser: None
     check: Callable[[Job], None] = lambda job: None
     inputs: Callable[[Job], Iterable[str | None]] = lambda job: ()
     outputs: Callable[[Job], Iterable[str | None]] = lambda job: ()
     save: Callable[[Job, Any], Mapping[str, Callable[[str], object]]] = lambda job, found: {}
+    files: tuple[Output, ...] = ()
     lines: bool = False  # progress of long work is also worth a log
     gate_last: bool = False  # a condition that cannot be decided must not cost what took hours
+
+    @property
+    def OPTIONS(self) -> Mapping[str, type[Options]]:
+        """The options of every command that is declared here, as a module with several of them has it."""
+        return {self.name: self.options}
 
     def add_to(self, commands: Any) -> None:
         parser = command(commands, self.name.split()[-1], self.text, self.example)
         for name, form in self.tables.items():
             parser.add_argument(name, **form)
+        for file in self.files:
+            parser.add_argument(*file.flags, metavar="PATH", help=f"{file.text} ({' or '.join(file.suffixes)})")
         self.more(parser)
         add_options(parser, self.options)
         parser.add_argument(
@@ -65,7 +87,7 @@ class Command:
             action="append",
             default=[],
             metavar="COND",
-            help=f"exit 1 if it holds, for example {self.gate}; may repeat".replace("%", "%%"),
+            help=f"exit 1 if it holds, for example {self.gate}; any number of the JSON by its path; may repeat",
         )
         add_result_options(parser)
         parser.set_defaults(run=partial(run, self))
@@ -76,10 +98,14 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
     given_tables = [getattr(typed, name) for name in wanted.tables]
     paths = [path for given_ in given_tables for path in (given_ if isinstance(given_, list) else [given_]) if path]
     job = Job(typed, given(wanted.options, typed), paths)
-    conditions = [Condition.parse(text, wanted.fields(job)) for text in typed.fail_if]
+    conditions = [Condition.parse(text, wanted.result(job), wanted.gate, job.options) for text in typed.fail_if]
     wanted.check(job)
+    files = {path: file for file in wanted.files if (path := file.path(typed)) is not None}
+    for path, file in files.items():
+        check_suffix(path, file.suffixes, file.text)
     inputs = [*paths, *filter(None, wanted.inputs(job))]
-    check_outputs([typed.json, typed.report, *wanted.outputs(job)], inputs)
+    named = [file.path(typed) for file in wanted.files]
+    check_outputs([typed.json, typed.report, *named, *wanted.outputs(job)], inputs)
     check_page(typed.report)
     words = recorded(wanted.name, paths, job.options)
     with progress_bar(typed, lines=wanted.lines) as bar:
@@ -92,7 +118,8 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
 
     # Before anything is written: a gate that cannot decide is wrong usage, which leaves no output.
     failed = [] if wanted.gate_last else failures()
-    deliver(result, typed, save=wanted.save(job, found))
+    save = {path: partial(file.write, job, found) for path, file in files.items()}
+    deliver(result, typed, save={**save, **wanted.save(job, found)})
     return exit_code(failures() if wanted.gate_last else failed)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import TextIO
+
+from identifiable.run import Stage
 
 WIDTH = 16
 EVERY = 0.1  # seconds between redraws
@@ -19,8 +21,6 @@ STAGE_WIDTH = 20
 NAME_WIDTH = 24
 SPINNER = "|/-\\"
 CLEAR = "\r\x1b[2K"  # the line the cursor is in
-# Stages that make passes until they have converged, and how they count them (`ica.passes`).
-_CONVERGING = re.compile(r"^(?:resolving (?P<name>.+?)|(?P<refit>refit \d+ of \d+))(?:, pass (?P<number>\d+))?$")
 
 
 class Bar:
@@ -33,18 +33,17 @@ class Bar:
     def __init__(self, stream: TextIO | None = None):
         self.stream = stream or sys.stderr
         self.begun = self.entered = self.started = time.monotonic()  # of all, of the stage, of the pass
-        self.stage = self.work = self.model = ""
-        self.left: set[str] = set()  # stages that are over: a late pass for one of them is no return to it
+        self.stage = self.work = Stage("")  # with the number of its pass, and without
+        self.left: set[Stage] = set()  # stages that are over: a late pass for one of them is no return to it
         self.done = self.repeats = self.turn = 0
         self.drawn = 0.0
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
+    def __call__(self, stage: Stage, done: int, total: int) -> None:
         now = time.monotonic()
-        form = _CONVERGING.match(stage)
-        self._enter(stage, done, form, now)
+        self._enter(stage, done, now)
         if now - self.drawn < EVERY:
             return
-        text = self._text(done, total, form, now)
+        text = self._text(done, total, now)
         if text:
             self.drawn = now
             self._write(text)
@@ -55,11 +54,9 @@ class Bar:
         self.stream.flush()
         self.drawn = 0.0  # nothing is there now: draw at once, and leave nothing to clear
 
-    def _enter(self, stage: str, done: int, form: re.Match[str] | None, now: float) -> None:
+    def _enter(self, stage: Stage, done: int, now: float) -> None:
         """Notice when a pass, a stage or a model is new."""
-        if form and form["name"]:
-            self.model = form["name"]
-        work = self._work(stage, form, self.model)
+        work = replace(stage, number=0)
         if work != self.work:
             self.left.add(self.work)
             self.work, self.entered, self.repeats = work, now, 0
@@ -68,35 +65,26 @@ class Bar:
             self.repeats += 1
         self.done = done
 
-    @staticmethod
-    def _work(stage: str, form: re.Match[str] | None, model: str) -> str:
-        """The stage without the number of its pass, with the model it is about."""
-        if form is None:
-            return stage
-        if form["refit"]:
-            return f"{model}: {form['refit']}" if model else form["refit"]
-        return f"resolving {model}"
-
-    def _text(self, done: int, total: int, form: re.Match[str] | None, now: float) -> str:
+    def _text(self, done: int, total: int, now: float) -> str:
         share = min(done / total, 1.0) if total else 1.0
         elapsed = f"elapsed {now - self.begun:.0f} s"
         spent = now - self.started
-        if form and self.work not in self.left:
-            return self._count(max(int(form["number"] or 1), 1), share, spent, elapsed)
+        if self.stage.number and self.work not in self.left:
+            return self._count(self.stage.number, share, spent, elapsed)
         if self.repeats > 1:
             return self._count(self.repeats, share, spent, elapsed) if now - self.entered >= SHORT else ""
         if spent < SHORT:
             return ""
         clock = f"{spent / share - spent:.0f} s left" if 0.02 < share < 1 else elapsed
         filled = "#" * int(WIDTH * share)
-        label = f"{_clipped(self.work, STAGE_WIDTH):<{STAGE_WIDTH}}"
+        label = f"{_clipped(str(self.work), STAGE_WIDTH):<{STAGE_WIDTH}}"
         return f"{label} [{filled:.<{WIDTH}}] {clock}  {done:,}/{total:,}"
 
     def _count(self, number: int, share: float, spent: float, elapsed: str) -> str:
         self.turn += 1
         within = f" ({share:.0%})" if spent >= LONG else ""
-        work = self.work.replace(self.model, _shortened(self.model), 1) if self.model else self.work
-        return f"{SPINNER[self.turn % len(SPINNER)]} {work}, pass {number}{within}, {elapsed}"
+        stage = Stage(self.work.name, _shortened(self.work.of), number)
+        return f"{SPINNER[self.turn % len(SPINNER)]} {stage}{within}, {elapsed}"
 
     def _write(self, text: str) -> None:
         room = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken back
@@ -124,13 +112,12 @@ class Lines:
         self.stream = stream or sys.stderr
         self.patience = patience
         self.begun = time.monotonic()
-        self.said: tuple[str, int] | None = None
+        self.said: tuple[Stage, int] | None = None
         self.last = -patience
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
+    def __call__(self, stage: Stage, done: int, total: int) -> None:
         elapsed = time.monotonic() - self.begun
-        form = _CONVERGING.match(stage)
-        now = (stage, STEPS * done // max(total, 1)) if form is None else (form["name"] or form["refit"], 0)
+        now = (replace(stage, number=0), 0 if stage.number else STEPS * done // max(total, 1))
         if now == self.said or elapsed < self.patience or elapsed - self.last < self.patience / 2:
             return
         self.said, self.last = now, elapsed

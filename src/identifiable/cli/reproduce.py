@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from identifiable._checks import OutputError, UsageError
-from identifiable.cli.conditions import Fields
 from identifiable.cli.measuring import Command, Job, run
 from identifiable.cli.output import EXIT_FINE, say
-from identifiable.cli.reproduction_fields import reproduction_fields, table2_fields, table3_fields
 from identifiable.options import ReproduceOptions
+from identifiable.results import Reproduction, Table2, Table3
 
 if TYPE_CHECKING:
     from identifiable.experiments import Experiment
@@ -56,10 +55,6 @@ def _call(job: Job) -> Any:
 def _listed_changes(job: Job) -> list[str]:
     given = job.options.changes
     return [given] if isinstance(given, str) else list(given)
-
-
-def _fields(job: Job) -> Fields:
-    return {"table2": table2_fields, "table3": table3_fields}.get(job.paths[0], reproduction_fields)()
 
 
 def _check(job: Job) -> None:
@@ -118,7 +113,7 @@ COMMAND = Command(
     options=ReproduceOptions,
     tables={"name": {"nargs": "?", "metavar": "NAME", "help": "which experiment; --list shows what there is"}},
     call=_call,
-    fields=_fields,
+    result=lambda job: {"table2": Table2, "table3": Table3}.get(job.paths[0], Reproduction),
     gate="'spearman < 0.5', 'spearman_low < 0', 'maximum.r2 < 0.3' or 'removed > 15'; with table2 'lift_low < 0', with table3 "
     "'gain_low < 0'",
     more=_list_option,
@@ -126,3 +121,4 @@ COMMAND = Command(
     inputs=lambda job: [job.options.data],
     gate_last=True,
 )
+OPTIONS = {COMMAND.name: COMMAND.options}

@@ -13,9 +13,9 @@ from identifiable._checks import UsageError
 from identifiable.cli.measuring import Command, Job, listed_ids
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.cli.output import BASIS, check_outputs, check_suffix
-from identifiable.cli.resolution_fields import resolution_fields
 from identifiable.intake import distinct
 from identifiable.options import ResolveOptions
+from identifiable.results import JointResolution, Resolution
 
 NAME = "{name}"  # in -o: the place of each table's name
 
@@ -83,7 +83,7 @@ COMMAND = Command(
         }
     },
     call=_call,
-    fields=lambda job: resolution_fields(joint=len(job.paths) > 1, refits=job.options.stability),
+    result=lambda job: JointResolution if len(job.paths) > 1 else Resolution,
     gate="'identifiable < 20' or, with several tables, 'shared < 10'",
     more=_output,
     check=_check,

@@ -15,6 +15,8 @@ from identifiable.options import CellsOptions, SourcesOptions
 if TYPE_CHECKING:
     from identifiable.api.simulating import Simulation
 
+OPTIONS = {"simulate cells": CellsOptions, "simulate sources": SourcesOptions}
+
 
 def add_to(commands: Any) -> None:
     parser = command(

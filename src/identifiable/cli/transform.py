@@ -10,6 +10,8 @@ from identifiable.cli.output import EXIT_FINE, check_outputs, check_suffix, prog
 from identifiable.io.saving import WRITERS
 from identifiable.options import TransformOptions
 
+OPTIONS = {"transform": TransformOptions}
+
 
 def add_to(commands: Any) -> None:
     parser = command(

@@ -21,7 +21,7 @@ from identifiable.deconfounding.run import Clock
 from identifiable.results.writing import whole_file, write_text
 
 Arrays = Mapping[str, NDArray[Any]]
-FORMAT = 2  # of what is kept; another number makes older parts invisible
+FORMAT = 3  # of what is kept; another number makes older parts invisible
 SCHEMA = "identifiable/checkpoint/1"
 CARD = "checkpoint.json"  # the fingerprint of the run, beside its arrays
 ENTRY = ".npz"

@@ -207,6 +207,12 @@ def address_name(row: int, column: int) -> str:
 # -- for readers
 
 
+def first_rows(which: Mask) -> dict[str, Any]:
+    """How many rows, and the first five of them, as values of an alert."""
+    rows = np.flatnonzero(which)
+    return {"rows": len(rows), "first": rows[:5].tolist()}
+
+
 def rows_named(which: Mask) -> str:
     """How many rows, and the first five of them.
 

@@ -184,8 +184,7 @@ def cross_validation(design: Design, hold_out: HoldOut, folds: int, seed: int) -
     count = min(folds, groups.size)
     alerts = []
     if count < folds:
-        many = "plates" if hold_out == "plate" else "batches"
-        alerts.append(Alert("fewer_folds", f"{design.name}: {count} {many} make {count} folds, not {folds}."))
+        alerts.append(Alert("fewer_folds", {"name": design.name, "groups": count, "level": hold_out, "asked": folds}))
     fold = plate_folds(design, folds=count, hold_out=hold_out, seed=seed)
     return Splits(hold_out, fold, tuple(f"fold {k}" for k in range(count)), groups), alerts
 
@@ -263,10 +262,7 @@ def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level,
     alerts = []
     if len(enough) > most:
         alerts.append(
-            Alert(
-                "targets_left_out",
-                f"{most} of {len(enough)} {level}s with {min_wells} wells are evaluated, those on most plates.",
-            )
+            Alert("targets_left_out", {"evaluated": most, "enough": len(enough), "level": level, "wells": min_wells})
         )
     names = tuple(labels.names[k] for k in ranked)
     _refuse_taken_names(design, names, level)
@@ -338,7 +334,7 @@ def usable(
     """Of every contrast the folds it can be scored in; those that have too few, and why; alerts about folds left out."""
     folds: dict[str, tuple[int, ...]] = {}
     skipped: dict[str, str] = {}
-    left_out = []
+    left_out: dict[str, list[str]] = {}
     for contrast in contrasts:
         problems = splits.problems(contrast, against)
         good = tuple(k for k in range(splits.count) if k not in problems)
@@ -353,6 +349,6 @@ def usable(
         elif splits.one_trains:
             skipped.update({f"{contrast.name}, {splits.names[k]}": why for k, why in problems.items()})
         elif named:
-            left_out.append(f"{contrast.name}, {listed(named)}")
-    alerts = [Alert("folds_left_out", f"{splits.held_out} held out: {listed(left_out)}.")] if left_out else []
+            left_out[contrast.name] = named
+    alerts = [Alert("folds_left_out", {"level": splits.held_out, "left_out": left_out})] if left_out else []
     return folds, skipped, alerts

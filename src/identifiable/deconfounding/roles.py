@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.deconfounding.design import Codes, Design, Labels, Mask, joined, labels_of, rows_named
+from identifiable.deconfounding.design import Codes, Design, Labels, Mask, first_rows, joined, labels_of, rows_named
 from identifiable.deconfounding.presets import (
     COMMON,
     CONTROL_COLUMNS,
@@ -419,8 +419,12 @@ def _perturbations(table: ColumnTable, columns: tuple[str, ...], control: Mask, 
         alerts.append(
             Alert(
                 "control_name_shared",
-                f"{table.name}: {int(others.sum())} rows are named {', '.join(labels.names[k] for k in both[:3])} like controls and "
-                f"do not meet the condition for controls; they are called '…{NOT_A_CONTROL}' (change it with --control, control=).",
+                {
+                    "name": table.name,
+                    "rows": int(others.sum()),
+                    "names": [labels.names[k] for k in both[:3]],
+                    "suffix": NOT_A_CONTROL,
+                },
             )
         )
     return _relabelled(codes, names)
@@ -436,12 +440,7 @@ def _relabelled(codes: Codes, names: Sequence[str]) -> Labels:
 def _places(table: ColumnTable, columns: tuple[str, ...], alerts: list[Alert]) -> tuple[Codes, Codes] | None:
     """Row and column of every well."""
     if not columns:
-        alerts.append(
-            Alert(
-                "no_wells",
-                f"{table.name}: no column says which well a row is; what the layout alone tells stays unknown.",
-            )
-        )
+        alerts.append(Alert("no_wells", {"name": table.name}))
         return None
     if len(columns) > 2:
         raise UsageError(f"{table.name}: well: expected one column, or two (row and column), got {','.join(columns)}.")
@@ -493,42 +492,22 @@ def _plates(
                 "(--batch-key plate, batch_key=)."
             )
         if numbered and place is None and batch_key != "plate":
-            alerts.append(
-                Alert(
-                    "plate_numbers_unchecked",
-                    f"{name}: {shown} holds whole numbers and there is neither batch nor well to tell whether they start again in "
-                    "every batch; name the batch if they do (--batch, batch=).",
-                )
-            )
+            alerts.append(Alert("plate_numbers_unchecked", {"name": name, "column": shown}))
     else:
         batches_of = np.unique(np.stack([plates.codes, batches.codes]), axis=1)[0]
         spanning = np.flatnonzero(np.bincount(batches_of, minlength=plates.size) > 1)
         if spanning.size:
             together = joined([batches, plates], "_")
             example = plates.names[spanning[0]]
-            told = f"{name}: {spanning.size} of {plates.size} labels of {shown} occur in several batches (such as {example!r})"
+            told = {"name": name, "labels": int(spanning.size), "of": plates.size, "column": shown, "example": example}
+            batch_columns = ",".join(roles["batch"])
             if batch_key == "plate":
-                alerts.append(
-                    Alert("plate_spans_batches", f"{told}; they are taken as they stand, as --batch-key asks.")
-                )
+                alerts.append(Alert("plate_spans_batches", told))
             elif numbered or _repeats(together, place).sum() < repeated.sum():
-                batch_columns = ",".join(roles["batch"])
-                alerts.append(
-                    Alert(
-                        "plate_joined",
-                        f"{told}: the plate is {batch_columns} and {shown} together, {together.size} plates (--batch-key "
-                        "plate, batch_key=, would take the labels as they stand).",
-                    )
-                )
+                alerts.append(Alert("plate_joined", {**told, "batch": batch_columns, "plates": together.size}))
                 plates, columns = together, (*roles["batch"], *columns)
             else:
-                alerts.append(
-                    Alert(
-                        "plate_spans_batches",
-                        f"{told}, on different wells; each is taken as one plate. If the labels start again in every batch, join "
-                        f"them (--plate {','.join(roles['batch'])},{shown}, plate=).",
-                    )
-                )
+                alerts.append(Alert("plate_spans_batches", {**told, "batch": batch_columns}))
     if plates.size < 2:
         raise DataError(
             f"{name}: there is one plate only ({plates.names[0]!r} in {shown}), so none can be held out; expected at least two. "
@@ -560,11 +539,7 @@ def _targets(
         return labels
     if (empty & ~control).any():
         alerts.append(
-            Alert(
-                "target_missing",
-                f"{table.name}: {','.join(columns)} (target) is empty in {rows_named(empty & ~control)}; each perturbation there is its "
-                "own target.",
-            )
+            Alert("target_missing", {"name": table.name, "column": ",".join(columns), **first_rows(empty & ~control)})
         )
     codes = np.where(empty, labels.size + perturbations.codes, labels.codes)
     return _relabelled(codes, [*labels.names, *perturbations.names])
@@ -586,7 +561,7 @@ def _cell_counts(
         raise DataError(
             f"{where}; fill these cells or drop the rows, or leave cell counts out (--cell-count none, cell_count=)."
         )
-    alerts.append(Alert("cell_count_left_out", f"{where}; cell counts are left out."))
+    alerts.append(Alert("cell_count_left_out", {"name": table.name, "column": columns[0], **first_rows(missing)}))
     return None
 
 
@@ -599,16 +574,8 @@ def _control_like(design: Design) -> list[Alert]:
     like = [k for k in np.flatnonzero(of_controls == 0) if plain[k] in of_control]
     if not like:
         return []
-    named = ", ".join(
-        f"{names[k]!r} ({design.perturbation.counts[k]} rows) like {of_control[plain[k]]!r}" for k in like[:5]
-    )
-    return [
-        Alert(
-            "control_like",
-            f"{design.name}: {named}{', …' if len(like) > 5 else ''} are taken as perturbations, though they are spelt almost as "
-            "controls; if they are controls, spell them alike or name all (--control, control=).",
-        )
-    ]
+    alike = [f"{names[k]!r} ({design.perturbation.counts[k]} rows) like {of_control[plain[k]]!r}" for k in like]
+    return [Alert("control_like", {"name": design.name, "names": alike})]
 
 
 def _one_class_plates(design: Design) -> list[Alert]:
@@ -616,17 +583,13 @@ def _one_class_plates(design: Design) -> list[Alert]:
     controls = design.plate.count(design.control)
     alerts = []
     for plates, what in (
-        (np.flatnonzero(controls == 0), "no control"),
-        (np.flatnonzero(controls == design.plate.counts), "nothing but controls"),
+        (np.flatnonzero(controls == 0), "no controls"),
+        (np.flatnonzero(controls == design.plate.counts), "only controls"),
     ):
         if plates.size:
-            named = ", ".join(design.plate.names[k] for k in plates[:5]) + (", …" if plates.size > 5 else "")
-            alerts.append(
-                Alert(
-                    "plates_of_one_class",
-                    f"{design.name}: {plates.size} of {design.plate.size} plates hold {what} ({named}); nothing is compared within them.",
-                )
-            )
+            counts = {"plates": len(plates), "of": design.plate.size}
+            names = [design.plate.names[k] for k in plates]
+            alerts.append(Alert("plates_of_one_class", {"name": design.name, **counts, "hold": what, "names": names}))
     return alerts
 
 
@@ -641,8 +604,12 @@ def _repeated_wells(design: Design) -> list[Alert]:
     return [
         Alert(
             "duplicate_wells",
-            f"{design.name}: the same well of a plate occurs more than once in {rows_named(repeated)} (plate "
-            f"{design.plate.text()[first]}, well {address}); fields or copies of one well are not independent.",
+            {
+                "name": design.name,
+                **first_rows(repeated),
+                "plate": str(design.plate.text()[first]),
+                "well": str(address),
+            },
         )
     ]
 
@@ -657,11 +624,9 @@ def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], pert
     pooled = int((np.bincount(values, minlength=perturbations.size) > 1).sum())
     if not pooled:
         return []
-    columns = ",".join(roles["perturbation"])
     return [
         Alert(
             "doses_pooled",
-            f"{table.name}: {pooled} perturbations occur at several values of {dose} and are pooled; to tell doses apart, "
-            f"join them (--perturbation {columns},{dose}, perturbation=).",
+            {"name": table.name, "perturbations": pooled, "dose": dose, "columns": ",".join(roles["perturbation"])},
         )
     ]

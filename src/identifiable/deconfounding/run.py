@@ -1,53 +1,26 @@
-"""How a call runs: its seed, its threads, what it begins with, and where its time went."""
+"""What a call of this room records of itself: its inputs, its command, and where its time went."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from identifiable._checks import UsageError
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.intake import default_provenance, inputs_of
 from identifiable.representation import Representation
-from identifiable.results import Alert, Input, Provenance, StageTime
+from identifiable.results import Input, Provenance, StageTime
+from identifiable.run import Run
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """What every call of this room is given besides its data and its options.
+def record_of(run: Run, call: str) -> Provenance:
+    """The provenance given, or that of a call made from Python."""
+    return run.provenance or default_provenance(run.seed, f"identifiable.deconfound.{call}(...)")
 
-    `inputs`, `provenance` and `alerts` are what is already known of the table: its record, the command, and what was said when
-    its roles were assigned.
-    """
 
-    seed: int = 0
-    workers: int | None = None
-    progress: Progress | None = None
-    inputs: Sequence[Input] = ()
-    provenance: Provenance | None = None
-    alerts: Sequence[Alert] = ()
-
-    def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
-            raise UsageError(f"seed {self.seed!r}: expected a whole number of at least 0.")
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """Threads and progress, as passes over rows take them."""
-        return {"workers": self.workers, "progress": self.progress}
-
-    def inputs_of(self, blocks: Blocks) -> tuple[Input, ...]:
-        """The record of the table that was given, or of these rows."""
-        return tuple(self.inputs) or inputs_of([Representation(blocks, name=blocks.name)], **self.how)
-
-    def record(self, call: str) -> Provenance:
-        """The provenance given, or that of a call made from Python."""
-        return self.provenance or default_provenance(self.seed, f"identifiable.deconfound.{call}(...)")
+def table_of(run: Run, blocks: Blocks) -> tuple[Input, ...]:
+    """The record of the table that was given, or of these rows."""
+    return tuple(run.inputs) or inputs_of([Representation(blocks, name=blocks.name)], run)
 
 
 class Clock:

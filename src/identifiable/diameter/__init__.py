@@ -41,8 +41,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from identifiable._checks import UsageError
-from identifiable.blocks import Blocks, Progress, available_workers, one_blas_thread
+from identifiable.blocks import Blocks, available_workers, one_blas_thread
 from identifiable.diameter.search import Diameter, Search
+from identifiable.run import Progress
 
 __all__ = ["Diameter", "diameter"]
 

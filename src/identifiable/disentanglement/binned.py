@@ -79,9 +79,9 @@ def constant_latents(codes: Codes) -> NDArray[np.bool_]:
 
 
 def constant_alert(codes: Codes, what: str) -> tuple[Alert, ...]:
-    """An alert that names the constant latents and says what the metric does with them; none if there are none."""
+    """An alert that names the constant latents, and what of them counts as 0; none if there are none."""
     names = [name for name, still in zip(codes.latent_names, constant_latents(codes), strict=True) if still]
-    return (Alert("constant_latents", f"{', '.join(names)}: the same in every row, so {what}."),) if names else ()
+    return (Alert("constant_latents", {"latents": names, what: 0}),) if names else ()
 
 
 def top_two_gap(matrix: Array, axis: int) -> Array:
@@ -142,7 +142,7 @@ def mig_sup(
     codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
     table = information(codes, bins)
     gaps = top_two_gap(table.mutual / table.factor_entropy[:, None], 0)
-    alerts = constant_alert(codes, "their gap counts as 0")
+    alerts = constant_alert(codes, "gap")
     return _metric({"mig_sup": float(gaps.mean())}, codes, table, bins, {"gap_of_latent": gaps.tolist()}, alerts)
 
 
@@ -174,7 +174,7 @@ def jemmig(
     largest = table.factor_entropy + np.log(table.sizes[best])
     scores = 1 - (joint - top_two_gap(table.mutual, 1)) / largest
     details = {"jemmig_of_factor": scores.tolist(), "best_latent_of_factor": best.tolist()}
-    alerts = constant_alert(codes, "JEMMIG rewards them for their entropy of 0")
+    alerts = constant_alert(codes, "jemmig")
     return _metric({"jemmig": float(scores.mean())}, codes, table, bins, details, alerts)
 
 
@@ -229,9 +229,9 @@ def modularity(
     codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
     table = information(codes, bins)
     m = len(codes.factors)
-    alerts = constant_alert(codes, "their modularity counts as 0")
+    alerts = constant_alert(codes, "modularity")
     if m == 1:
-        alone = Alert("single_factor", f"{codes.names[0]} is the only factor, so modularity is not defined.")
+        alone = Alert("single_factor", {"factor": codes.names[0], "score": "modularity"})
         return _metric({"modularity": float("nan")}, codes, table, bins, {}, (*alerts, alone))
     squared = table.mutual**2
     largest = squared.max(axis=0)
@@ -256,7 +256,7 @@ def _metric(
         "latents": "own values" if codes.discrete else "equal-width bins",
         "estimate": "plug-in, nats",
     }
-    matrix = factor_latent("mutual information of factor and binned latent, in nats", table.mutual)
+    matrix = factor_latent("mutual information (nats), binned latents", table.mutual)
     entropy = {"factor_entropy": table.factor_entropy.tolist(), "latent_entropy": table.latent_entropy.tolist()}
     return Metric(
         scores, settings, matrix, details | entropy, codes.alerts + table.alerts + alerts + _crowded(codes, bins)
@@ -265,11 +265,10 @@ def _metric(
 
 def _crowded(codes: Codes, bins: int) -> tuple[Alert, ...]:
     """That bins of latents cannot tell all classes of a factor apart."""
-    names = [f"{f.about.name} ({f.about.classes})" for f in codes.factors if f.about.classes > bins]
-    if codes.discrete or not names:
+    classes = {f.about.name: f.about.classes for f in codes.factors if f.about.classes > bins}
+    if codes.discrete or not classes:
         return ()
-    message = f"{', '.join(names)}: more classes than the {bins} bins of a latent can tell apart, so even a perfect code is below 1."
-    return (Alert("more_classes_than_bins", message),)
+    return (Alert("more_classes_than_bins", {"classes": classes, "bins": int(bins)}),)
 
 
 def _information(codes: Codes, bins: int) -> Information:
@@ -328,5 +327,4 @@ def _filled_alert(codes: Codes, latents: Labels) -> tuple[Alert, ...]:
     names = [codes.latent_names[j] for j in np.flatnonzero(varying & (fullest > FILLED))]
     if not names:
         return ()
-    text = f"{', '.join(names)}: more than {FILLED:.0%} of the rows fall into one bin; look for outliers."
-    return (Alert("one_full_bin", text),)
+    return (Alert("one_full_bin", {"latents": names, "share": FILLED}),)

@@ -176,36 +176,19 @@ def _doubts(codes: Codes, kinds: Sequence[str], columns: Sequence[NDArray[Any]],
     kept = {f.about.name: f.about for f in codes.factors}
     rare = [name for name, about in kept.items() if about.classes * ROWS_PER_VALUE > codes.n]
     if rare:
-        alerts.append(
-            Alert(
-                "few_rows_per_class",
-                f"{', '.join(rare)}: fewer than {ROWS_PER_VALUE} rows for each class, so a regression learns rows by heart (InfoE) "
-                "and classes tell of chance; call it continuous if it is a number, or leave it out.",
-            )
-        )
+        alerts.append(Alert("few_rows_per_class", {"factors": rare, "rows": ROWS_PER_VALUE}))
     turned = [
         name
         for name, kind, column in zip(kept, kinds, columns, strict=False)
         if kind == "auto" and column.dtype.kind in "iu" and kept[name].kind == "continuous"
     ]
     if turned:
-        alerts.append(
-            Alert(
-                "taken_as_continuous",
-                f"{', '.join(turned)}: whole numbers, most of which occur once, are taken as continuous; an id should be left out.",
-            )
-        )
+        alerts.append(Alert("taken_as_continuous", {"factors": turned}))
     alerts += [*_too_few_rows(codes), *_dependent_factors(codes)]
     if not codes.discrete and not asked:
         values = max((len(np.unique(z)) for z in codes.latents.T), default=0)
         if 1 < values <= min(QUANTISED, codes.n // ROWS_PER_VALUE):
-            alerts.append(
-                Alert(
-                    "few_values",
-                    f"no latent has more than {values} values: if these are discrete codes (QLAE, VQ-VAE), say so (discrete=True, "
-                    "--discrete); the scores of discrete and continuous latents are not comparable.",
-                )
-            )
+            alerts.append(Alert("few_values", {"values": values}))
     return alerts
 
 
@@ -213,20 +196,10 @@ def _too_few_rows(codes: Codes) -> list[Alert]:
     found = []
     if codes.n < FEW_ROWS:
         found.append(
-            Alert(
-                "few_rows",
-                f"{codes.n} rows: noise alone gives |correlations| up to {min(1.0, 2 / math.sqrt(codes.n)):.2f}, and every score is "
-                f"that uncertain; pass at least {FEW_ROWS} rows.",
-            )
+            Alert("few_rows", {"rows": codes.n, "correlation": min(1.0, 2 / math.sqrt(codes.n)), "least": FEW_ROWS})
         )
     if codes.d >= codes.n:
-        found.append(
-            Alert(
-                "more_latents_than_rows",
-                f"{codes.d} latents and {codes.n} rows: a linear model of that many latents fits any factor exactly, so in-sample "
-                "scores (InfoE) are meaningless; pass more rows, or fewer latents.",
-            )
-        )
+        found.append(Alert("more_latents_than_rows", {"latents": codes.d, "rows": codes.n}))
     return found
 
 
@@ -241,10 +214,14 @@ def _dependent_factors(codes: Codes) -> list[Alert]:
     return [
         Alert(
             "dependent_factors",
-            f"{codes.names[strongest.first]} and {codes.names[strongest.second]}: maximal correlation {strongest.correlation:.2f} "
-            f"({len(pairs)} of {of} pairs of factors are dependent). Metrics of pairs of factor and latent (MCC, InfoM, MIG, DCI) assume "
-            f"independent factors: an even mixture of these two would correlate up to {math.sqrt((1 + strongest.correlation) / 2):.2f} "
-            "with each. Score rows on which the factors vary independently, or leave one of them out.",
+            {
+                "first": codes.names[strongest.first],
+                "second": codes.names[strongest.second],
+                "correlation": strongest.correlation,
+                "mixture": math.sqrt((1 + strongest.correlation) / 2),
+                "dependent": len(pairs),
+                "pairs": of,
+            },
         )
     ]
 
@@ -264,11 +241,7 @@ def codes_of(latents: Array, columns: Sequence[Column], *, discrete: bool, laten
         raise DataError(
             f"factors: none of {', '.join(constant)} varies, so nothing can be said of them; pass more rows."
         )
-    alerts = (
-        (Alert("constant_factors", f"{', '.join(constant)}: the same in every row, so no metric looks at it."),)
-        if constant
-        else ()
-    )
+    alerts = (Alert("constant_factors", {"factors": constant}),) if constant else ()
     return Codes(latents, tuple(kept), discrete, tuple(latent_names), alerts)
 
 

@@ -121,14 +121,8 @@ def _chance(codes: Codes) -> tuple[dict[str, float], tuple[Alert, ...]]:
     many = m > 1 and d > MANY_LATENTS * m
     if noise <= HIGH_CHANCE and not many:
         return known, ()
-    said = f"{d} latents, {m} factors, {codes.n} rows: noise would score about {noise:.2f}"
-    said += f", random mixtures of the factors about {mixtures:.2f}" if many else ""
-    remedy = (
-        "Compare with R², and with fewer latents"
-        if many
-        else "Pass more rows, or use --null for the level of these latents"
-    )
-    return known, (Alert("chance_level", f"{said}. An MCC near that level is no evidence of recovery. {remedy}."),)
+    values = {"latents": d, "factors": m, "rows": codes.n, "noise": noise} | ({"mixtures": mixtures} if many else {})
+    return known, (Alert("chance_level", values),)
 
 
 def words_alert(codes: Codes) -> tuple[Alert, ...]:
@@ -136,20 +130,14 @@ def words_alert(codes: Codes) -> tuple[Alert, ...]:
     names = [f.about.name for f in codes.factors if f.about.words and f.about.classes > 2]
     if not names:
         return ()
-    return (
-        Alert(
-            "words_as_numbers",
-            f"{', '.join(names)}: words enter by their place in the alphabet, and the score depends on it; leave such factors out, "
-            "or trust metrics that do not order classes (InfoMEC, MIG, DCI).",
-        ),
-    )
+    return (Alert("words_as_numbers", {"factors": names}),)
 
 
 def _dead_alert(codes: Codes) -> tuple[Alert, ...]:
     dead = [name for name, spread in zip(codes.latent_names, np.ptp(codes.latents, axis=0), strict=True) if not spread]
     if not dead:
         return ()
-    return (Alert("dead_latents", f"{', '.join(dead)}: constant, so a factor paired with it counts 0."),)
+    return (Alert("dead_latents", {"latents": dead}),)
 
 
 def correlations(X: Array, Y: Array, kind: Correlation) -> Array:

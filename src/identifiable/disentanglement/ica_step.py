@@ -109,16 +109,14 @@ def _centred(Z: Array, varies: NDArray[np.bool_], max_iter: int, seed: int) -> I
     matrix = np.eye(Z.shape[1])
     matrix[np.ix_(varies, varies)] = rotation
     if not varies.all():
-        out = ", ".join(str(j + 1) for j in np.flatnonzero(~varies))
-        alerts += (Alert("constant_latents", f"latents {out} are constant: left out of the rotation, 0 after it."),)
+        alerts += (Alert("constant_latents", {"left_out": (np.flatnonzero(~varies) + 1).tolist()}),)
     return _rotated(centred @ matrix, matrix, offset, "centred", n_iter, alerts)
 
 
 def _literal(Z: Array, varies: NDArray[np.bool_], max_iter: int, seed: int) -> IcaStep:
     matrix, n_iter, alerts = _rotation(Z, max_iter, seed, "literal")
     if not varies.all():
-        out = ", ".join(str(j + 1) for j in np.flatnonzero(~varies))
-        alerts += (Alert("constant_latents", f"latents {out} are constant, and turned with the others all the same."),)
+        alerts += (Alert("constant_latents", {"rotated": (np.flatnonzero(~varies) + 1).tolist()}),)
     return _rotated(Z @ matrix, matrix, np.zeros(Z.shape[1]), "literal", n_iter, alerts)
 
 
@@ -140,24 +138,21 @@ def _rotation(Z: Array, max_iter: int, seed: int, mode: Mode) -> tuple[Array, in
         try:
             model.fit(Z)
         except (ValueError, np.linalg.LinAlgError) as error:
-            raise DataError(_failed(Z, mode, str(error))) from None
+            raise _failed(Z, mode, str(error)) from None
     rotation = np.asarray(model.components_, dtype=np.float64).T
     off = float(np.abs(rotation @ rotation.T - np.eye(d)).max())
     if not off < ORTHOGONAL:
-        raise DataError(_failed(Z, mode, f"its matrix is off orthogonal by {off:.1g}"))
+        raise _failed(Z, mode, f"its matrix is off orthogonal by {off:.1g}")
     if not any(issubclass(w.category, ConvergenceWarning) for w in caught):
         return rotation, int(model.n_iter_), ()
-    message = (
-        f"FastICA ({mode}) stopped after {max_iter} steps without settling; pass a larger max_iter, or mode='whitened'."
-    )
-    return rotation, int(model.n_iter_), (Alert("not_converged", message),)
+    return rotation, int(model.n_iter_), (Alert("not_converged", {"mode": mode, "max_iter": max_iter}),)
 
 
-def _failed(Z: Array, mode: Mode, why: str) -> str:
+def _failed(Z: Array, mode: Mode, why: str) -> DataError:
     """FastICA without whitening fails on a scale far above 1 (its tanh saturates) and directions without variance."""
     constant = [str(j + 1) for j in np.flatnonzero(np.ptp(Z, axis=0) == 0)]
     still = f", latents {', '.join(constant)} are constant" if constant else ""
-    return (
+    return DataError(
         f"latents: FastICA ({mode}) found no rotation ({why}); the largest value is {np.abs(Z).max():.3g}{still}; divide "
         "them by their largest standard deviation, or pass mode='whitened'."
     )

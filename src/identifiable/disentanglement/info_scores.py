@@ -26,6 +26,7 @@ from identifiable.disentanglement.logistic import (
 )
 from identifiable.disentanglement.neighbours import digamma_table, ross, sorted_column
 from identifiable.results import Alert, Metric
+from identifiable.run import Run
 
 Part = Literal["infom", "infoe", "infoc"]
 Spread = Literal["range", "iqr"]
@@ -61,10 +62,10 @@ class Profile:
 PROFILES = MappingProxyType(
     {
         "hsu-standalone": Profile(
-            "Hsu et al. 2023, infomec.py of August 2023", 10, "range", 1 / 20, 0.0, False, 100, False, True
+            "Hsu et al. 2023, infomec.py (August 2023)", 10, "range", 1 / 20, 0.0, False, 100, False, True
         ),
         "hsu-training": Profile(
-            "Hsu et al. 2023, the code that logged the runs of the paper",
+            "Hsu et al. 2023, training code",
             3,
             "range",
             1 / 8,
@@ -157,7 +158,7 @@ def infomec(
     order = sorted(range(len(explaining)), key=lambda i: -codes.factors[i].about.classes)
     informing = _informed(codes, chosen, seed) if {"infom", "infoc"} & set(wanted) else []
     tasks = [*(explaining[i] for i in order), *informing]
-    done: list[Any] = in_threads(lambda task: task(), tasks, workers=workers)
+    done: list[Any] = in_threads(lambda task: task(), tasks, Run(workers=workers))
     if informing:
         normalised: Array = np.stack(done[len(explaining) :], axis=1)
         active = active_latents(codes, chosen)
@@ -165,7 +166,7 @@ def infomec(
         scores |= {name: value for name, value in concentrated.items() if name in wanted}
         details |= {"active": active.tolist(), **more}
         alerts += found
-        matrix = factor_latent("mutual information over the entropy of the factor", normalised)
+        matrix = factor_latent("mutual information over factor entropy", normalised)
     if explaining:
         fits: list[_Explained] = [done[order.index(i)] for i in range(len(explaining))]
         scores["infoe"] = float(np.mean([fit.score for fit in fits]))
@@ -193,7 +194,7 @@ def converged_infoe(codes: Codes, *, workers: int | None = None) -> float:
     everyone = _Part.of(rows, np.ones(len(rows), dtype=bool))
     _ = everyone.regressors
     tasks = [partial(_explain, f, CONVERGED_STEPS, everyone, everyone, **tolerances) for f in codes.factors]
-    fits = in_threads(lambda task: task(), tasks, workers=workers)
+    fits = in_threads(lambda task: task(), tasks, Run(workers=workers))
     return float(np.mean([fit.score for fit in fits]))
 
 
@@ -251,19 +252,17 @@ def _concentrations(
     of_latent, told = _preferences(kept.T, profile.drops_uninformative)
     silent = [name for name, tells in zip(np.array(codes.latent_names)[active], told, strict=True) if not tells]
     if silent:
-        what = "left out of InfoM, as the profile does" if profile.drops_uninformative else "counted as 0 in InfoM"
-        alerts.append(Alert("uninformative_latents", f"{', '.join(silent)}: no information on any factor; {what}."))
+        done = "left_out" if profile.drops_uninformative else "counted_as_0"
+        alerts.append(Alert("uninformative_latents", {done: [str(name) for name in silent]}))
     of_factor, _ = _preferences(kept, drop=False)
     infom = _above_chance(of_latent[~np.isnan(of_latent)], n_factors)
     infoc = _above_chance(of_factor, n_active)
     if n_factors == 1:
-        alerts.append(Alert("one_factor", "InfoM compares factors, and there is one: it is 0 by definition here."))
+        alerts.append(Alert("one_factor"))
     if n_active == 0:
-        alerts.append(Alert("no_active_latent", "no latent varies, so InfoM and InfoC are 0."))
+        alerts.append(Alert("no_active_latent"))
     elif n_active == 1:
-        alerts.append(
-            Alert("one_active_latent", "InfoC compares latents, and one is active: it is 0 by definition here.")
-        )
+        alerts.append(Alert("one_active_latent"))
     figures: list[float | None] = [None] * codes.d
     for j, value in zip(np.flatnonzero(active), of_latent, strict=True):
         figures[j] = None if math.isnan(value) else float(value)
@@ -382,13 +381,16 @@ def _overfitted(codes: Codes, profile: Profile) -> list[Alert]:
     if floors[worst] < HIGH_FLOOR:
         return []
     about = codes.factors[worst].about
-    classes = f" with {about.classes} classes" if about.classes else ""
     return [
         Alert(
             "infoe_in_sample",
-            f"InfoE is fitted and scored on the same {codes.n} rows, and noise in place of the {codes.d} latents would score at least "
-            f"about {floors[worst]:.2f} for {about.name}{classes}. Pass holdout=0.2 to infomec, or compare with shuffled factors "
-            "(--null 100).",
+            {
+                "rows": codes.n,
+                "latents": codes.d,
+                "noise": floors[worst],
+                "factor": about.name,
+                "classes": about.classes,
+            },
         )
     ]
 
@@ -411,23 +413,11 @@ def _uninformed(codes: Codes, fits: Sequence[_Explained]) -> list[Alert]:
     low = {name: fit.score for name, fit in zip(codes.names, fits, strict=True) if fit.score <= 0}
     if not low:
         return []
-    return [
-        Alert(
-            "uninformative",
-            f"{', '.join(low)}: held-out InfoE is not above 0 (lowest {min(low.values()):.3g}), so a linear model of the latents "
-            "predicts no better than a guess.",
-        )
-    ]
+    return [Alert("uninformative", {"factors": list(low), "infoe": min(low.values())})]
 
 
 def _stopped_early(codes: Codes, fits: Sequence[_Explained], profile: Profile) -> list[Alert]:
     names = [name for name, fit in zip(codes.names, fits, strict=True) if not fit.converged]
     if not names:
         return []
-    return [
-        Alert(
-            "infoe_stopped_early",
-            f"the regression of {', '.join(names)} had not converged after {profile.steps} steps, where the profile ends it: "
-            "InfoE is below what its definition says, and depends on how latents are scaled and mixed.",
-        )
-    ]
+    return [Alert("infoe_stopped_early", {"factors": names, "steps": profile.steps})]

@@ -75,9 +75,9 @@ def irs(
     return Metric(
         {"irs": score},
         {"quantile": float(quantile), "bins": int(bins), "bin_classes": bool(bin_classes)},
-        factor_latent("interventional robustness of the latent, the factor held fixed", robust),
+        factor_latent("interventional robustness, factor held fixed", robust),
         _details(codes, robust, best, spread),
-        codes.alerts + constant_alert(codes, "they have no weight"),
+        codes.alerts + constant_alert(codes, "weight"),
     )
 
 

@@ -6,8 +6,8 @@ classes are below the size from which BLAS pays. `benchmarks/infomec.py` measure
 
 The descent of a regression is compiled together with its loss: it is some hundred steps of less than a millisecond, and scipy's layers
 of Python around each took a sixth of all its time, holding Python's lock. It takes the path of scipy's L-BFGS-B without bounds, with
-the direction of Liu and Nocedal (1989) from ten pairs and the step of Moré and Thuente (1994); `tests/disentanglement/test_info_scores.py` compares the
-two after 1, 4, 12 and 40 steps.
+the direction of Liu and Nocedal (1989) from ten pairs and the step of Moré and Thuente (1994);
+`tests/disentanglement/test_info_scores.py` compares the two after 1, 4, 12 and 40 steps.
 
 All compiled code is in this one file: what numba keeps on disk it forgets when the file of a function changes, and not when that of
 another one does which is compiled into it.

@@ -206,16 +206,16 @@ def sap(
     matrix = np.array(rows)
     gaps = top_two_gap(matrix, 1)
     settings = {
-        "classifier": f"LinearSVC(C={SVC_C}, balanced), one latent at a time",
+        "classifier": f"LinearSVC(C={SVC_C}, balanced), single latents",
         **split.settings,
         "seed": seed,
     }
     return Metric(
         {"sap": float(gaps.mean())},
         settings,
-        factor_latent("score of the factor from the latent alone: held-out accuracy, or squared correlation", matrix),
+        factor_latent("held-out accuracy or squared correlation", matrix),
         {"gap_of_factor": gaps.tolist(), "converged_of_factor": list(converged)},
-        codes.alerts + constant_alert(codes, "they predict no factor") + _converged_alert(codes, list(converged)),
+        codes.alerts + constant_alert(codes, "prediction") + _converged_alert(codes, list(converged)),
     )
 
 
@@ -256,7 +256,6 @@ def explicitness(
     }
     converged = [fit.converged for fit in fits]
     undefined = [name for name, fit in zip(codes.names, fits, strict=True) if np.isnan(fit.test)]
-    text = f"{', '.join(undefined)}: fewer than two classes to fit or to score, so left out; pass more rows."
     return Metric(
         {
             "explicitness": _mean_of_defined([fit.test for fit in fits]),
@@ -269,7 +268,9 @@ def explicitness(
             "auc_train_of_factor": [fit.train for fit in fits],
             "converged_of_factor": converged,
         },
-        codes.alerts + _converged_alert(codes, converged) + ((Alert("too_few_classes", text),) if undefined else ()),
+        codes.alerts
+        + _converged_alert(codes, converged)
+        + ((Alert("too_few_classes", {"factors": undefined}),) if undefined else ()),
     )
 
 
@@ -325,10 +326,9 @@ def _shares(sums: Array) -> Array:
 def _lonely_alerts(codes: Codes) -> tuple[Alert, ...]:
     found = []
     if len(codes.factors) == 1:
-        found.append(Alert("single_factor", f"{codes.names[0]} is the only factor, so disentanglement is not defined."))
+        found.append(Alert("single_factor", {"factor": codes.names[0], "score": "disentanglement"}))
     if codes.d == 1:
-        text = f"{codes.latent_names[0]} is the only latent, so completeness is not defined."
-        found.append(Alert("single_latent", text))
+        found.append(Alert("single_latent", {"latent": codes.latent_names[0]}))
     return tuple(found)
 
 
@@ -345,11 +345,7 @@ def _uninformative_alert(codes: Codes, predictor: str, split: Split, scores: Seq
             low[factor.about.name] = score
     if not low:
         return ()
-    text = (
-        f"{', '.join(low)}: the held-out score (lowest {min(low.values()):.3g}, {len(split.test)} rows) does not exceed that of a guess, "
-        "so the importance of latents for these factors means nothing, nor do disentanglement and completeness from it."
-    )
-    return (Alert("uninformative", text),)
+    return (Alert("uninformative", {"factors": list(low), "lowest": min(low.values()), "rows": len(split.test)}),)
 
 
 def _collinear_alert(codes: Codes, predictor: str) -> tuple[Alert, ...]:
@@ -361,17 +357,13 @@ def _collinear_alert(codes: Codes, predictor: str) -> tuple[Alert, ...]:
     names = [name for name, share in zip(codes.latent_names, explained, strict=True) if share > REDUNDANT]
     if not names:
         return ()
-    text = (
-        f"{', '.join(names)}: other latents nearly determine them (R² up to {explained.max():.3f}). The predictor {predictor} uses one "
-        "of several equal latents, so completeness is too high; use predictor='extra_trees'."
-    )
-    return (Alert("collinear_latents", text),)
+    values = {"latents": names, "r2": float(explained.max()), "predictor": predictor}
+    return (Alert("collinear_latents", values),)
 
 
 def _converged_alert(codes: Codes, converged: Sequence[bool]) -> tuple[Alert, ...]:
     names = [name for name, done in zip(codes.names, converged, strict=True) if not done]
-    text = f"{', '.join(names)}: the predictor stopped before it converged, as it may in the original."
-    return (Alert("not_converged", text),) if names else ()
+    return (Alert("not_converged", {"factors": names}),) if names else ()
 
 
 def _mean_of_defined(values: Sequence[float]) -> float:
@@ -475,7 +467,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "trees": EXTRA_TREES,
         "ranks of": "latents and continuous factors",
         "criterion": "entropy (discrete), squared error (continuous)",
-        "importance": "impurity of splits that pass a likelihood-ratio test",
+        "importance": "impurity of significant splits",
         "level": CHANCE_SPLIT,
     },
     "forest": {"trees": TREES, "depth": FOREST_DEPTH, "criterion": "entropy (discrete), squared error (continuous)"},

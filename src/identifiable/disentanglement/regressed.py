@@ -129,7 +129,7 @@ def sis(
     explained = np.nan_to_num(by_slot).clip(0.0)
     own, other, pairing = _own_and_other(explained)
     one_each = slots_latents is None and slots_factors is None
-    what = "R² of the factor from the latent, held out, clipped at 0"
+    what = "held-out R², clipped at 0"
     return Metric(
         scores={"sis": float((own - other).mean())},
         settings=settings,
@@ -194,8 +194,7 @@ def _undefined_alert(codes: Codes, by_factor: Array) -> tuple[Alert, ...]:
     names = [name for name, value in zip(codes.names, by_factor, strict=True) if np.isnan(value)]
     if not names:
         return ()
-    message = f"{', '.join(names)}: the same in every row held out, so R² is not defined and left out of the mean."
-    return (Alert("constant_when_held_out", message),)
+    return (Alert("constant_when_held_out", {"factors": names}),)
 
 
 def _far_below_alert(codes: Codes, by_factor: Array, fitted: Rows, held_out: Rows) -> tuple[Alert, ...]:
@@ -211,9 +210,14 @@ def _far_below_alert(codes: Codes, by_factor: Array, fitted: Rows, held_out: Row
     return (
         Alert(
             "r2_far_below_zero",
-            f"{', '.join(low)}: R² down to {low[worst]:.3g} ({worst}), so the prediction is far worse than the mean. {codes.d} latents "
-            f"were fitted to {len(fitted)} rows, and held-out latents reach {reach:.3g} standard deviations of these. Pass more rows, "
-            "or remove outlying rows and near-constant latents; the size of this number means nothing.",
+            {
+                "factors": list(low),
+                "worst": worst,
+                "r2": low[worst],
+                "latents": codes.d,
+                "rows": len(fitted),
+                "reach": reach,
+            },
         ),
     )
 

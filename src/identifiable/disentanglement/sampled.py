@@ -65,9 +65,7 @@ def betavae_score(
         warnings.simplefilter("always", ConvergenceWarning)
         model.fit(train_x, train_y)
     if any(issubclass(w.category, ConvergenceWarning) for w in caught):
-        alerts += (
-            Alert("not_converged", "the logistic regression stopped after 100 iterations; rescale the latents."),
-        )
+        alerts += (Alert("not_converged", {"iterations": 100}),)
     right = model.predict(test_x) == test_y
     return Metric(
         scores={"betavae": float(right.mean())},
@@ -179,14 +177,12 @@ def _groups(codes: Codes) -> tuple[list[_SharedValue], list[str], tuple[Alert, .
     for factor in codes.factors:
         name = factor.about.name
         if factor.codes is None:
-            message = f"{name}: continuous, so no rows share a value and it is left out; bin it to look at it."
-            alerts.append(Alert("continuous_factor", message))
+            alerts.append(Alert("continuous_factor", {"factor": name}))
             continue
         draws = _SharedValue.of(factor.codes)
         alone = codes.n - len(draws.drawable)
         if alone:
-            message = f"{name}: {alone} of {codes.n} rows have a value that no other row has; they are not drawn."
-            alerts.append(Alert("unpaired_rows", message))
+            alerts.append(Alert("unpaired_rows", {"factor": name, "alone": alone, "rows": codes.n}))
         if len(draws.drawable):
             kept.append(draws)
             names.append(name)
@@ -206,7 +202,7 @@ def _settings(samples: int, train: int, test: int, seed: int) -> dict[str, Any]:
 
 
 def _nothing_to_tell(score: str, settings: dict[str, Any], names: list[str], alerts: tuple[Alert, ...]) -> Metric:
-    alert = Alert("one_factor", f"only {names[0]} can be fixed, so there is nothing to tell it from.")
+    alert = Alert("one_factor", {"factor": names[0]})
     return Metric({score: float("nan")}, settings, details={"factors": names}, alerts=(*alerts, alert))
 
 
@@ -249,5 +245,4 @@ def _pruned_alert(codes: Codes, active: NDArray[np.bool_], prune_below: float) -
     if active.all():
         return ()
     out = [name for name, on in zip(codes.latent_names, active, strict=True) if not on]
-    message = f"{', '.join(out)}: constant, or of a standard deviation below {prune_below:g}, so without a vote."
-    return (Alert("pruned_latents", message),)
+    return (Alert("pruned_latents", {"latents": out, "below": prune_below}),)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Progress, in_threads, one_blas_thread
+from identifiable.blocks import in_threads, one_blas_thread
 from identifiable.disentanglement.binned import dcimig, jemmig, mig, mig_sup, modularity
 from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.correlated import mcc
@@ -36,6 +36,7 @@ from identifiable.results import (
     NoisePoint,
     ScoreNull,
 )
+from identifiable.run import Run, Stage
 
 Measure = Callable[..., Metric]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -83,26 +84,26 @@ def disentangle(codes: Codes, options: ScoreOptions = DEFAULT, inputs: tuple[Inp
     replacement would repeat rows, and a row is its own nearest neighbour. See `_with_intervals`.
     """
     profile, resolve, null, bootstrap = options.profile, options.resolve, options.null, options.bootstrap
-    noise_sweep, seed, workers, progress = options.noise_sweep, options.seed, options.workers, options.progress
+    noise_sweep, seed, run = options.noise_sweep, options.seed, Run.of(options)
     names, everything = _names(options.metrics)
-    scored = partial(_scored, names=names, profile=profile, seed=seed)
+    scored = partial(_scored, names=names, profile=profile)
     lost: list[Alert] = []
-    found = scored(codes, workers=workers, progress=progress, lost=lost if everything else None)
-    scored = partial(_scored, names=tuple(found), profile=profile, seed=seed)
+    found = scored(codes, run, lost=lost if everything else None)
+    scored = partial(_scored, names=tuple(found), profile=profile)
 
     def complete(table: Codes, scores: dict[str, Metric]) -> dict[str, Metric]:
         if bootstrap:
-            scores = _with_intervals(scores, table, scored, bootstrap, seed, workers, progress)
-        return _with_nulls(scores, table, scored, null, seed, workers, progress) if null else scores
+            scores = _with_intervals(scores, table, scored, bootstrap, run)
+        return _with_nulls(scores, table, scored, null, run) if null else scores
 
     found = complete(codes, found)
-    sweep = _sweep(codes, profile, seed, workers) if noise_sweep and not codes.discrete else ()
+    sweep = _sweep(codes, profile, run) if noise_sweep and not codes.discrete else ()
     after, failed = [], []
     for mode in resolve:
         try:
-            after.append(_after(codes, mode, scored, complete, seed, workers, progress))
+            after.append(_after(codes, mode, scored, complete, run))
         except DataError as error:  # of this mode: the other scores are not lost for it
-            failed.append(Alert("ica_failed", f"after ICA ({mode}): no scores, {error}"))
+            failed.append(Alert("ica_failed", {"after_ica": mode, "error": str(error)}))
     return Disentanglement(
         inputs=inputs,
         settings=options.shared(ScoreOptions).settings(metrics=list(names), seed=seed),
@@ -137,7 +138,7 @@ def noise_sweep(
         raise UsageError("noise_sweep: expected continuous latents; noise makes other codes of discrete ones.")
     if any(not (math.isfinite(level) and level >= 0) for level in levels):
         raise UsageError(f"levels {tuple(levels)}: expected numbers of at least 0.")
-    return _sweep(codes, profile, seed, None, levels)
+    return _sweep(codes, profile, Run(seed), levels)
 
 
 def _names(metrics: Sequence[str] | str) -> tuple[tuple[str, ...], bool]:
@@ -152,32 +153,23 @@ def _names(metrics: Sequence[str] | str) -> tuple[tuple[str, ...], bool]:
 
 
 def _scored(
-    codes: Codes,
-    *,
-    names: Sequence[str],
-    profile: str,
-    seed: int,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    lost: list[Alert] | None = None,
+    codes: Codes, run: Run, *, names: Sequence[str], profile: str, lost: list[Alert] | None = None
 ) -> dict[str, Metric]:
     """Every metric; where `lost` is given, one that these tables do not admit is left out, and said there."""
     found = {}
     for done, name in enumerate(names):
-        if progress is not None:
-            progress(name, done, len(names))
-        options: dict[str, Any] = {"seed": seed} if name in SEEDED else {}
+        run.say(Stage(name), done, len(names))
+        options: dict[str, Any] = {"seed": run.seed} if name in SEEDED else {}
         if name == "infomec":
-            options |= {"profile": profile, "workers": workers}
+            options |= {"profile": profile, "workers": run.workers}
         try:
             with one_blas_thread():  # products of several threads round in another order
                 found[name] = METRICS[name](codes, **options)
         except DataError as error:
             if lost is None:
                 raise
-            lost.append(Alert("metric_left_out", f"{name}: {error}"))
-    if progress is not None:
-        progress("metrics", len(names), len(names))
+            lost.append(Alert("metric_left_out", {"metric": name, "error": str(error)}))
+    run.say(Stage("metrics"), len(names), len(names))
     return found
 
 
@@ -186,9 +178,7 @@ def _with_intervals(
     codes: Codes,
     scored: Callable[..., dict[str, Metric]],
     draws: int,
-    seed: int,
-    workers: int | None,
-    progress: Progress | None,
+    run: Run,
 ) -> dict[str, Metric]:
     """95 % intervals of the scores of tables of this size, by Student's t with as many degrees of freedom as there are splits.
 
@@ -200,7 +190,7 @@ def _with_intervals(
         raise DataError(f"latents: expected at least {LEAST_ROWS} rows to draw halves for intervals, got {codes.n}.")
 
     def split(draw: int) -> list[dict[str, Metric]] | None:
-        order = np.random.default_rng([seed, 1, draw]).permutation(codes.n)
+        order = np.random.default_rng([run.seed, 1, draw]).permutation(codes.n)
         half, quarter = codes.n // 2, codes.n // 4
         parts = [
             codes.rows(np.sort(part))
@@ -208,9 +198,9 @@ def _with_intervals(
         ]
         if any(len(part.factors) < len(codes.factors) for part in parts):  # of fewer factors it would be another score
             return None
-        return [scored(part, workers=1) for part in parts]
+        return [scored(part, Run(run.seed, workers=1)) for part in parts]
 
-    splits = [s for s in in_threads(split, range(draws), workers=workers, progress=progress, stage="halves") if s]
+    splits = [s for s in in_threads(split, range(draws), run, Stage("halves")) if s]
     few = () if len(splits) == draws else (_rare_alert(draws - len(splits), draws),)
     return {
         name: replace(
@@ -228,10 +218,7 @@ def _with_intervals(
 
 
 def _rare_alert(lost: int, draws: int) -> Alert:
-    return Alert(
-        "rare_classes",
-        f"{lost} of {draws} splits for intervals had a part in which some factor is constant, and were left out; a class is rare.",
-    )
+    return Alert("rare_classes", {"lost": lost, "splits": draws})
 
 
 def _interval(score: float, parts: Sequence[Sequence[float]], name: str) -> Interval:
@@ -250,14 +237,14 @@ def _with_nulls(
     codes: Codes,
     scored: Callable[..., dict[str, Metric]],
     draws: int,
-    seed: int,
-    workers: int | None,
-    progress: Progress | None,
+    run: Run,
 ) -> dict[str, Metric]:
     def shuffled(draw: int) -> dict[str, Metric]:
-        return scored(codes.shuffled(np.random.default_rng([seed, 2, draw]).permutation(codes.n)), workers=1)
+        return scored(
+            codes.shuffled(np.random.default_rng([run.seed, 2, draw]).permutation(codes.n)), Run(run.seed, workers=1)
+        )
 
-    nulls = in_threads(shuffled, range(draws), workers=workers, progress=progress, stage="shuffled factors")
+    nulls = in_threads(shuffled, range(draws), run, Stage("shuffled factors"))
     return {
         name: replace(metric, nulls={key: _null(metric.scores[key], name, key, nulls) for key in metric.scores})
         if name not in FACTORLESS
@@ -274,14 +261,12 @@ def _null(score: float, name: str, key: str, nulls: Sequence[dict[str, Metric]])
     return ScoreNull(float(values.mean()), float(np.quantile(values, 0.95)), p)
 
 
-def _sweep(
-    codes: Codes, profile: str, seed: int, workers: int | None, levels: Sequence[float] = NOISE_LEVELS
-) -> tuple[NoisePoint, ...]:
-    noise = np.random.default_rng([seed, 3]).standard_normal(codes.latents.shape) * codes.latents.std(axis=0)
+def _sweep(codes: Codes, profile: str, run: Run, levels: Sequence[float] = NOISE_LEVELS) -> tuple[NoisePoint, ...]:
+    noise = np.random.default_rng([run.seed, 3]).standard_normal(codes.latents.shape) * codes.latents.std(axis=0)
     points = []
     for level in levels:
         noisy = codes.with_latents(codes.latents + level * noise, codes.latent_names)
-        points.append(NoisePoint(level, infomec(noisy, profile=profile, seed=seed, workers=workers).scores))
+        points.append(NoisePoint(level, infomec(noisy, profile=profile, seed=run.seed, workers=run.workers).scores))
     return tuple(points)
 
 
@@ -290,26 +275,29 @@ def _after(
     mode: str,
     scored: Callable[..., dict[str, Metric]],
     complete: Callable[[Codes, dict[str, Metric]], dict[str, Metric]],
-    seed: int,
-    workers: int | None,
-    progress: Progress | None,
+    run: Run,
 ) -> AfterICA:
     """Scores after ICA, and whether InfoE of converged regressions stayed what it was, as it must under an invertible map."""
     if codes.discrete:
         raise UsageError("resolve: expected continuous latents; ICA of discrete codes says nothing.")
-    step = ica_step(codes.latents, mode=mode, seed=seed)  # type: ignore[arg-type]
+    step = ica_step(codes.latents, mode=mode, seed=run.seed)  # type: ignore[arg-type]
     turned = codes.with_latents(step.latents, [f"component {k + 1}" for k in range(step.latents.shape[1])])
-    before, after = (converged_infoe(each, workers=workers) for each in (codes, turned))
+    before, after = (converged_infoe(each, workers=run.workers) for each in (codes, turned))
     return AfterICA(
         mode=step.mode,
         converged=step.converged,
         n_components=step.n_components,
         invertible=step.invertible,
-        metrics=complete(turned, scored(turned, workers=workers, progress=progress)),
+        metrics=complete(turned, scored(turned, run)),
         infoe_converged=(before, after),
         infoe_agrees=abs(after - before) <= AGREES,
-        alerts=tuple(step.alerts),
+        alerts=tuple(_after_ica(alert, step.mode) for alert in step.alerts),
     )
+
+
+def _after_ica(alert: Alert, mode: str) -> Alert:
+    """The alert of a table without a name, said of what an ICA step made of it."""
+    return Alert(alert.code, {k: v for k, v in alert.values.items() if k != "name"} | {"after_ica": mode})
 
 
 def _alerts(
@@ -318,18 +306,12 @@ def _alerts(
     """Every alert once, those of single metrics with the name of the metric."""
     alerts = list(codes.alerts)
     for name, metric in found.items():
-        alerts += [Alert(a.code, f"{name}: {a.message}") for a in metric.alerts if a not in codes.alerts]
+        alerts += [Alert(a.code, {**a.values, "metric": name}) for a in metric.alerts if a not in codes.alerts]
     for step in after:
-        alerts += [Alert(a.code, f"after ICA ({step.mode}): {a.message}") for a in step.alerts]
+        alerts += step.alerts
         if step.invertible and not step.infoe_agrees:
             before, now = step.infoe_converged
-            alerts.append(
-                Alert(
-                    "infoe_moved",
-                    f"ICA ({step.mode}) is an invertible linear map, but InfoE of converged regressions moved from {before:.3f} "
-                    f"to {now:.3f}: a regression did not end at its optimum.",
-                )
-            )
+            alerts.append(Alert("infoe_moved", {"mode": step.mode, "before": before, "after": now}))
     if asked_for_sweep and codes.discrete:
-        alerts.append(Alert("no_noise_sweep", "latents are discrete codes, to which no noise can be added: no sweep."))
+        alerts.append(Alert("no_noise_sweep"))
     return tuple(alerts)

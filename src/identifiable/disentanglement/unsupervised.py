@@ -76,8 +76,7 @@ def udr(
             if i != j:
                 pairwise[i, j] = _relative_strength(_similarity(source, target, kind))
     by_run = np.nanmedian(pairwise, axis=0)
-    silent = [str(i + 1) for i, table in enumerate(kept) if not table.shape[1]]
-    message = f"runs {', '.join(silent)}: no active latents, so their pairs score 0."
+    silent = [i + 1 for i, table in enumerate(kept) if not table.shape[1]]
     return Metric(
         scores={"udr": float(np.median(by_run))},
         settings={"kind": kind, "active": rule} | ({"penalty": LASSO_PENALTY} if kind == "lasso" else {}),
@@ -86,7 +85,7 @@ def udr(
             "pairwise": pairwise.tolist(),
             "active": [table.shape[1] for table in kept],
         },
-        alerts=(Alert("no_active_latents", message),) if silent else (),
+        alerts=(Alert("no_active_latents", {"runs": silent}),) if silent else (),
     )
 
 
@@ -119,12 +118,9 @@ def unsupervised(latents: Any, *, bins: int = BINS) -> Metric:
     total, alerts = _total_correlation(covariance)
     information = _mutual_information(Z, varies, bins)
     if not varies.all():
-        message = (
-            f"{int((~varies).sum())} of {Z.shape[1]} latents are constant, which counts as independent of all others."
-        )
-        alerts += (Alert("constant_latents", message),)
+        alerts += (Alert("constant_latents", {"constant": int((~varies).sum()), "of": Z.shape[1]}),)
     if Z.shape[1] == 1:
-        alerts += (Alert("one_latent", "there is one latent, so mutual information of pairs is not defined."),)
+        alerts += (Alert("one_latent"),)
     return Metric(
         scores={
             "total_correlation": total,
@@ -187,8 +183,7 @@ def _total_correlation(covariance: Array) -> tuple[float, tuple[Alert, ...]]:
     if eigenvalues[0] > GRAM_TOLERANCE**2 * eigenvalues[-1]:
         return float(-0.5 * np.log(eigenvalues).sum()), ()
     rank = int((eigenvalues > GRAM_TOLERANCE**2 * eigenvalues[-1]).sum())
-    message = f"latents vary in {rank} of {len(spread)} directions only, so their total correlation is infinite."
-    return float("inf"), (Alert("rank_deficient", message),)
+    return float("inf"), (Alert("rank_deficient", {"directions": rank, "latents": len(spread)}),)
 
 
 def _wasserstein(covariance: Array) -> float:

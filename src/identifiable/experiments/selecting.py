@@ -200,15 +200,10 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _why_empty(empty: Sequence[Cell], thresholds: Mapping[str, float], psnr_within: float) -> tuple[Alert, ...]:
-    reasons = {
-        "no_scores": "no setting and step has scores from every seed, because training diverged or ICA found no components",
-        "nothing_to_compare": "no plain autoencoder has scores from every seed, so it is not known what reconstructs well enough",
-        "filter_leaves_none": f"no setting reconstructs within {psnr_within:g} dB of the best plain autoencoder, so there is no "
-        "score; set psnr_within higher to see one",
-    }
-    cells: dict[str, list[str]] = {code: [] for code in reasons}
+    codes = ("no_scores", "nothing_to_compare", "filter_leaves_none")
+    cells: dict[str, list[str]] = {code: [] for code in codes}
     for cell in empty:
         compared = not math.isnan(thresholds[cell.data])
         code = "no_scores" if not cell.considered else "filter_leaves_none" if compared else "nothing_to_compare"
         cells[code].append(f"{cell.row} on {cell.data}")
-    return tuple(Alert(code, f"{', '.join(cells[code])}: {why}.") for code, why in reasons.items() if cells[code])
+    return tuple(Alert(code, {"cells": cells[code], "psnr_within": psnr_within}) for code in codes if cells[code])

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.blocks import Blocks, Progress
+from identifiable.blocks import Blocks
 from identifiable.disentanglement import MODES, PROFILES, Codes, as_codes
 from identifiable.experiments.changing import changed
 from identifiable.experiments.factor_pictures import DATASETS, read_factor_pictures
@@ -28,6 +28,7 @@ from identifiable.intake import content_hash, default_provenance
 from identifiable.metrics import ica_step, infomec
 from identifiable.options import ReproduceOptions
 from identifiable.results import Alert, Evaluation, Input, ModelRun, Table2, Traversal
+from identifiable.run import Progress
 from identifiable.worlds import FactorGrid, PictureWorld, SceneWorld, SpriteWorld
 
 if TYPE_CHECKING:
@@ -354,7 +355,7 @@ def _train(
         watch=lambda _, now: [_evaluate(model, fit, data, chosen.profile, seed) for model in now],
         checkpoint=None if checkpoint is None else Path(checkpoint) / data.name / _kept_as(fit, chosen.profile),
         progress=progress,
-        stage=f"{data.name}, {fit.name}:",
+        of=f"{data.name}, {fit.name}",
     )
 
 
@@ -415,7 +416,7 @@ def _drawn(
         try:
             pictures += traversals(name, plain[name, cell.weight_decay], data.validation, data.scored, seed=seed)
         except DataError as error:  # selected at an earlier step; what took hours must not be lost for a picture
-            alerts.append(Alert("no_traversals", f"{name}: latents at the last step cannot be drawn ({error})"))
+            alerts.append(Alert("no_traversals", {"name": name, "error": str(error)}))
     return pictures, alerts
 
 
@@ -423,23 +424,16 @@ def _alerts(runs: Sequence[ModelRun], chosen: Settings) -> list[Alert]:
     alerts = _without_rotation(runs)
     diverged = sum(found.stopped == "diverged" for found in runs)
     if diverged:
-        alerts.append(Alert("diverged", f"Training diverged in {diverged} of {len(runs)} runs; they are left out."))
+        alerts.append(Alert("diverged", {"diverged": diverged, "runs": len(runs)}))
     if set(chosen.data) & set(WORLDS):
-        alerts.append(
-            Alert(
-                "procedural_data",
-                f"{', '.join(d for d in chosen.data if d in WORLDS)}: rendered by this package. No column of the published table "
-                "is about these pictures; compare rows within a table, not numbers between them.",
-            )
-        )
+        alerts.append(Alert("procedural_data", {"data": [d for d in chosen.data if d in WORLDS]}))
     if any(
         getattr(chosen, f.name) != f.default for f in fields(Settings) if f.name in ("steps", "widths", "resolution")
     ):
         alerts.append(
             Alert(
                 "smaller_than_published",
-                f"{chosen.steps} steps of networks of widths {chosen.widths} at {chosen.resolution} pixels, where 200,000 of "
-                "widths (32, 64, 128, 256) at 64 are published: scores may still move with training.",
+                {"steps": chosen.steps, "widths": list(chosen.widths), "resolution": chosen.resolution},
             )
         )
     return alerts
@@ -450,11 +444,7 @@ def _without_rotation(runs: Sequence[ModelRun]) -> list[Alert]:
     scored = [seen.scores for found in runs if found.model == PLAIN for seen in found.evaluations if seen.scores]
     failed = {mode: sum(mode not in scores for scores in scored) for mode in MODES}
     return [
-        Alert(
-            "ica_failed",
-            f"ICA ({mode}) found no components in {count} of {len(scored)} evaluations of plain autoencoders; settings and steps "
-            "at which it did so for any seed are left out of its row.",
-        )
+        Alert("ica_failed", {"mode": mode, "failed": count, "evaluations": len(scored)})
         for mode, count in failed.items()
         if count
     ]

@@ -244,7 +244,4 @@ def _concentrations(found: ScreenEvaluation) -> list[GeneConcentration]:
 def _simulation_alert(data: str | None, chosen: Settings) -> list[Alert]:
     if data is not None:
         return []
-    told = (
-        f"the screen is simulated (worlds.cells, preset {chosen.preset}): its figures say nothing about RxRx3-core's."
-    )
-    return [Alert("simulated", told)]
+    return [Alert("simulated", {"preset": chosen.preset})]

@@ -40,6 +40,7 @@ from identifiable.results import (
     Summary,
 )
 from identifiable.results.reproduction import Estimator, Form, Unit
+from identifiable.run import Stage
 
 if TYPE_CHECKING:
     from identifiable.experiments import Experiment
@@ -189,7 +190,7 @@ def run(
         places = [(leak, pair, member) for leak in chosen.leaks for pair in range(chosen.pairs) for member in (0, 1)]
         seeds = [_seed(seed, rows.digit, pair, member) for _, pair, member in places]
         models = [OrthogonalAutoencoder(widths, leak, seed=s) for (leak, _, _), s in zip(places, seeds, strict=True)]
-        of_digit = "" if rows.digit is None else f"digit {rows.digit}, "
+        of_digit = "" if rows.digit is None else f"digit {rows.digit}"
         trained = train(
             models,
             rows.training,
@@ -199,13 +200,13 @@ def run(
             together=chosen.together,
             checkpoint=_folder(checkpoint, rows.digit),
             progress=progress,
-            stage=f"{of_digit}training",
+            of=of_digit,
         )
         for k in range(0, len(places), 2):
             leak, pair, _ = places[k]
             measured.append(_measure(trained[k], trained[k + 1], leak, pair, rows, chosen.directions, seed))
             if progress is not None:
-                progress(f"{of_digit}decoder Jacobians", k // 2 + 1, len(places) // 2)
+                progress(Stage("decoder Jacobians", of_digit), k // 2 + 1, len(places) // 2)
     chosen = replace(chosen, rows=used)  # as many as there were
     threshold = _filter(measured, chosen)
     kept = [m for m in measured if m.run.removed is None]
@@ -437,25 +438,15 @@ def _alerts(measured: Sequence[_Measured], kept: Sequence[_Measured], chosen: Wa
     unfinished = sum("max_epochs" in m.run.stopped for m in measured)
     if unfinished:
         alerts.append(
-            Alert(
-                "not_converged",
-                f"In {unfinished} of {len(measured)} pairs a model was still improving, or not yet judged, after "
-                f"{chosen.max_epochs} epochs; part of their distance may be unfinished training. Set max_epochs higher.",
-            )
+            Alert("not_converged", {"unfinished": unfinished, "pairs": len(measured), "epochs": chosen.max_epochs})
         )
     diverged = sum("diverged" in m.run.stopped for m in measured)
     if diverged:
-        alerts.append(Alert("diverged", f"In {diverged} of {len(measured)} pairs training diverged; they are removed."))
+        alerts.append(Alert("diverged", {"diverged": diverged, "pairs": len(measured)}))
     empty = [leak for leak in chosen.leaks if not any(m.run.leak == leak for m in kept)]
     if empty:
-        alerts.append(
-            Alert(
-                "leaks_empty",
-                f"The reconstruction filter leaves no pair at leak {', '.join(f'{leak:g}' for leak in empty)}: the figures are "
-                "about the others.",
-            )
-        )
+        alerts.append(Alert("leaks_empty", {"leaks": empty}))
     infinite = sum(not np.isfinite(m.exact).all() for m in kept)
     if infinite:
-        alerts.append(Alert("rank_deficient", f"In {infinite} pairs a decoder loses a direction at some sample."))
+        alerts.append(Alert("rank_deficient", {"pairs": infinite}))
     return tuple(alerts)

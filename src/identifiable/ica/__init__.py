@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from identifiable.ica.fitting import Fit, fit
 from identifiable.ica.joint import JointlyResolved, resolve_jointly
-from identifiable.ica.matching import Matching, match_components, matched_matrices, permutation_matrix
+from identifiable.ica.matching import Matching, match_components, matched_matrices
 from identifiable.ica.resolving import Resolved, resolve
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "fit",
     "match_components",
     "matched_matrices",
-    "permutation_matrix",
     "resolve",
     "resolve_jointly",
 ]

@@ -21,20 +21,13 @@ def data_alerts(name: str, blocks: Blocks, fitted: Fit, *, grouped: bool) -> lis
     alerts = []
     alike = _autocorrelation(blocks, fitted)
     if alike > ALIKE and not grouped:
-        alerts.append(
-            Alert(
-                "rows_alike",
-                f"{name}: neighbouring rows are alike (correlation {alike:.2f} in a component). If they are not independent "
-                "samples (frames, copies, wells of a plate), refits share them and all looks stable: pass group_by.",
-            )
-        )
+        alerts.append(Alert("rows_alike", {"name": name, "correlation": alike}))
     rounded = int((_rounding_share(blocks.dtype, fitted) > ROUNDING).sum())
     if rounded:
         alerts.append(
             Alert(
                 "below_input_precision",
-                f"{name}: rounding of the stored {blocks.dtype} values is more than {ROUNDING:.0%} of the variance of {rounded} "
-                "components; they cannot be trusted. Store the table in a wider type, or lower the rank.",
+                {"name": name, "dtype": str(blocks.dtype), "share": ROUNDING, "components": rounded},
             )
         )
     return alerts

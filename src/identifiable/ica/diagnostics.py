@@ -14,7 +14,7 @@ from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import PairMeans
 from identifiable.ica.stability import Stability
 from identifiable.moments import Array
-from identifiable.results import Tie, UnresolvedPair
+from identifiable.results import Reason, Tie, UnresolvedPair
 
 # Of the test against a Gaussian, over all components together. Strict, because two Gaussians can look stable: random turns in
 # a plane match at |r| 0.9 on average.
@@ -179,7 +179,7 @@ class Judged:
     """Whether a component is reproducible, and why or why not."""
 
     identifiable: bool
-    reason: str
+    reason: Reason
 
 
 def judge(shape: Shape, directions: Directions, form: Canonical, stability: Stability | None) -> list[Judged]:
@@ -194,44 +194,45 @@ def judge(shape: Shape, directions: Directions, form: Canonical, stability: Stab
     verdicts = []
     for i in range(len(gaussian)):
         no = _one_row(shape, i) or _objection(i, bool(gaussian[i]), directions, form, stability)
-        if no is None and stability is None:
-            no = "not known: nothing speaks against it, but it was not refitted; ask for stability"
         if no is None and stability is not None:
-            found = f"found again at |r| {stability.mean[i]:.2f} in {stability.refits} refits on halves"
-            verdicts.append(Judged(True, f"told apart from every other, {found}"))
+            found = {"correlation": stability.mean[i], "refits": stability.refits}
+            verdicts.append(Judged(True, Reason("reproducible", found)))
         else:
-            verdicts.append(Judged(False, str(no)))
+            verdicts.append(Judged(False, no or Reason("not_refitted")))
     return verdicts
 
 
-def _one_row(shape: Shape, i: int) -> str | None:
+def _one_row(shape: Shape, i: int) -> Reason | None:
     share = float(shape.largest[i]) ** 2 / shape.n
-    if share <= MOST_IN_ONE_ROW:
-        return None
-    return f"one row holds {share:.0%} of its variance; without that row it would be another component"
+    return Reason("one_row", {"share": share}) if share > MOST_IN_ONE_ROW else None
 
 
 def _objection(
     i: int, gaussian: bool, directions: Directions, form: Canonical, stability: Stability | None
-) -> str | None:
+) -> Reason | None:
     if gaussian:
-        return "cannot be told from a Gaussian by this contrast, so its direction is arbitrary"
+        return Reason("gaussian")
     if directions.residual[i] > MOST_RESIDUAL:
-        return f"the solver had not settled: its next step would turn it by {directions.residual[i]:.2f} radians"
+        return Reason("not_settled", {"turn": directions.residual[i]})
     if directions.angle_se[i] > MOST_ANGLE:
         partner = int(np.argmax(directions.pair_se[i]))
         if directions.pair_se[i, partner] > PAIR_ANGLE:
-            return f"turns into component {partner}: the contrast is too flat between them"
-        return f"its direction is uncertain by {directions.angle_se[i]:.2f} radians, spread over many components"
+            return Reason("turns_into", {"component": partner})
+        return Reason("uncertain_direction", {"angle_se": directions.angle_se[i]})
     if stability is not None and (stability.mean[i] < LEAST_STABILITY or stability.least[i] < WORST_STABILITY):
-        return (
-            f"refits on halves find it again only at |r| {stability.mean[i]:.2f}, at worst {stability.least[i]:.2f} "
-            f"({LEAST_STABILITY} and {WORST_STABILITY} are needed)"
+        return Reason(
+            "refits_differ",
+            {
+                "mean": stability.mean[i],
+                "worst": stability.least[i],
+                "least_mean": LEAST_STABILITY,
+                "least_worst": WORST_STABILITY,
+            },
         )
     if stability is not None and stability.margin[i] < LEAST_MARGIN:
-        return f"turns into component {stability.flattest[i]}: on rows not fitted to, the contrast is flat between them"
+        return Reason("turns_into_unseen", {"component": int(stability.flattest[i])})
     if not form.sure[i] or (stability is not None and not stability.sign_kept[i]):
-        return "its direction is reproducible but its sign is not: its skew is too near zero to decide"
+        return Reason("sign_uncertain")
     return None
 
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, Progress, one_blas_thread
+from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica.canonical import Canonical, Shape, canonical
 from identifiable.ica.contrasts import contrast
 from identifiable.ica.diagnostics import PAIR_ROWS, Directions
-from identifiable.ica.passes import Passes, RowChoice
+from identifiable.ica.passes import RESOLVING, Passes, RowChoice
 from identifiable.ica.solver import Search, Solution, finish, solve
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Array, Moments
 from identifiable.options import IcaOptions
 from identifiable.results import Start
+from identifiable.run import PLAIN, Run, Stage
 
 # "auto" restarts: where a start takes a second or two, three of them; and where they disagree, more, until three end at
 # the best contrast or half a minute is spent.
@@ -90,13 +90,11 @@ def fit(
     blocks: Blocks,
     moments: Moments,
     settings: IcaOptions,
+    run: Run = PLAIN,
     *,
     choice: RowChoice | None = None,
     first: int = 0,
-    workers: int | None = None,
-    cluster: Any = None,
-    progress: Progress | None = None,
-    stage: str = "resolving",
+    stage: Stage = RESOLVING,
 ) -> Fit:
     """Resolve the rows of `blocks` (those of `choice`), whose moments are known.
 
@@ -105,7 +103,7 @@ def fit(
     components together, once two starts disagree, all do, and the best is finished in double precision.
     """
     whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
-    passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), workers, cluster, progress, stage)
+    passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), run, stage)
     score = contrast(settings.contrast)
     best: tuple[float, Solution] | None = None
     starts = []

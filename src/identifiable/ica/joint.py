@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.ica.matching import match_components, match_correlations
-from identifiable.ica.passes import uniforms
 from identifiable.ica.refits import group_numbers
 from identifiable.ica.resolving import COLUMNS, DEFAULT, Resolved, resolve
 from identifiable.intake import (
@@ -28,6 +27,8 @@ from identifiable.moments import Array
 from identifiable.options import ResolveOptions
 from identifiable.representation import Pairing, Representation, pair
 from identifiable.results import Alert, ComponentMatch, Holder, JointResolution
+from identifiable.rows import uniforms
+from identifiable.run import Run
 
 SHARED_ABOVE = 0.8  # |correlation| between partners from which on a component counts as shared
 SHARED_P = 0.01
@@ -82,8 +83,7 @@ def resolve_jointly(
     models = tuple(resolve(t, alone, group_by_name=group_by_name, cluster=cluster) for t in tables)
     with one_blas_thread():
         components = [blocks_of(t).through(m.to_components, m.result.rank) for t, m in zip(tables, models, strict=True)]
-        how = {"workers": options.workers, "cluster": cluster, "progress": options.progress}
-        correlation = _correlations(components, how)
+        correlation = _correlations(components, Run.of(options, cluster=cluster))
         matches = _matches(components, models, correlation, shared_above, options.seed)
     inputs = tuple(m.result.inputs[0] for m in models)
     result = JointResolution(
@@ -102,10 +102,10 @@ def resolve_jointly(
     return JointlyResolved(models, result)
 
 
-def _correlations(components: Sequence[Blocks], how: dict[str, Any]) -> dict[tuple[int, int], Array]:
+def _correlations(components: Sequence[Blocks], run: Run) -> dict[tuple[int, int], Array]:
     """Of the components of every two models, over all rows."""
     return {
-        (i, j): _correlation([components[i], components[j]], how) for i, j in combinations(range(len(components)), 2)
+        (i, j): _correlation([components[i], components[j]], run) for i, j in combinations(range(len(components)), 2)
     }
 
 
@@ -157,8 +157,8 @@ def _sign(correlation: Array, k: int, place: int) -> int | None:
     return None if place < 0 else -1 if correlation[k, place] < 0 else 1
 
 
-def _correlation(both: list[Blocks], how: dict[str, Any]) -> Array:
-    moments = gather_moments(both, **how)[0]
+def _correlation(both: list[Blocks], run: Run) -> Array:
+    moments = gather_moments(both, run)[0]
     d = moments.widths[0]
     spread = np.sqrt(np.outer(moments.energy[:d], moments.energy[d:]))
     return np.divide(moments.xy, spread, out=np.zeros_like(spread), where=spread > 0)
@@ -178,11 +178,8 @@ def _p_values(components: Sequence[Blocks], seed: int) -> Array:
 def _alerts(representations: Sequence[Representation], pairing: Pairing, models: Sequence[Resolved]) -> list[Alert]:
     alerts = [alert for m in models for alert in m.result.alerts]
     if pairing.ids is None:
-        message = "No sample ids were given: row i of every table is taken to be the same sample; pass ids to be sure."
-        alerts.append(Alert("paired_by_position", message))
+        alerts.append(Alert("paired_by_position"))
     elif any(pairing.dropped):
-        lost = ", ".join(f"{r.name} {k}" for r, k in zip(representations, pairing.dropped, strict=True) if k)
-        alerts.append(
-            Alert("rows_dropped", f"Rows whose id is missing elsewhere were left out: {lost}; {pairing.n} remain.")
-        )
+        lost = {r.name: k for r, k in zip(representations, pairing.dropped, strict=True) if k}
+        alerts.append(Alert("rows_dropped", {"dropped": lost, "remain": pairing.n}))
     return alerts

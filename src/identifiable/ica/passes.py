@@ -16,14 +16,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, Progress, chunk_rows, fold
+from identifiable.blocks import Blocks, chunk_rows, fold
 from identifiable.ica.contrasts import Contrast, Values
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Array
+from identifiable.rows import uniforms
+from identifiable.run import PLAIN, Run, Stage
 
 PIECE_VALUES = 2**18  # of a piece: 1 MB in float32; twice as many are a tenth slower at 384 columns
 HELD_BYTES = 96 * 2**20  # of rows of a part of the space that are held in memory
 POWERS = 8  # highest moment kept: what the standard error of a kurtosis needs
+RESOLVING = Stage("resolving")
 
 
 @dataclass(frozen=True)
@@ -65,18 +68,6 @@ class RowChoice:
             positions = self.positions(first, rows)
             each.append(rows if positions is None else len(positions))
         return np.cumsum([0, *each])
-
-
-def uniforms(seed: int, first: int, count: int) -> Array:
-    """A number in [0, 1) for every row, from its position and the seed (SplitMix64)."""
-    with np.errstate(over="ignore"):
-        x = np.arange(first + 1, first + count + 1, dtype=np.uint64)
-        x = x * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed % 2**63) * np.uint64(0xD1342543DE82EF95)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-    result: Array = (x >> np.uint64(11)).astype(np.float64) / 2.0**53
-    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,10 +154,8 @@ class Passes:
     blocks: Blocks
     whitener: Whitener
     choice: RowChoice = RowChoice()
-    workers: int | None = None
-    cluster: Any = None
-    progress: Progress | None = None
-    stage: str = "resolving"
+    run: Run = PLAIN
+    stage: Stage = RESOLVING
     covariance: Array | None = None
     meter: Meter = field(default_factory=lambda: Meter(0.0))
 
@@ -197,7 +186,13 @@ class Passes:
             part.covariance = rotation @ self.covariance @ rotation.T
         if store is not None and (table := part._table(store)) is not None:
             rows = Blocks(table, name=self.blocks.name)
-            part = replace(part, blocks=rows, whitener=part.whitener.of_white(), choice=RowChoice(), cluster=None)
+            part = replace(
+                part,
+                blocks=rows,
+                whitener=part.whitener.of_white(),
+                choice=RowChoice(),
+                run=replace(self.run, cluster=None),
+            )
         if share < 1:
             part.covariance = part._second_moments(_SecondMoments)
         return part
@@ -211,7 +206,7 @@ class Passes:
 
     def step(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> StepMeans:
         """`StepMeans` of the components `rotation` on a share of the rows."""
-        return self._step_means(self._fold(partial(_StepSums, contrast), rotation, share, products=1), rotation)
+        return self._step_means(self._fold(partial(_StepSums, given=contrast), rotation, share, products=1), rotation)
 
     def fixed_point(self, directions: Array, contrast: Contrast) -> Array:
         """E G'(y) z - E G''(y) w of every direction w: where FastICA's step takes it in the whole space, yet to be orthogonalised.
@@ -219,7 +214,7 @@ class Passes:
         For few directions out of many it costs less than `step` of all.
         """
         whitener, a = self.whitener, max(len(directions), 1)
-        s = self._fold(partial(_FixedPointSums, contrast), directions, 1.0, products=whitener.width / a)
+        s = self._fold(partial(_FixedPointSums, given=contrast), directions, 1.0, products=whitener.width / a)
         cross, bend = s.cross / s.n, s.bend / s.n
         covariance = np.eye(whitener.rank) if self.covariance is None else self.covariance  # as in `_step_means`
         found: Array = whitener.of_rows(cross) - bend[:, None] * (directions @ covariance)
@@ -227,19 +222,19 @@ class Passes:
 
     def pairs(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> PairMeans:
         """`PairMeans` of the components `rotation` on a share of the rows."""
-        sums = self._fold(partial(_PairSums, contrast), rotation, share, products=3)
+        sums = self._fold(partial(_PairSums, given=contrast), rotation, share, products=3)
         shared = sums.shared / sums.n
         return PairMeans(sums.bend / sums.n, sums.noise / sums.n, shared, sums.own / sums.n, sums.n)
 
     def curvatures(self, rotation: Array, contrast: Contrast, share: float = 1.0) -> CurvatureMeans:
         """`CurvatureMeans` of the components `rotation` on a share of the rows."""
-        s = self._fold(partial(_CurvatureSums, contrast), rotation, share, products=9)
+        s = self._fold(partial(_CurvatureSums, given=contrast), rotation, share, products=9)
         means = {name: getattr(s, name) / s.n for name in _CurvatureSums.NAMES}
         return CurvatureMeans(**means, n=s.n)
 
     def survey(self, rotation: Array, contrast: Contrast) -> Survey:
         """`StepMeans` and `ShapeMeans` of the components `rotation`."""
-        s = self._fold(partial(_SurveySums, contrast), rotation, 1.0, products=1)
+        s = self._fold(partial(_SurveySums, given=contrast), rotation, 1.0, products=1)
         powers, sums = s.powers / s.n, dict(zip(s.SUMS, s.sums / s.n, strict=True))
         # Rounding the unmixing to float32 stretches a component by some 1e-8, which would move a small departure from
         # the Gaussian in its sixth digit, and make equal starts look different.
@@ -259,7 +254,7 @@ class Passes:
 
     def densities(self, rotation: Array, edges: Sequence[float], rows: int) -> Array:
         """Of each component `rotation`, on about so many rows, a histogram over equal bins; what is farther out counts in the last."""
-        s = self._fold(partial(_DensitySums, edges), rotation, rows / max(self.n, 1), products=0)
+        s = self._fold(partial(_DensitySums, given=edges), rotation, rows / max(self.n, 1), products=0)
         found: Array = s.counts / (max(s.n, 1) * (edges[1] - edges[0]))
         return found
 
@@ -292,10 +287,10 @@ class Passes:
             return None
         table = store[: n * r].reshape(n, r)
         places = dict(zip(range(0, self.blocks.n, chunk_rows(self.blocks.d)), counts, strict=False))
-        here = replace(self, cluster=None)  # workers elsewhere could not write into it
+        here = replace(self, run=replace(self.run, cluster=None))  # workers elsewhere could not write into it
         if isinstance(self.blocks.source, np.ndarray) and np.may_share_memory(self.blocks.source, store):
-            here.workers = 1  # row after row, each is written where those read before it were
-        here._fold(partial(_Rows, table, places), here._coordinates, 1.0, 0)
+            here.run.workers = 1  # row after row, each is written where those read before it were
+        here._fold(partial(_Rows, given=(table, places)), here._coordinates, 1.0, 0)
         return table
 
     @property
@@ -322,10 +317,8 @@ class Passes:
         return fold(
             [self.blocks],
             start,
-            workers=self.workers,
-            cluster=self.cluster,
-            progress=self.progress,
-            stage=f"{self.stage}, pass {self.spent:.0f}" if self.spent else self.stage,
+            **self.run.how,
+            stage=replace(self.stage, number=max(round(self.spent), 1)),
         )
 
 
@@ -365,12 +358,18 @@ class _Sums(ABC):
         unmixing: NDArray[Any] | None,
         choice: RowChoice,
         spare: list[_Buffers] | None = None,
+        given: Any = None,
     ):
-        self.whitener, self.unmixing, self.choice = whitener, unmixing, choice
+        self.whitener, self.unmixing, self.choice, self.given = whitener, unmixing, choice, given
         self.components = whitener.rank if unmixing is None else unmixing.shape[1]
         self.n = 0
         self._spare: list[_Buffers] = [] if spare is None else spare
         self._buffers: _Buffers | None = None
+        self.begin()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Empty sums; `given` is what they need to know besides the rows."""
 
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:
         buffers = self._buffers
@@ -405,9 +404,10 @@ class _Sums(ABC):
 class _ContrastSums(_Sums):
     """Sums over the contrast at every component."""
 
-    def __init__(self, contrast: Contrast, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
-        self.contrast = contrast
+    @property
+    def contrast(self) -> Contrast:
+        found: Contrast = self.given
+        return found
 
     def slopes(self, y: Values, buffers: _Buffers) -> Values:
         """The contrast's slope at every component, in its buffer."""
@@ -417,8 +417,7 @@ class _ContrastSums(_Sums):
 
 
 class _StepSums(_ContrastSums):
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def begin(self) -> None:
         r = self.components
         self.cross, self.bend = np.zeros((r, r)), np.zeros(r)
 
@@ -436,8 +435,8 @@ class _StepSums(_ContrastSums):
 class _FixedPointSums(_StepSums):
     """As a step, but with the rows in place of the components."""
 
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def begin(self) -> None:
+        super().begin()
         self.cross = np.zeros((self.components, self.whitener.width))
 
     def add_components(self, y: Values, buffers: _Buffers) -> None:
@@ -447,8 +446,7 @@ class _FixedPointSums(_StepSums):
 
 
 class _PairSums(_ContrastSums):
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def begin(self) -> None:
         r = self.components
         self.bend, self.noise, self.shared = np.zeros((r, r)), np.zeros((r, r)), np.zeros((r, r))
         self.own = np.zeros(r)
@@ -484,8 +482,7 @@ class _CurvatureSums(_ContrastSums):
     )
     NAMES = VECTORS + MATRICES  # as in CurvatureMeans
 
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def begin(self) -> None:
         r = self.components
         for name in self.NAMES:
             setattr(self, name, np.zeros(r if name in self.VECTORS else (r, r)))
@@ -519,8 +516,8 @@ class _CurvatureSums(_ContrastSums):
 class _SurveySums(_StepSums):
     SUMS = ("value", "value_squared", "value_first", "value_square", "slope", "own")
 
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def begin(self) -> None:
+        super().begin()
         r = self.components
         self.powers = np.zeros((POWERS + 1, r))
         self.sums = np.zeros((len(self.SUMS), r))
@@ -542,8 +539,8 @@ class _SurveySums(_StepSums):
 
 
 class _DensitySums(_Sums):
-    def __init__(self, edges: Sequence[float], *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def begin(self) -> None:
+        edges: Sequence[float] = self.given
         self.first, self.width, self.bins = edges[0], edges[1] - edges[0], len(edges) - 1
         self.counts = np.zeros((self.components, self.bins), np.intp)
 
@@ -558,8 +555,7 @@ class _DensitySums(_Sums):
 
 
 class _SecondMoments(_Sums):
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def begin(self) -> None:
         self.second = np.zeros((self.components, self.components))
 
     def add_components(self, y: Values, buffers: _Buffers) -> None:
@@ -579,11 +575,10 @@ class _DistanceMoments(_SecondMoments):
 
 
 class _Rows(_Sums):
-    """No sums: the chosen rows, whitened, into a table. `places` are where those of each chunk begin."""
+    """No sums: the chosen rows, whitened, into a table. `given` is the table, and where the rows of each chunk begin."""
 
-    def __init__(self, table: NDArray[Any], places: dict[int, int], *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
-        self.table, self.places = table, places
+    def begin(self) -> None:
+        self.table, self.places = self.given
         self.at = 0
 
     def add(self, first: int, rows: list[NDArray[Any]]) -> None:

@@ -15,12 +15,14 @@ from identifiable.ica.contrasts import contrast
 from identifiable.ica.curvature import curvature_errors, pair_curvature
 from identifiable.ica.diagnostics import PAIR_ROWS
 from identifiable.ica.fitting import Fit, fit, starts_of
-from identifiable.ica.passes import Passes, RowChoice, uniforms
+from identifiable.ica.passes import Passes, RowChoice
 from identifiable.ica.stability import Refit
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import IcaOptions
 from identifiable.representation import Representation
+from identifiable.rows import uniforms
+from identifiable.run import PLAIN, Run, Stage
 
 REFIT_STARTS = (
     2  # one from far rows, one from random directions; a refit need not be the best, only an honest second try
@@ -29,17 +31,22 @@ LABELLED = 2**18  # rows given their half at a time
 
 
 def refit(
-    blocks: Blocks, settings: IcaOptions, rank: int, groups: NDArray[np.intp] | None = None, **how: Any
+    blocks: Blocks,
+    settings: IcaOptions,
+    rank: int,
+    groups: NDArray[np.intp] | None = None,
+    run: Run = PLAIN,
+    of: str = "",
 ) -> list[Refit]:
     """`settings.stability` refits in pairs on disjoint halves, each whitened and searched anew from its own start.
 
-    `groups` numbers the group of every row, and groups stay whole; `how` says where passes run, as for `fit`.
+    `groups` numbers the group of every row, and groups stay whole. `of` is what progress calls the table.
     """
     refits: list[Refit] = []
     for k in range(settings.stability // 2):
         # Far from the seeds of other analyses, so that no two of them share their halves.
         seed = int(np.random.default_rng([settings.seed, 1 + k, 77]).integers(2**40))
-        parts = _halves(blocks, seed, groups, how)
+        parts = _halves(blocks, seed, groups, run)
         if not all(_has_variance(moments) for _, moments, _ in parts):
             continue  # both, so that refits stay in pairs
         for which, (rows, moments, choice) in enumerate(parts):
@@ -47,10 +54,11 @@ def refit(
             alone = replace(settings, seed=seed + which, restarts=starts, stability=0)
             if settings.rank != "auto":
                 alone = replace(alone, rank=min(rank, WhiteBasis.of(moments).rank))
-            stage = f"refit {len(refits) + 1} of {settings.stability}"
-            again = fit(rows, moments, alone, choice=choice, first=which, stage=stage, **how)
+            stage = Stage(f"refit {len(refits) + 1} of {settings.stability}", of)
+            other_half = Stage(f"{stage.name}, on the other half", of)
+            again = fit(rows, moments, alone, run, choice=choice, first=which, stage=stage)
             other_rows, other_moments, other_choice = parts[1 - which]
-            unseen = Passes(other_rows, again.whitener, other_choice or RowChoice(seed), **how)
+            unseen = Passes(other_rows, again.whitener, other_choice or RowChoice(seed), run, other_half)
             means = unseen.curvatures(
                 _of_unit_variance(again, other_moments), contrast(settings.contrast), PAIR_ROWS / max(unseen.n, 1)
             )
@@ -90,20 +98,20 @@ def group_numbers(labels: Any, representation: Representation) -> NDArray[np.int
 
 
 def _halves(
-    blocks: Blocks, seed: int, groups: NDArray[np.intp] | None, how: dict[str, Any]
+    blocks: Blocks, seed: int, groups: NDArray[np.intp] | None, run: Run
 ) -> list[tuple[Blocks, Moments, RowChoice | None]]:
     """Two halves, each with its rows, their moments, and which of the rows are meant."""
     if groups is None:
         half = np.empty(blocks.n, np.int8)
         for a in range(0, blocks.n, LABELLED):  # a byte for every row, and not the tens of their random numbers
             half[a : a + LABELLED] = uniforms(seed, a, min(LABELLED, blocks.n - a)) >= 0.5
-        parts = gather_moments([blocks], part=half, n_parts=2, **how)
+        parts = gather_moments([blocks], run, part=half, n_parts=2)
         return [(blocks, parts[0], RowChoice(seed, 0.0, 0.5)), (blocks, parts[1], RowChoice(seed, 0.5, 1.0))]
     order = np.argsort(uniforms(seed, 0, int(groups.max()) + 1), kind="stable")
     side = np.empty(len(order), dtype=np.int64)
     side[order] = np.arange(len(order)) % 2  # every second group in a random order: as many on either side
     tables = [blocks.select(np.flatnonzero(side[groups] == which)) for which in (0, 1)]
-    return [(table, gather_moments([table], **how)[0], None) for table in tables]
+    return [(table, gather_moments([table], run)[0], None) for table in tables]
 
 
 def _has_variance(moments: Moments) -> bool:

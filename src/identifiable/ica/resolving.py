@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Progress, one_blas_thread
+from identifiable.blocks import one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica import diagnostics
 from identifiable.ica.data_alerts import data_alerts
@@ -21,6 +21,7 @@ from identifiable.moments import Moments
 from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation
 from identifiable.results import Alert, Component, Holder, Resolution
+from identifiable.run import Run, Stage
 
 DEFAULT = ResolveOptions()
 PICTURE_ROWS = 10_000  # of which densities are drawn
@@ -81,15 +82,15 @@ def resolve(
     '3 of 3 components are reproducible'
     """
     settings = options.shared(IcaOptions)
-    workers, progress, group_by = options.workers, options.progress, options.group_by
+    run, group_by = Run.of(options, cluster=cluster), options.group_by
     representation = as_representation(source, alone=True)
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
-        found = _resolved(representation, settings, groups, workers, cluster, progress)
+        found = _resolved(representation, settings, groups, run)
     fitted, judged, stable, refits, alerts = found
     components = _components(fitted, judged, stable)
     unresolved, unresolved_pairs = fitted.directions.unresolved(diagnostics.looks_gaussian(fitted.shape))
-    inputs = inputs_of([representation], workers=workers, progress=progress)
+    inputs = inputs_of([representation], run)
     result = Resolution(
         inputs=inputs,
         settings={
@@ -118,19 +119,13 @@ def resolve(
 
 
 def _resolved(
-    representation: Representation,
-    settings: IcaOptions,
-    groups: NDArray[Any] | None,
-    workers: int | None,
-    cluster: Any,
-    progress: Progress | None,
+    representation: Representation, settings: IcaOptions, groups: NDArray[Any] | None, run: Run
 ) -> tuple[Fit, list[diagnostics.Judged], Stability | None, list[Refit], list[Alert]]:
     blocks = blocks_of(representation)
-    how = {"workers": workers, "cluster": cluster, "progress": progress}
-    moments = gather_moments([blocks], **how)[0]
-    fitted = fit(blocks, moments, settings, stage=f"resolving {representation.name}", **how)
+    moments = gather_moments([blocks], run)[0]
+    fitted = fit(blocks, moments, settings, run, stage=Stage("resolving", representation.name))
     covariance = moments.scatter / moments.n
-    refits = refit(blocks, settings, fitted.whitener.rank, groups, **how)
+    refits = refit(blocks, settings, fitted.whitener.rank, groups, run, representation.name)
     stable = measure_stability(fitted.to_components, refits, covariance) if refits else None
     judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
     alerts = _alerts(representation.name, fitted, judged, moments, refits)
@@ -177,78 +172,35 @@ def _alerts(
     name: str, fitted: Fit, judged: list[diagnostics.Judged], moments: Moments, refits: list[Refit]
 ) -> list[Alert]:
     record, shape, n, d = fitted.whitener.record, fitted.shape, moments.n, len(fitted.rotation)
-    found: list[tuple[bool, str, str]] = []
-    if record.dropped:
-        why = f"{record.constant} constant columns, " if record.constant else ""
-        asked = (
-            " are dropped as asked"
-            if record.rule == "given"
-            else f" are constant or vary by less than {record.tolerance:g} of the largest, which rounding hides, and are dropped"
-        )
-        found.append(
-            (
-                True,
-                "rank_deficient",
-                f"{name}: {record.dropped} of {len(moments.mean)} dimensions{asked} ({why}rank {d}).",
-            )
-        )
     looks_gaussian = diagnostics.looks_gaussian(shape)
     gaussian, pairs = int(looks_gaussian.sum()), fitted.directions.unresolved(looks_gaussian)[1]
     # Not of noise: which of its directions point at a row depends on where the solver ended, and none of them means anything.
     heavy = int((~looks_gaussian & (shape.largest**2 > OUTLIER_SHARE * n)).sum())
     reached = [s.contrast for s in fitted.starts]
-    found += [
-        (
-            not fitted.converged,
-            "not_converged",
-            f"{name}: the solver stopped before its tolerance; pass a larger tol, or more rows per dimension.",
-        ),
-        (
-            n < FEW_ROWS * d,
-            "few_rows",
-            f"{name}: {n} rows for {d} components; below {FEW_ROWS} rows each, ICA fits noise. Lower the rank or add rows.",
-        ),
-        (
-            gaussian > 1,
-            "gaussian_components",
-            f"{name}: {gaussian} of {d} components cannot be told from a Gaussian; any rotation among them fits as well.",
-        ),
-        (
-            pairs > 0,
-            "unresolved_pairs",
-            f"{name}: {pairs} pairs of components are too much alike to be told apart on {n} rows; the worst are listed.",
-        ),
-        (
-            heavy > 0,
-            "heavy_tails",
-            f"{name}: in {heavy} components a single row holds more than {OUTLIER_SHARE:.0%} of the variance; their skew and "
-            "kurtosis, and the whitening, hang on few rows.",
-        ),
-        (
-            not all(r.converged for r in refits),
-            "refits_not_converged",
-            f"{name}: {sum(not r.converged for r in refits)} of {len(refits)} refits stopped before their tolerance.",
-        ),
-        (
-            not refits,
-            "stability_not_measured",
-            f"{name}: no refits were made (stability 0, or too few rows), so no component can be called reproducible.",
-        ),
+    dropped: dict[str, Any] = {
+        "dropped": record.dropped,
+        "of": len(moments.mean),
+        "rank": d,
+        "constant": record.constant,
+    }
+    if record.rule == "auto":
+        dropped["tolerance"] = record.tolerance
+    stopped = sum(not r.converged for r in refits)
+    found: list[tuple[bool, str, dict[str, Any]]] = [
+        (record.dropped > 0, "rank_deficient", dropped),
+        (not fitted.converged, "not_converged", {}),
+        (n < FEW_ROWS * d, "few_rows", {"rows": n, "components": d, "least": FEW_ROWS}),
+        (gaussian > 1, "gaussian_components", {"gaussian": gaussian, "components": d}),
+        (pairs > 0, "unresolved_pairs", {"pairs": pairs, "rows": n}),
+        (heavy > 0, "heavy_tails", {"components": heavy, "share": OUTLIER_SHARE}),
+        (stopped > 0, "refits_not_converged", {"stopped": stopped, "refits": len(refits)}),
+        (not refits, "stability_not_measured", {}),
         (
             max(reached) - min(reached) > START_GAP * max(reached),
             "starts_disagree",
-            f"{name}: starts ended at contrasts from {min(reached):.4g} to {max(reached):.4g}; the best was kept.",
+            {"lowest": min(reached), "highest": max(reached)},
         ),
-        (
-            not fitted.whitener.fused,
-            "ill_conditioned",
-            f"{name}: the directions differ by a factor of {record.condition:.2g} in scale; rows are whitened in float64 in "
-            "every pass.",
-        ),
-        (
-            bool(refits) and not any(j.identifiable for j in judged),
-            "nothing_reproducible",
-            f"{name}: no component is reproducible; compare up to rigid maps instead.",
-        ),
+        (not fitted.whitener.fused, "ill_conditioned", {"condition": record.condition}),
+        (bool(refits) and not any(j.identifiable for j in judged), "nothing_reproducible", {}),
     ]
-    return [Alert(code, message) for holds, code, message in found if holds]
+    return [Alert(code, {"name": name, **values}) for holds, code, values in found if holds]

@@ -14,10 +14,11 @@ from itertools import product
 
 import numpy as np
 
-from identifiable.blocks import Progress, in_threads
+from identifiable.blocks import in_threads
 from identifiable.groups import Linear, procrustes, projection
 from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder
 from identifiable.moments import Array, Moments
+from identifiable.run import PLAIN, Run, Stage
 
 SHAPES = ("signed_permutation", "rigid", "similarity", "linear")
 DIRECTIONS = (FORWARD, BACKWARD)
@@ -152,7 +153,8 @@ class Agreement:
         """(low and high, shape, direction), symmetric in log(1 - R²)."""
         lost = np.log((1 - self.r2).clip(LEAST))
         spread = _spread(np.log((1 - self.r2_without).clip(LEAST)))
-        return 1 - np.exp(np.stack([lost + spread, lost - spread]))
+        bounds: Array = 1 - np.exp(np.stack([lost + spread, lost - spread]))
+        return bounds
 
     def kept_interval(self) -> Array:
         """(low and high, shape, direction)."""
@@ -188,10 +190,9 @@ def measure_agreement(
     cells: Sequence[Moments],
     folds: Sequence[Moments],
     maps: Sequence[Maps],
+    run: Run = PLAIN,
     *,
     intervals: bool = True,
-    workers: int | None = None,
-    progress: Progress | None = None,
 ) -> Agreement:
     """From the moments of every cell (two to a fold, in order), of every fold, and the maps fitted to the other folds."""
     whole = [m.squares(fold) for m, fold in zip(maps, folds, strict=True)]
@@ -206,7 +207,7 @@ def measure_agreement(
         return maps[k].squares(folds[k].minus(cells[cell]))
 
     items = list(product(range(len(cells)), range(len(folds))))
-    parts = in_threads(without, items, workers=workers, progress=progress, stage="intervals")
+    parts = in_threads(without, items, run, Stage("intervals"))
     draws = [_r2(parts[i : i + len(folds)]) for i in range(0, len(parts), len(folds))]
     return Agreement(_r2(whole), np.array(draws))
 

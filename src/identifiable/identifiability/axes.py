@@ -19,11 +19,12 @@ from identifiable.groups import GROUPS, WhiteBasis, haar_rotation
 from identifiable.ica.diagnostics import looks_gaussian
 from identifiable.ica.matching import match_correlations
 from identifiable.identifiability.judgement import efficiency
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import IcaOptions
 from identifiable.results import Axes, Efficiency
+from identifiable.run import Stage
 
 MATCHED = 0.95  # |r| above which two components are one
 LEAST_ROWS = 100  # rows per component below which ICA of half of them repeats nothing, even of Laplace sources
@@ -76,7 +77,7 @@ class _Unmixing:
 
 
 def measure_axes(
-    run: Run, x: Table, y: Table, cells: Sequence[Moments], cell: NDArray[np.integer[Any]]
+    run: CompareRun, x: Table, y: Table, cells: Sequence[Moments], cell: NDArray[np.integer[Any]]
 ) -> tuple[AxesOf, AxesOf]:
     """Axes that two tables share, source to target and back.
 
@@ -92,8 +93,10 @@ def measure_axes(
         return few, few
     sides = []
     for table in (x, y):
-        first, second = (_unmixed(run, table, half, cell % 2 == half) for half in (0, 1))
-        sides.append(_repeated(first, second, table.moments.scatter))
+        if table.halves is None:  # once for all pairs
+            first, second = (_unmixed(run, table, half, cell % 2 == half) for half in (0, 1))
+            table.halves = _repeated(first, second, table.moments.scatter)
+        sides.append(table.halves)
     (source, own_source), (target, own_target) = sides
     crossed = [(source[0], target[1]), (source[1], target[0])]
     # Errors are misses, not inventions, so either count is a lower bound; the smaller one needs no luck.
@@ -113,6 +116,8 @@ def measure_axes(
     )
     if not own_source and not own_target:
         return AxesOf(replace(axes, withheld="no_axes")), AxesOf(replace(back, withheld="no_axes"))
+    if axes.at_least:  # components are turned too far by sampling for an efficiency that can be trusted
+        return AxesOf(axes), AxesOf(back)
     turns = TURNS if any(u.arbitrary.any() for pair in crossed for u in pair) else 1
     rng = np.random.default_rng([run.settings.seed, 6])
     paired = [[_Paired.of(s.turned(rng), t.turned(rng), total) for _ in range(turns)] for s, t in crossed]
@@ -123,20 +128,19 @@ def measure_axes(
     )
 
 
-def _unmixed(run: Run, table: Table, half: int, chosen: NDArray[np.bool_]) -> _Unmixing:
+def _unmixed(run: CompareRun, table: Table, half: int, chosen: NDArray[np.bool_]) -> _Unmixing:
     """ICA of half of the rows. Columns are standardised first: no rounding then depends on their units."""
     center, spread = table.moments.mean, np.sqrt(table.moments.energy / table.moments.n)
     unit = 1 / np.where(spread > 0, spread, 1.0)
     rows = table.blocks.select(np.flatnonzero(chosen)).through(lambda part: (part - center) * unit, len(unit))
     if rows.n * rows.d <= IN_MEMORY:
         rows = Blocks(np.concatenate([part.astype(np.float32) for part in rows]), name=table.name)
-    how = {"workers": run.workers, "cluster": run.cluster, "progress": run.progress}
     fit = ica.fit(
         rows,
-        gather_moments([rows], **how)[0],
+        gather_moments([rows], run)[0],
         IcaOptions(seed=run.settings.seed + half, restarts=1),
-        **how,
-        stage=f"axes of {table.name}, half {half + 1} of 2",
+        run,
+        stage=Stage(f"axes, half {half + 1} of 2", table.name),
     )
     return _Unmixing.of(fit, unit)
 

@@ -16,7 +16,7 @@ from identifiable.identifiability.consensus import consensus
 from identifiable.identifiability.judgement import alerts_of
 from identifiable.identifiability.pairs import PairRun
 from identifiable.identifiability.rows import plan_rows
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import as_representation, blocks_of, default_provenance, distinct, identical_inputs, inputs_of
 from identifiable.options import CompareOptions
 from identifiable.representation import Pairing, Representation, pair
@@ -45,7 +45,7 @@ def compare(
     """
     if len(representations) < 2:
         raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
-    run = Run(options, cluster)
+    run = CompareRun.of(options, cluster=cluster, settings=options)
     import_module("scipy.optimize")  # columns are matched in threads, which do not import
     name = group_by_name or ("labels" if options.group_by is not None else None)
     with one_blas_thread():
@@ -65,7 +65,7 @@ def structural(Z: Any, sources: Any, options: CompareOptions, **named: Any) -> C
     return replace(result, pairs=result.pairs[:1])
 
 
-def _compared(run: Run, representations: list[Representation], group_by: str | None) -> Comparison:
+def _compared(run: CompareRun, representations: list[Representation], group_by: str | None) -> Comparison:
     representations = distinct(representations)
     pairing = _join(run, representations)
     run.ids = pairing.ids
@@ -75,7 +75,7 @@ def _compared(run: Run, representations: list[Representation], group_by: str | N
         Table(r.name, blocks_of(r) if rows is None else blocks_of(r).select(rows), rows, run)
         for r, rows in zip(representations, pairing.rows, strict=True)
     ]
-    inputs = inputs_of(representations, workers=run.workers, progress=run.progress)
+    inputs = inputs_of(representations, run)
     run.alerts += identical_inputs(inputs)
     pairs: list[PairResult] = []
     for i, x in enumerate(tables):
@@ -95,7 +95,7 @@ def _compared(run: Run, representations: list[Representation], group_by: str | N
     )
 
 
-def _consensus(run: Run, tables: list[Table]) -> Consensus:
+def _consensus(run: CompareRun, tables: list[Table]) -> Consensus:
     """The consensus in the width all models have."""
     width = min(t.blocks.d for t in tables)
     narrow = [t.narrowed(width) for t in tables]
@@ -109,22 +109,17 @@ def _consensus(run: Run, tables: list[Table]) -> Consensus:
         {t.name: t.blocks for t in narrow},
         [t.moments.mean for t in narrow],
         scatters,
-        workers=run.workers,
-        progress=run.progress,
+        run,
     )
 
 
-def _join(run: Run, representations: list[Representation]) -> Pairing:
+def _join(run: CompareRun, representations: list[Representation]) -> Pairing:
     pairing = pair(*representations)
     if pairing.ids is None:
-        run.alert(
-            "paired_by_position",
-            "No sample ids were given: row i of every table is taken to be the same sample. "
-            "A shuffled loader would spoil every figure; pass ids to be sure.",
-        )
+        run.alert("paired_by_position")
     elif any(pairing.dropped):
-        lost = ", ".join(f"{r.name} {k}" for r, k in zip(representations, pairing.dropped, strict=True) if k)
-        run.alert("rows_dropped", f"Rows whose id is missing elsewhere were left out: {lost}; {pairing.n} remain.")
+        lost = {r.name: k for r, k in zip(representations, pairing.dropped, strict=True) if k}
+        run.alert("rows_dropped", dropped=lost, remain=pairing.n)
     return pairing
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, Progress, fold
+from identifiable.blocks import Blocks, fold
 from identifiable.groups import procrustes
 from identifiable.moments import Array
 from identifiable.results import Consensus, ConsensusDistance
+from identifiable.run import PLAIN, Run, Stage
 
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-9  # turning stops when no model moves by more, root mean square over its rows and relative to its size
@@ -32,9 +33,7 @@ def consensus(
     tables: Mapping[str, Blocks],
     means: Sequence[Array],
     scatters: Mapping[tuple[int, int], Array],
-    *,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    run: Run = PLAIN,
 ) -> Consensus:
     """Generalised Procrustes mean of three or more models, and the distance of each to it.
 
@@ -50,9 +49,9 @@ def consensus(
     statistic = fold(
         list(tables.values()),
         partial(_Distances, means, matrices),
-        workers=workers,
-        progress=progress,
-        stage="consensus",
+        workers=run.workers,
+        progress=run.progress,
+        stage=Stage("consensus"),
     )
     errors = np.concatenate(statistic.parts)
     n, d = next(iter(tables.values())).shape

@@ -34,7 +34,7 @@ def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
 
 def efficiency_of(rungs: Sequence[Rung]) -> Efficiency | None:
     """The efficiency of a ladder that has all three rungs."""
-    by_name = {r.group: r for r in rungs}
+    by_name: dict[str, Rung] = {r.group: r for r in rungs}
     needed = ("signed_permutation", ICA, "rigid")
     if not all(g in by_name for g in needed):
         return None
@@ -116,33 +116,24 @@ def alerts_of(pairs: Sequence[PairResult], protocol: str) -> list[Alert]:
                 alerts.append(
                     Alert(
                         "larger_group_worse",
-                        f"{arrow}: the {larger.group.replace('_', ' ')} map has a larger held-out mean error "
-                        f"({larger.held_out.mean:.3g}) than the {smaller.group.replace('_', ' ')} one "
-                        f"({smaller.held_out.mean:.3g}). Maps minimise squared error on training rows; the mean norm on "
-                        "held-out rows need not follow, above all with heavy tails or few rows per dimension.",
+                        {
+                            "name": arrow,
+                            "larger": larger.group.replace("_", " "),
+                            "smaller": smaller.group.replace("_", " "),
+                            "larger_error": larger.held_out.mean,
+                            "smaller_error": smaller.held_out.mean,
+                        },
                     )
                 )
         if p.ica_efficiency is not None and p.ica_efficiency.held_out is None:
-            alerts.append(
-                Alert(
-                    "efficiency_undefined",
-                    f"{arrow}: a signed permutation already does as well as a rigid motion, so there is no way for ICA to go.",
-                )
-            )
+            alerts.append(Alert("efficiency_undefined", {"name": arrow}))
         if p.solver.refined:
             alerts.append(
                 Alert(
                     "ill_conditioned",
-                    f"{arrow}: a side is ill-conditioned or short of rank (condition {p.solver.condition_source:.2g} and "
-                    f"{p.solver.condition_target:.2g}); linear maps and CCA were measured again in whitened coordinates.",
+                    {"name": arrow, "source": p.solver.condition_source, "target": p.solver.condition_target},
                 )
             )
     if protocol == "paper":
-        alerts.append(
-            Alert(
-                "in_sample_headline",
-                "Protocol 'paper': the headline is in-sample and divided by the largest distance, as in the paper. "
-                "Such figures improve with more dimensions and heavier tails; the held-out ones are beside them.",
-            )
-        )
+        alerts.append(Alert("in_sample_headline"))
     return alerts

@@ -83,7 +83,7 @@ class Ladder:
 
     def only(self, rungs: Sequence[str]) -> Ladder:
         """Without the maps of other rungs."""
-        drop: dict[str, None] = {}
+        drop: dict[str, Any] = {}
         for names, parts in (
             (("signed_permutation",), ("permutation",)),
             (("rigid", "similarity"), ("rotation", "rotation_yx", "scale_xy", "scale_yx")),

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, Progress, fold, in_threads
+from identifiable.blocks import Blocks, fold, in_threads
 from identifiable.moments import Array
 from identifiable.results import Interval, Neighbours, Null, Overlap
+from identifiable.run import PLAIN, Run, Stage
 
 Index = NDArray[np.intp]
 
@@ -43,18 +44,18 @@ class Neighbourhood:
     kernel: Array
 
     @classmethod
-    def of(cls, rows: NDArray[Any], *, k: int = NEIGHBOURS, workers: int | None = None) -> Neighbourhood:
+    def of(cls, rows: NDArray[Any], *, k: int = NEIGHBOURS, run: Run = PLAIN) -> Neighbourhood:
         """Search a sample of rows among itself; k is cut to the number of other rows."""
         values = np.asarray(rows, dtype=np.float64)
         index = _Index(values)
-        lists = index.nearest(values, min(k, len(values) - 1), workers=workers)
+        lists = index.nearest(values, min(k, len(values) - 1), run)
         centred = values - values.mean(axis=0)
 
         def products(start: int) -> list[Array]:
             few = (slice(i, i + 32) for i in range(start, min(start + _BLOCK, len(centred)), 32))
             return [np.linalg.vecdot(centred[lists[own]], centred[own][:, None]) for own in few]
 
-        parts = in_threads(products, _starts(len(values)), workers=workers)
+        parts = in_threads(products, _starts(len(values)), Run(workers=run.workers))
         return cls(index, lists, np.concatenate([rows for part in parts for rows in part]))
 
     @property
@@ -75,7 +76,7 @@ def compare_neighbours(
     *,
     shuffles: Sequence[Index],
     part: NDArray[np.int64] | None = None,
-    workers: int | None = None,
+    run: Run = PLAIN,
 ) -> tuple[Neighbours, Neighbours]:
     r"""Neighbour overlap of paired rows, x to y and y to x.
 
@@ -125,8 +126,7 @@ def compare_neighbours(
             own = (source.rows - source.rows.mean(axis=0)) * scale + target.rows.mean(axis=0)
             images = {AS_GIVEN: own, **images}
         searched = {
-            name: _overlap(target.index.nearest(image, k, workers=workers), target.lists, part)
-            for name, image in images.items()
+            name: _overlap(target.index.nearest(image, k, run), target.lists, part) for name, image in images.items()
         }
         results.append(Neighbours(k, n, mutual, searched, observed[1], null))
     return results[0], results[1]
@@ -224,9 +224,11 @@ class _Index:
             for t in (np.float32, np.float64)
         ]
 
-    def nearest(self, queries: Array, k: int, *, workers: int | None = None) -> Index:
+    def nearest(self, queries: Array, k: int, run: Run = PLAIN) -> Index:
         """The k rows nearest to every query, (n, k) by index; query i is never given row i, ties go to the lower index."""
-        return np.concatenate(in_threads(partial(self._block, queries, k), _starts(len(queries)), workers=workers))
+        return np.concatenate(
+            in_threads(partial(self._block, queries, k), _starts(len(queries)), Run(workers=run.workers))
+        )
 
     def _block(self, queries: Array, k: int, start: int) -> Index:
         q = (queries[start : start + _BLOCK] - self.center) / self.reach
@@ -278,13 +280,11 @@ class Closeness:
 def closeness(
     blocks: Blocks,
     queries: Index,
+    run: Run = PLAIN,
     *,
     mean: Array,
     rms: float,
     group: NDArray[np.int64] | None = None,
-    workers: int | None = None,
-    cluster: Any = None,
-    progress: Progress | None = None,
 ) -> Closeness:
     """How near the nearest of all rows is to the rows `queries`: one pass, because a sample thins copies out.
 
@@ -299,10 +299,8 @@ def closeness(
     found = fold(
         [blocks],
         partial(_Closest, frame, frame(blocks[queries]), member, member[queries]),
-        workers=workers,
-        cluster=cluster,
-        progress=progress,
-        stage="near copies",
+        **run.how,
+        stage=Stage("near copies"),
     )
     distances = np.sqrt(found.squares)
     near, farther = found.counts

@@ -22,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import similarity
-from identifiable.blocks import Progress, in_threads
+from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis, haar_rotation, permutation_matrix
 from identifiable.identifiability.ladder import BACKWARD, COLUMNS, FORWARD, ICA, IcaMatcher, Ladder
 from identifiable.identifiability.ridge import Ridge
+from identifiable.identifiability.run import CompareRun
 from identifiable.moments import Array, Moments
 from identifiable.results import Null
+from identifiable.run import Stage
 
 AXIS_RUNGS = ("signed_permutation", ICA)  # the rungs whose result depends on the choice of axes
 
@@ -71,44 +73,31 @@ class NullResults:
         return Null(float(drawn.mean()), p, float(observed), len(drawn), self.rows)
 
 
-def measure_nulls(
-    x: Array,
-    y: Array,
-    fold: NDArray[np.int64],
-    rungs: Sequence[str],
-    *,
-    nulls: Sequence[str],
-    draws: int,
-    seed: int,
-    ica: IcaMatcher | None,
-    group: NDArray[np.int64] | None = None,
-    penalised: bool = True,
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> NullResults:
-    """Observed and null held-out means on rows held in memory; `fold` decides which of them are test rows."""
-    sample = _Sample(x, y, fold, rungs, ica, group, penalised)
+def measure_nulls(run: CompareRun, x: Array, y: Array, rows: NDArray[np.intp], ica: IcaMatcher | None) -> NullResults:
+    """Observed and null held-out means on the rows `rows`, held in memory; their folds decide which of them are test rows."""
+    settings, plan = run.settings, run.plan
+    group = None if plan.group is None else plan.group[rows]
+    sample = _Sample(x, y, plan.fold[rows], settings.groups, ica, group, settings.protocol == "default")
+    nulls, draws, rungs = settings.nulls, settings.null_draws, settings.groups
     observed, similar = sample.paired(sample.as_given())
     drawn: dict[str, Array] = {}
     similarity_draws = np.zeros((0, 2))
     if "shuffle" in nulls:
         results = in_threads(
-            lambda draw: sample.paired(sample.shuffled(np.random.default_rng([seed, 1, draw]))),
+            lambda draw: sample.paired(sample.shuffled(np.random.default_rng([run.seed, 1, draw]))),
             range(draws),
-            workers=workers,
-            progress=progress,
-            stage="shuffle null",
+            run,
+            Stage("shuffle null"),
         )
         drawn["shuffle"] = np.array([errors for errors, _ in results])
         similarity_draws = np.array([s for _, s in results])
     if "rotation" in nulls and any(r in AXIS_RUNGS for r in rungs):
         drawn["rotation"] = np.array(
             in_threads(
-                lambda draw: sample.rotated(np.random.default_rng([seed, 2, draw])),
+                lambda draw: sample.rotated(np.random.default_rng([run.seed, 2, draw])),
                 range(draws),
-                workers=workers,
-                progress=progress,
-                stage="rotation null",
+                run,
+                Stage("rotation null"),
             )
         )
     return NullResults(observed, drawn, similar, similarity_draws, len(x))
@@ -164,7 +153,8 @@ class _Sample:
 
     def rotated(self, rng: np.random.Generator) -> Array:
         """Held-out mean of signed permutations and of ICA's maps, with axes turned at random in place of their own."""
-        m, parts = self.moments, {}
+        m = self.moments
+        parts: dict[str, Any] = {}
         if "signed_permutation" in self.rungs:
             turn = haar_rotation(m.widths[0], rng)
             spread = np.sqrt(np.outer(np.sum(turn * (m.xx @ turn), axis=0), np.diag(m.yy)))

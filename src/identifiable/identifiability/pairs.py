@@ -15,6 +15,7 @@ from identifiable._checks import DataError
 from identifiable.blocks import fold, in_threads
 from identifiable.groups import GROUPS, Preconditioner, WhiteBasis
 from identifiable.identifiability.agreement import SHAPES, Agreement, Maps, measure_agreement
+from identifiable.identifiability.axes import AxesOf, measure_axes
 from identifiable.identifiability.judgement import degree_of, efficiency_of, form_of, gate_group, group_below
 from identifiable.identifiability.ladder import (
     BACKWARD,
@@ -28,12 +29,15 @@ from identifiable.identifiability.ladder import (
 from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbours
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
 from identifiable.identifiability.ridge import Ridge
-from identifiable.identifiability.rows import RowPlan
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.rows import FEWEST_UNITS, RowPlan
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.identifiability.shared import measure_shared
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import RUNGS
+from identifiable.options.tables import Null as NullName
+from identifiable.options.tables import Rung as RungName
 from identifiable.results import (
+    Axes,
     Bounded,
     Errors,
     Interval,
@@ -47,6 +51,7 @@ from identifiable.results import (
     Verdict,
     WorstRow,
 )
+from identifiable.run import Run, Stage
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
 WORST_ROWS = 10
@@ -59,7 +64,7 @@ FLOAT32_BELOW = 8.0
 class PairRun:
     """Two tables, measured both ways."""
 
-    def __init__(self, run: Run, x: Table, y: Table):
+    def __init__(self, run: CompareRun, x: Table, y: Table):
         self.run, self.x, self.y = run, x, y
         self.total, *self.cells = run.moments([x, y])
         self.folds = _merged(self.cells, run.plan.n_folds)
@@ -132,7 +137,7 @@ class PairRun:
     def _maps(self) -> list[Maps]:
         sets = list(zip([self.total, *self.training], [self.total_again, *self.training_again], strict=True))
         _ = self._ica  # fitted once, before the threads
-        return in_threads(self._fit, sets, workers=self.run.workers)
+        return in_threads(self._fit, sets, Run(workers=self.run.workers))
 
     def _precision(self, total: Ladder) -> np.dtype[Any]:
         """float32 where it cannot move a figure by 1e-6, float64 everywhere else."""
@@ -160,18 +165,15 @@ class PairRun:
         table = fold(
             [self.x.blocks, self.y.blocks],
             partial(ErrorTable, total, held_out, run.plan.fold, dtype),
-            workers=run.workers,
-            cluster=run.cluster,
-            progress=run.progress,
-            stage="errors",
+            **run.how,
+            stage=Stage("errors"),
         )
         agreement = measure_agreement(
             self.cells,
             self.folds,
             maps[1:],
+            run,
             intervals=run.plan.can_leave_out and settings.intervals,
-            workers=run.workers,
-            progress=run.progress,
         )
         nulls = self._nulls()
         self._note_inputs()
@@ -179,6 +181,7 @@ class PairRun:
         similar = self._similarity(table.spread(), nulls)
         neighbours = self._neighbours(maps[1:])
         shared = measure_shared(run, (self.x, self.y), self.total, self.training, self.folds)
+        axes = self._axes()
         form = form_of(agreement, maps[0].ladder.relative_scale, chance=self._by_chance(nulls))
         results = []
         for direction, source, target in ((FORWARD, self.x, self.y), (BACKWARD, self.y, self.x)):
@@ -211,7 +214,7 @@ class PairRun:
                     kept_target=1.0,
                     scale=scale,
                     rungs=rungs,
-                    ica_efficiency=efficiency_of(rungs),
+                    ica_efficiency=efficiency_of(rungs) or axes[direction].efficiency,
                     similarity=similar,
                     verdict=verdict,
                     solver=self._solver(direction, dtype),
@@ -220,6 +223,7 @@ class PairRun:
                     ),
                     shared=shared if direction == FORWARD else shared.reversed(),
                     neighbours=neighbours[direction] if neighbours else None,
+                    axes=axes[direction].axes,
                 )
             )
         return results
@@ -233,7 +237,7 @@ class PairRun:
 
     def _rung_nulls(
         self, nulls: NullResults | None, group: str, direction: int, scale: float
-    ) -> dict[str, Null | None]:
+    ) -> dict[NullName, Null | None]:
         return {name: nulls.rung(name, group, direction, scale) for name in self.run.settings.nulls} if nulls else {}
 
     def _nulls(self) -> NullResults | None:
@@ -242,20 +246,15 @@ class PairRun:
             return None
         rows = plan.sample(null_rows(max(t.blocks.d for t in (self.x, self.y))))
         x, y = (np.asarray(t.blocks[rows], dtype=np.float64) for t in (self.x, self.y))
-        return measure_nulls(
-            x,
-            y,
-            plan.fold[rows],
-            settings.groups,
-            nulls=settings.nulls,
-            draws=settings.null_draws,
-            seed=settings.seed,
-            ica=self._ica,
-            group=None if plan.group is None else plan.group[rows],
-            penalised=settings.protocol == "default",
-            workers=self.run.workers,
-            progress=self.run.progress,
-        )
+        return measure_nulls(self.run, x, y, rows, self._ica)
+
+    def _axes(self) -> tuple[AxesOf, AxesOf]:
+        if not self.run.settings.axes:
+            possible = min(self.x.white.rank, self.y.white.rank)
+            none = AxesOf(Axes(possible, rows_needed=0, withheld="not_asked"))
+            return none, none
+        of_row = self.run.plan.cell if len(self.cells) == self.run.plan.n_cells else self.run.plan.fold
+        return measure_axes(self.run, self.x, self.y, self.cells, of_row)
 
     def _neighbours(self, maps: Sequence[Maps]) -> tuple[Neighbours, Neighbours] | None:
         """Nearest neighbours on a sample of rows, each row mapped by the maps of its own fold."""
@@ -275,7 +274,7 @@ class PairRun:
                 images[direction][name] = image
         group = None if plan.group is None else plan.group[rows]
         shuffles = [shuffled_rows(len(rows), group, [run.settings.seed, 6, t]) for t in range(run.settings.null_draws)]
-        return compare_neighbours(x, y, *images, shuffles=shuffles, part=plan.cell[rows], workers=run.workers)
+        return compare_neighbours(x, y, *images, shuffles=shuffles, part=plan.cell[rows], run=run)
 
     def _similarity(self, spread: Array, nulls: NullResults | None) -> Similarity:
         usable = min(self.x.white.rank, self.y.white.rank)
@@ -310,47 +309,24 @@ class PairRun:
         run = self.run
         for table, white in ((self.x, self.white_x), (self.y, self.white_y)):
             if run.settings.neighbours and table.closeness.alike:
-                run.alert(
-                    "alike_rows",
-                    f"{table.name}: most rows have a near copy (median distance {table.closeness.median:.2g} of the rms distance). "
-                    "Folds and intervals take rows as independent; pass group_by to keep copies together.",
-                )
+                run.alert("alike_rows", name=table.name, median=table.closeness.median)
             constant = table.white.constant
             if constant:
-                run.alert("constant_columns", f"{table.name}: {constant} of {table.blocks.d} columns are constant.")
+                run.alert("constant_columns", name=table.name, constant=constant, columns=table.blocks.d)
             if white.rank + constant < table.blocks.d:
-                why = (
-                    f"there are only {self.total.n} rows"
-                    if white.rank >= self.total.n - 1
-                    else "the rest is a copy or a combination of others"
-                )
-                run.alert(
-                    "rank_deficient",
-                    f"{table.name}: its {table.blocks.d} columns span {white.rank} dimensions ({why}); "
-                    "linear maps are those of least norm.",
-                )
+                few = {"rows": self.total.n} if white.rank >= self.total.n - 1 else {}
+                run.alert("rank_deficient", name=table.name, columns=table.blocks.d, span=white.rank, **few)
         d, training = max(t.blocks.d for t in (self.x, self.y)), min(m.n for m in self.training)
         if d > self.total.n:
-            run.alert(
-                "more_columns_than_rows",
-                f"{self.x.name} and {self.y.name} have {d} columns and {self.total.n} rows. Rows are samples: are they swapped?",
-            )
+            run.alert("more_columns_than_rows", names=[self.x.name, self.y.name], columns=d, rows=self.total.n)
         if training < 10 * d:
-            run.alert(
-                "few_rows",
-                f"{training} training rows for {d} dimensions ({training / d:.1f} per dimension): in-sample errors are "
-                "too good, held-out linear errors too bad and their intervals too narrow; read the rigid rung, or bring "
-                "more rows.",
-            )
+            run.alert("few_rows", training=training, dimensions=d, per_dimension=training / d)
         if run.settings.intervals and not run.plan.can_leave_out:
-            run.alert("few_groups", f"{run.plan.units} independent groups of rows are too few for intervals.")
+            run.alert("too_few_groups", groups=run.plan.units, least=FEWEST_UNITS * run.plan.n_cells)
         if self._ica is not None:
             for table in (self.x, self.y):
                 if not table.unmixing.converged:
-                    run.alert(
-                        "ica_not_converged",
-                        f"{table.name}: ICA stopped before its tolerance; 'identifiable resolve' says which components hold.",
-                    )
+                    run.alert("ica_not_converged", name=table.name)
 
 
 def _terms_over_residual(matrix: Array, moments: Moments) -> float:
@@ -375,7 +351,7 @@ class _Measured:
     plan: RowPlan
     agreement: Agreement
 
-    def rung(self, group: str, direction: int, scale: Scale, nulls: dict[str, Null | None]) -> Rung:
+    def rung(self, group: RungName, direction: int, scale: Scale, nulls: dict[NullName, Null | None]) -> Rung:
         column = COLUMNS[group, direction]
         in_sample, held_out = (self._errors(kind, column, scale) for kind in (0, 1))
         if group not in SHAPES:

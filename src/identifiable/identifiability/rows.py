@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import UsageError
+from identifiable.rows import GAMMA, mixed
 
 CELLS_PER_FOLD = 2  # five folds then make the ten groups of rows that a jackknife leaves out in turn
 FEWEST_UNITS = 2  # independent units (rows, or groups of rows) in a cell, below which there are no intervals
@@ -109,19 +110,12 @@ def _keys(ids: NDArray[Any]) -> NDArray[np.uint64]:
     letters = text.view(np.uint32).reshape(len(text), -1)
     key = np.full(len(text), 0xCBF29CE484222325, dtype=np.uint64)
     for column in letters.T:
-        mixed = _mix(key ^ column.astype(np.uint64))
-        key = np.where(column != 0, mixed, key)  # shorter ids are padded with zeros
+        key = np.where(
+            column != 0, mixed((key ^ column.astype(np.uint64)) + GAMMA), key
+        )  # shorter ids are padded with zeros
     return key
 
 
 def _hash(keys: NDArray[np.uint64], seed: int, purpose: int) -> NDArray[np.uint64]:
-    salt = _mix(np.array([(int(seed) * 8 + purpose) & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))
-    return _mix(keys ^ salt)
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele et al. 2014): every input bit moves every output bit."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    salt = mixed(np.array([(int(seed) * 8 + purpose) & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64) + GAMMA)
+    return mixed((keys ^ salt) + GAMMA)

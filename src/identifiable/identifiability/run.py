@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import ica
-from identifiable.blocks import Blocks, Progress, silent
+from identifiable.blocks import Blocks, silent
 from identifiable.diameter import diameter
 from identifiable.groups import Preconditioner, WhiteBasis
 from identifiable.identifiability.neighbours import QUERIES, SAMPLE_ROWS, Closeness, Neighbourhood, closeness
@@ -20,33 +20,21 @@ from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import CompareOptions, IcaOptions
 from identifiable.results import Alert, Spectrum
+from identifiable.run import Run, Stage
 
 
-@dataclass(eq=False)
-class Run:
-    """One call of compare: the settings, where it runs, and what has been noticed."""
+@dataclass(eq=False, kw_only=True)
+class CompareRun(Run):
+    """One call of compare: the settings, its folds and the ids of its rows."""
 
     settings: CompareOptions
-    cluster: Any = None
-    alerts: list[Alert] = field(default_factory=list)
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
     cross_scatters: dict[tuple[str, str, int], Array] = field(default_factory=dict)
 
-    @property
-    def workers(self) -> int | None:
-        return self.settings.workers
-
-    @property
-    def progress(self) -> Progress | None:
-        return self.settings.progress
-
-    def say(self, stage: str, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(stage, done, total)
-
-    def alert(self, code: str, message: str) -> None:
-        self.alerts.append(Alert(code, message))
+    def alert(self, code: str, **values: Any) -> None:
+        """`values` are plain, as in JSON."""
+        self.alerts.append(Alert(code, values))
 
     def moments(
         self, tables: Sequence[Table], *, preconditioners: Sequence[Preconditioner | None] | None = None
@@ -59,13 +47,11 @@ class Run:
         )
         parts = gather_moments(
             [t.blocks for t in tables],
+            self,
             part=cells[0] if several else None,
             n_parts=cells[1] if several else 1,
             maps=[(p.center, p.matrix) if p else None for p in preconditioners] if preconditioners else None,
             original_rows=[t.original_rows for t in tables],
-            workers=self.workers,
-            cluster=self.cluster,
-            progress=self.progress,
         )
         total = parts[0]
         with silent():
@@ -88,12 +74,13 @@ class Table:
     name: str
     blocks: Blocks
     original_rows: NDArray[np.intp] | None
-    run: Run
+    run: CompareRun
     wide: Table | None = None  # the table this one is a projection of
     kept: float = 1.0  # the share of its variance that the projection holds
     known_moments: Moments | None = None
     narrow: dict[int, Table] = field(default_factory=dict)
     rank: int | None = None  # as seen by a second measurement, where there was one
+    halves: Any = None  # ICA of either half of the rows, where axes were compared
 
     @property
     def moments(self) -> Moments:
@@ -110,12 +97,7 @@ class Table:
             variances, vectors = np.linalg.eigh(self.moments.scatter)
             leading, mean = vectors[:, ::-1][:, :width], self.moments.mean
             kept = float(variances[::-1][:width].sum() / variances.sum())
-            self.run.alert(
-                "different_widths",
-                f"{self.name} has {self.blocks.d} dimensions; where the other side has {width}, it is compared in its first "
-                f"{width} principal components, which hold {kept:.1%} of its variance. Their axes are those of the "
-                "projection, so signed permutations do not take part in the verdict there.",
-            )
+            self.run.alert("different_widths", name=self.name, dimensions=self.blocks.d, width=width, share=kept)
             rows = self.blocks.through(_projection(mean, leading), width)
             self.narrow[width] = Table(self.name, rows, self.original_rows, self.run, wide=self, kept=kept)
         return self.narrow[width]
@@ -136,10 +118,8 @@ class Table:
             self.blocks,
             self.moments,
             IcaOptions(seed=self.run.settings.seed),
-            workers=self.run.workers,
-            cluster=self.run.cluster,
-            progress=self.run.progress,
-            stage=f"resolving {self.name}",
+            self.run,
+            stage=Stage("resolving", self.name),
         )
 
     @cached_property
@@ -147,15 +127,14 @@ class Table:
         """The nearest neighbours of a sample of rows."""
         settings = self.run.settings
         rows = self.blocks[self.run.plan.sample(SAMPLE_ROWS)]
-        return Neighbourhood.of(rows, k=settings.neighbours, workers=self.run.workers)
+        return Neighbourhood.of(rows, k=settings.neighbours, run=self.run)
 
     @cached_property
     def closeness(self) -> Closeness:
         """How near the nearest row is."""
         run = self.run
         queries = run.plan.sample(QUERIES)
-        how = {"workers": run.workers, "cluster": run.cluster, "progress": run.progress}
-        return closeness(self.blocks, queries, mean=self.moments.mean, rms=self.rms, group=run.plan.group, **how)
+        return closeness(self.blocks, queries, run, mean=self.moments.mean, rms=self.rms, group=run.plan.group)
 
     @cached_property
     def spectrum(self) -> Spectrum:

@@ -14,9 +14,10 @@ import numpy as np
 from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis
 from identifiable.identifiability.nulls import null_rows, shuffled_rows
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.results import SharedDimensions
+from identifiable.run import Run, Stage
 
 TOLERANCE = 1e-5  # of the standard deviation of the largest direction: below it a direction is rounding
 
@@ -89,10 +90,10 @@ def expected_chance(units: int, widths: tuple[int, ...]) -> float:
 
 
 def measure_shared(
-    run: Run, tables: tuple[Table, Table], total: Moments, training: Sequence[Moments], folds: Sequence[Moments]
+    run: CompareRun, tables: tuple[Table, Table], total: Moments, training: Sequence[Moments], folds: Sequence[Moments]
 ) -> SharedDimensions:
     """Counts, the variance they carry, and what chance gives."""
-    whole, *parts = in_threads(Canonical.of, [total, *training], workers=run.workers)
+    whole, *parts = in_threads(Canonical.of, [total, *training], Run(workers=run.workers))
     rho = shared_correlations(whole, parts, folds)
     chance = expected_chance(run.plan.units, total.widths)
     if chance > SHUFFLE_ABOVE:
@@ -105,7 +106,7 @@ def measure_shared(
     return SharedDimensions(possible, strong, partly, chance, *carried, tuple(rho.tolist()), few)
 
 
-def _chance(run: Run, tables: tuple[Table, Table]) -> float:
+def _chance(run: CompareRun, tables: tuple[Table, Table]) -> float:
     """The 95 % point of the largest rho with rows, or whole groups of rows, of y paired at random within folds."""
     plan = run.plan
     rows = plan.sample(null_rows(max(t.blocks.d for t in tables)))
@@ -126,6 +127,4 @@ def _chance(run: Run, tables: tuple[Table, Table]) -> float:
             shared_correlations(Canonical.of(total), [Canonical.of(t) for t in training], folds).max(initial=0.0)
         )
 
-    return max(
-        in_threads(largest, range(CHANCE_DRAWS), workers=run.workers, progress=run.progress, stage="chance level")
-    )
+    return max(in_threads(largest, range(CHANCE_DRAWS), run, Stage("chance level")))

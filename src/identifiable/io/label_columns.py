@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable.io.containers import did_you_mean, matching, named, shown
+from identifiable.results import Alert
 
 ID_NAMES = ("id", "sample_id", "index")  # columns that are ids if nobody says otherwise, in any case of letters
 METADATA = "metadata_"  # pycytominer and JUMP call every column that is no feature so, in any case of letters
@@ -48,7 +49,7 @@ class FeatureChoice:
     """The columns taken as features, in the order of the table, and what a reader may not expect of the choice."""
 
     names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Alert, ...] = ()
 
 
 # -- which columns are features
@@ -106,7 +107,8 @@ def _beginning_with(
     chosen = tuple(name for name in floats if name.startswith(beginnings))
     others = [name for name in floats if not name.startswith(beginnings)]
     patterns = " ".join(f"{beginning}*" for beginning in beginnings if any(n.startswith(beginning) for n in chosen))
-    notes = (f"features are the {len(chosen)} columns {patterns}; {named(others)}: read as metadata",) if others else ()
+    read = {"features": len(chosen), "patterns": patterns, "others": [shown(name) for name in others]}
+    notes = (Alert("reading", read),) if others else ()
     return FeatureChoice(chosen, notes + _whole_left_out(kinds, lambda name: name.startswith(beginnings)))
 
 
@@ -159,9 +161,9 @@ def _no_column(names: Iterable[str], pattern: str, label: str) -> DataError:
     )
 
 
-def _whole_left_out(kinds: dict[str, Kind], like_a_feature: Callable[[str], bool]) -> tuple[str, ...]:
+def _whole_left_out(kinds: dict[str, Kind], like_a_feature: Callable[[str], bool]) -> tuple[Alert, ...]:
     whole = [n for n, kind in kinds.items() if kind == "whole" and like_a_feature(n) and not is_id_name(n)]
-    return (f"columns of whole numbers are read as metadata, not as features: {named(whole)}",) if whole else ()
+    return (Alert("reading", {"whole": [shown(name) for name in whole]}),) if whole else ()
 
 
 def _refuse_mixture(floats: Sequence[str], label: str) -> None:

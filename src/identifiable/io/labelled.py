@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable.blocks import Rows
-from identifiable.io.containers import IdentifiedColumn, IdentifiedRows, identities, listed, named, shown
+from identifiable.io.containers import IdentifiedColumn, IdentifiedRows, identities, named, shown
 from identifiable.io.label_columns import (
     METADATA,
     WELL_ID,
@@ -26,6 +26,7 @@ from identifiable.io.label_columns import (
     columns_named,
     is_id_name,
 )
+from identifiable.results import Alert
 
 Columns = Mapping[str, NDArray[Any]]
 Found = dict[str, NDArray[Any] | None]
@@ -46,7 +47,7 @@ class LabelledRows:
     rows: Any = None  # a `blocks.Rows`
     feature_names: tuple[str, ...] = ()
     numbered: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Alert, ...] = ()
 
     @property
     def n(self) -> int:
@@ -158,11 +159,11 @@ class LabelledTable:
         chosen = set(features)
         return [name for name in self.columns if name not in chosen]
 
-    def _labels(self, found: Found, names: Iterable[str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    def _labels(self, found: Found, names: Iterable[str]) -> tuple[dict[str, NDArray[Any]], tuple[Alert, ...]]:
         """The columns that hold single values, and a note that names the others."""
         labels = {name: values for name in names if (values := found[name]) is not None}
         left_out = [f"{shown(name)} ({self.stored(name)[:40]})" for name in names if name not in labels]
-        return labels, (f"columns that hold no single values are left out: {listed(left_out)}",) if left_out else ()
+        return labels, (Alert("reading", {"left_out": left_out}),) if left_out else ()
 
     def _one_column(self, part: str | None) -> str:
         if part is not None:

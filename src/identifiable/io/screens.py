@@ -44,6 +44,7 @@ from identifiable.representation import (
     numbers_of,
     row_labels,
 )
+from identifiable.results import Alert
 
 SHOWN_CELLS = 5
 BESIDE = (".parquet", ".h5ad")  # files that say which of their columns are metadata
@@ -64,7 +65,7 @@ class OpenedScreen:
     feature_names: tuple[str, ...]
     dropped_values: int = 0
     dropped_metadata: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Alert, ...] = ()
     path: Path | None = None
 
 
@@ -262,7 +263,7 @@ def _joined(values: LabelledRows, name: str, metadata: Any, ids: str | None, pat
         if keys is None:
             places = np.arange(blocks.n)
             row_ids = row_ids if row_ids is not None else _metadata_ids(beside, ids)
-            notes.append(f"the rows of {beside.label} are taken to be those of {name}, in order")
+            notes.append(Alert("reading", {"metadata": beside.label, "table": name}))
         else:
             rows, places = _partners(keys, name, beside.label)
             dropped = (blocks.n - len(rows), beside.n - len(rows))

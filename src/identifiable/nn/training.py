@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, OutputError, UsageError
 from identifiable._extras import require
-from identifiable.blocks import Progress
 from identifiable.nn.applying import as_numbers, rows_at_once
 from identifiable.results import whole_file
+from identifiable.run import Progress, Stage
 
 require("torch", extra="nn", what="identifiable.nn")
 import torch  # noqa: E402
@@ -140,7 +140,7 @@ def train(
     watch_name: str = "",
     checkpoint: str | Path | None = None,
     progress: Progress | None = None,
-    stage: str = "training",
+    of: str = "",
 ) -> list[Trained]:
     """Train models of one architecture on the same rows, up to `together` of them at once.
 
@@ -220,9 +220,8 @@ def train(
                 run.save(path, fingerprint)
                 saved = time.monotonic()
             if progress is not None:
-                progress(
-                    f"{stage} {first + len(run.models)}/{len(models)}, epoch", len(run.losses), settings.max_epochs
-                )
+                stage = Stage(f"training {first + len(run.models)}/{len(models)}, epoch", of)
+                progress(stage, len(run.losses), settings.max_epochs)
         trained += run.trained()
     return trained
 

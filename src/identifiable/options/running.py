@@ -18,7 +18,12 @@ class Seeded(Options):
 
     seed: Annotated[int, Option("seed of every random choice", least=0, most=SEED_END, setting=False, metavar="N")] = 0
     progress: Annotated[
-        Callable[..., None] | None, Option(f"called as progress(stage, done, total); {UNMOVED}", flag=None, moves=False)
+        Callable[..., None] | None,
+        Option(
+            f"called as progress(stage, done, total), where str(stage) says what is being done; {UNMOVED}",
+            flag=None,
+            moves=False,
+        ),
     ] = None
     command: Annotated[str, Option("the command to record in the result", flag=None, moves=False)] = ""
 

@@ -28,9 +28,9 @@ class CompareOptions(Named, Streamed):
     """Are these the same representation, and up to what?"""
 
     groups: Annotated[
-        Sequence[Rung] | None,
+        Sequence[Rung],
         Option("maps to fit", metavar="LIST", shown="the four groups; with protocol paper ica too"),
-    ] = None
+    ] = RUNGS[:-1]
     folds: Annotated[int, Option("number of cross-validation folds", least=2, metavar="K")] = 5
     group_by: Annotated[
         Any,
@@ -57,10 +57,10 @@ class CompareOptions(Named, Streamed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        groups = (RUNGS if self.protocol == "paper" else RUNGS[:-1]) if self.groups is None else self.groups
-        if not groups:
+        if not self.groups:
             raise UsageError(f"groups: expected at least one of {', '.join(RUNGS)}, got none.")
-        object.__setattr__(self, "groups", tuple(rung for rung in RUNGS if rung in groups))
+        asked = RUNGS if self.protocol == "paper" and tuple(self.groups) == RUNGS[:-1] else self.groups
+        object.__setattr__(self, "groups", tuple(rung for rung in RUNGS if rung in asked))
 
 
 @dataclass(frozen=True, kw_only=True)

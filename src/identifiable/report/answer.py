@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from identifiable.report.words import UP_TO, count, counted, display_name, known, number, one_line, percent, ratio
-from identifiable.results import Axes, Neighbours, PairResult, SharedDimensions
+from identifiable.results import Axes, Neighbours, PairResult, Rung, SharedDimensions
 
 DEGREES = {"nearly": "Nearly", "largely": "Largely", "partly": "Partly"}
 NOUNS = {"signed_permutation": "reordering the axes", "similarity": "a similarity", "linear": "a linear map"}
@@ -83,7 +83,7 @@ def _form(pair: PairResult, both: str) -> str:
     form = pair.verdict.form
     if form is None or form.group is None:
         return f"a linear map ({both})"
-    rungs = {rung.group: rung for rung in pair.rungs}
+    rungs: dict[str, Rung] = {rung.group: rung for rung in pair.rungs}
     named = form.group if form.state == "clear" else str(form.beyond)
     own = rungs.get(named)
     details = both if own is None or own.r2 is None or named == "linear" else f"R² {r2(own.r2.value)}"

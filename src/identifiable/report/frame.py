@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from identifiable.report.page import (
     Block,
@@ -27,26 +27,13 @@ from identifiable.report.page import (
     Text,
 )
 from identifiable.report.words import MISSING, clip, count, known, one_line, setting
-from identifiable.results import Alert, Input, Provenance, to_json
+from identifiable.results import Alert, Shown, to_json
 
 T = TypeVar("T")
 
 
-class Drawn(Protocol):
-    """What a page needs of any result."""
-
-    @property
-    def inputs(self) -> tuple[Input, ...]: ...
-    @property
-    def settings(self) -> Mapping[str, Any]: ...
-    @property
-    def alerts(self) -> tuple[Alert, ...]: ...
-    @property
-    def provenance(self) -> Provenance: ...
-
-
 def framed(
-    result: Drawn,
+    result: Shown,
     *,
     title: str,
     subtitle: str,
@@ -144,13 +131,13 @@ def _free(kind: Any) -> bool:
     return kind is Any or any(map(_free, parts))
 
 
-def byline(result: Drawn) -> str:
+def byline(result: Shown) -> str:
     """Version, seed and time of the run."""
     made = f"identifiable {one_line(result.provenance.version)}, seed {result.provenance.seed}"
     return f"{made}, {one_line(result.provenance.time)}" if result.provenance.time else made
 
 
-def page_with(result: Drawn, sections: Iterable[Section], *, title: str, subtitle: str, guide: str) -> Page:
+def page_with(result: Shown, sections: Iterable[Section], *, title: str, subtitle: str, guide: str) -> Page:
     """The page of a result, without the sections that have nothing to say."""
     return Page(title, subtitle, guide, byline(result), tuple(s for s in sections if s.blocks))
 
@@ -171,14 +158,14 @@ def notices(alerts: Sequence[Alert], *, brief: bool = False) -> list[Block]:
     ]
 
 
-def alerts_section(result: Drawn, *, well: bool = True) -> Section:
+def alerts_section(result: Shown, *, well: bool = True) -> Section:
     """The alerts. That there are none is good news, and said only if all is `well`."""
     none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
     blocks = notices(result.alerts, brief=True) or none
     return Section("alerts", "Alerts", tuple(blocks))
 
 
-def reproduction(result: Drawn, methods: Iterable[str], bibtex: str) -> Section:
+def reproduction(result: Shown, methods: Iterable[str], bibtex: str) -> Section:
     """What it takes to get these numbers again, the methods in words and whom to cite."""
     provenance = result.provenance
     facts = [

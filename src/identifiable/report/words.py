@@ -179,7 +179,12 @@ def count(value: int) -> str:
 
 def counted(value: int, what: str) -> str:
     """'1 pair', '1,200 pairs'."""
-    return f"{count(value)} {what}" if value == 1 else f"{count(value)} {what}s"
+    return f"{count(value)} {what if value == 1 else plural(what)}"
+
+
+def plural(what: str) -> str:
+    """'pairs', 'batches'."""
+    return what + ("es" if what.endswith("ch") else "s")
 
 
 def ratio(n: int, d: int) -> str:

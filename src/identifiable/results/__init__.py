@@ -62,7 +62,19 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
-from identifiable.results.record import Alert, Holder, Input, Interval, Provenance, Shown, without_time
+from identifiable.results.record import (
+    Alert,
+    Answer,
+    Holder,
+    Input,
+    Interval,
+    Note,
+    Provenance,
+    Reason,
+    Said,
+    Shown,
+    without_time,
+)
 from identifiable.results.reproduction import (
     Choice,
     Constants,
@@ -99,8 +111,10 @@ from identifiable.results.table3 import GeneConcentration, GeneScore, Table3
 from identifiable.results.writing import whole_file, write_text, write_texts
 
 __all__ = [
+    "SCHEMAS",
     "AfterICA",
     "Alert",
+    "Answer",
     "Attribution",
     "Audit",
     "Axes",
@@ -155,16 +169,19 @@ __all__ = [
     "MovedGroup",
     "Neighbours",
     "NoisePoint",
+    "Note",
     "Null",
     "Overlap",
     "PairResult",
     "PairRun",
     "Provenance",
     "RandomDirections",
+    "Reason",
     "Reproduction",
     "Resolution",
     "Role",
     "Rung",
+    "Said",
     "Scale",
     "ScoreNull",
     "ScreenDesign",
@@ -198,20 +215,3 @@ __all__ = [
     "write_text",
     "write_texts",
 ]
-
-SCHEMAS.update(
-    {
-        "identifiable/compare/1": Comparison,
-        "identifiable/resolve/1": Resolution,
-        "identifiable/resolve-joint/1": JointResolution,
-        "identifiable/bilipschitz/1": Distortion,
-        "identifiable/reproduce/1": Reproduction,
-        "identifiable/reproduce-table2/1": Table2,
-        "identifiable/reproduce-table3/1": Table3,
-        "identifiable/disentangle/1": Disentanglement,
-        "identifiable/deconfound-audit/1": Audit,
-        "identifiable/deconfound-evaluate/1": ScreenEvaluation,
-        "identifiable/deconfound-attribute/1": Attribution,
-        "identifiable/deconfound-clean/1": Cleaning,
-    }
-)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 ComponentRole = Literal["technical", "biological", "both", "neither"]
@@ -75,17 +74,13 @@ class Attribution(Shown):
     the screen shows no replicated effect at all.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     components: tuple[ComponentCard, ...]
     density_edges: tuple[float, ...]
     grid_rows: tuple[str, ...]
     grid_columns: tuple[str, ...]
     converged: bool
-    text: str
+    told: Answer = field(compare=False, metadata={"json": "text"})
     biology: float = float("nan")
     biology_ci95: Interval = (float("nan"), float("nan"))
     schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
@@ -96,8 +91,8 @@ class Attribution(Shown):
         return tuple(c for c in self.components if c.role in roles)
 
     @property
-    def headline(self) -> str:
-        return self.text
+    def text(self) -> str:
+        return self.told.message
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,11 @@ class SpaceMetric:
     ci95: Interval
     rotation_invariant: bool
     better: Literal["high", "low"]
-    note: str = ""
+    notes: tuple[Note, ...] = field(default=(), compare=False, metadata={"json": "note"})
+
+    @property
+    def note(self) -> str:
+        return joined(self.notes)
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,10 +150,6 @@ class Cleaning(Shown):
     willing to lose. `verdict` compares held-out replicate mAP of the cleaned ICA space with that of the others.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     method: Literal["drop", "shrink"]
     budget: float
@@ -164,7 +159,7 @@ class Cleaning(Shown):
     curve: tuple[CleanPoint, ...]
     metrics: tuple[SpaceMetric, ...]
     verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
-    text: str
+    told: Answer = field(compare=False, metadata={"json": "text"})
     attribution: Attribution
     outputs: tuple[str, ...] = ()
     differences: tuple[CleanDifference, ...] = ()
@@ -172,5 +167,5 @@ class Cleaning(Shown):
     rows_in: ClassVar[str] = "metrics"
 
     @property
-    def headline(self) -> str:
-        return f"{self.verdict}: {self.text}"
+    def text(self) -> str:
+        return self.told.message

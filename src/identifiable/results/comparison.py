@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from identifiable._checks import UsageError
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown, report_room
+from identifiable.options.tables import Null as NullName
+from identifiable.options.tables import Rung as RungName
+from identifiable.results.record import Interval, Shown, report_room
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,10 @@ class Rung:
     none); below 0 the map predicts worse than the mean. `kept` is `r2` over that of the linear map.
     """
 
-    group: str
+    group: RungName
     in_sample: Errors
     held_out: Errors
-    null: Mapping[str, Null | None]
+    null: Mapping[NullName, Null | None]
     r2: Bounded | None = None
     kept: Bounded | None = None
 
@@ -341,10 +343,6 @@ class Consensus:
 class Comparison(Shown):
     """What `compare` found, and all it takes to draw it."""
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     pairs: tuple[PairResult, ...]
     spectra: tuple[Spectrum, ...]
     matrices: tuple[ErrorMatrix, ...] = ()
@@ -378,7 +376,8 @@ class Comparison(Shown):
         return max(self.pairs, key=weakness)
 
     @property
-    def headline(self) -> str:
+    def gist(self) -> str:
+        """The verdict of the weakest pair, as codes."""
         pair = self.weakest
         verdict, form = pair.verdict, pair.verdict.form
         parts = [f"group {verdict.group or 'none'}"]

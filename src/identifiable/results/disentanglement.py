@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Alert, Interval, Shown
 
 Kind = Literal["discrete", "continuous"]
 
@@ -104,10 +104,6 @@ class Disentanglement(Shown):
     added, `after` what ICA makes of the scores; both are empty unless asked for.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     n: int
     latents: tuple[str, ...]
     latent_kind: Kind
@@ -116,20 +112,6 @@ class Disentanglement(Shown):
     sweep: tuple[NoisePoint, ...] = ()
     after: tuple[AfterICA, ...] = ()
     schema: Literal["identifiable/disentangle/1"] = "identifiable/disentangle/1"
-
-    @property
-    def headline(self) -> str:
-        """The three InfoMEC scores, or how many metrics there are."""
-        found = self.metrics.get("infomec")
-        size = f"{len(self.latents)} latents, {len(self.factors)} factors"
-        if found is None:
-            return f"{len(self.metrics)} metrics of {size}"
-        shown = ", ".join(
-            f"{name} {found.scores[key]:.2f}"
-            for name, key in (("InfoM", "infom"), ("InfoE", "infoe"), ("InfoC", "infoc"))
-            if found.scores[key] == found.scores[key]
-        )
-        return f"{shown or 'InfoMEC is not defined'} ({found.settings['profile']}; {size})"
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """One for each score: before ICA (`ica` is empty), and after it in each mode."""

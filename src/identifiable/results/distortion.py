@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 
 
 def _or_infinite(value: float) -> float:
@@ -109,10 +109,6 @@ class Distortion(Shown):
     largest distance between two points. In JSON null stands for what is infinite or not defined.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     decoder: str
     n: int
     latents: int
@@ -154,16 +150,6 @@ class Distortion(Shown):
     @property
     def about(self) -> str:
         return f"Distortion of {self.decoder}"
-
-    @property
-    def headline(self) -> str:
-        if not self.summary:
-            return "the decoder has no finite derivative at any point"
-        if math.isinf(self.largest):
-            return "the decoder loses a direction, so 1 + L is infinite"
-        return (
-            f"1 + L is at most {self.largest:.4g} at the points seen, and {self.best_constant:.4g} after the best scale"
-        )
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """One for each point."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 HeldOut = Literal["plate", "batch", "single-batch"]
@@ -133,7 +133,11 @@ class Fitted:
     converged: bool
     identifiable: int | None
     gaussian: int | None
-    note: str = ""
+    notes: tuple[Note, ...] = field(default=(), compare=False, metadata={"json": "note"})
+
+    @property
+    def note(self) -> str:
+        return joined(self.notes)
 
 
 @dataclass(frozen=True)
@@ -151,8 +155,8 @@ class IcaAdvice:
     """Should this screen be resolved by ICA? `reasons` for and against, each with its figure."""
 
     answer: Literal["yes", "no", "unclear"]
-    sentence: str
-    reasons: tuple[str, ...]
+    sentence: Answer
+    reasons: tuple[Answer, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,10 +167,6 @@ class ScreenEvaluation(Shown):
     view: a gain that position alone explains is no gain.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     targets: tuple[str, ...]
     null_targets: tuple[str, ...]
@@ -177,7 +177,7 @@ class ScreenEvaluation(Shown):
     fitted: tuple[Fitted, ...]
     advice: IcaAdvice
     verdict: Literal["ica-helps", "no-gain", "ica-harms", "layout-confounded", "nothing-to-find", "undecided"]
-    text: str
+    told: Answer = field(compare=False, metadata={"json": "text"})
     times: tuple[StageTime, ...]
     scores: tuple[FoldScore, ...]
     schema: Literal["identifiable/deconfound-evaluate/1"] = "identifiable/deconfound-evaluate/1"
@@ -211,5 +211,5 @@ class ScreenEvaluation(Shown):
         )
 
     @property
-    def headline(self) -> str:
-        return f"{self.verdict}: {self.text}"
+    def text(self) -> str:
+        return self.told.message

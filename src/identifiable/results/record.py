@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from identifiable._extras import require
-from identifiable.results.serial import to_json
+from identifiable.results.serial import SCHEMAS, plain, to_json
 from identifiable.results.writing import write_text
 
 Interval = tuple[float, float]
@@ -31,11 +31,57 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Alert:
-    """Something a reader must know before trusting a number."""
+class Said:
+    """A code and its values, plain as in JSON. `message` has the words, which are in `report/messages.md` and may change.
+
+    `stored` is the message of a result that was read from a file; it is shown as it is.
+    """
 
     code: str
-    message: str
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    stored: str | None = field(default=None, compare=False, repr=False, metadata={"json": "message"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", plain(self.values))
+
+    @property
+    def message(self) -> str:
+        words = (
+            report_room().message(type(self).__name__, self.code, self.values) if self.stored is None else self.stored
+        )
+        return str(words)
+
+
+class Alert(Said):
+    """Something a reader must know before trusting a number."""
+
+
+class Reason(Said):
+    """Why something is called what it is."""
+
+
+class Note(Said):
+    """What a number was measured on, or a fit made of."""
+
+
+def joined(notes: Iterable[Note]) -> str:
+    """Several notes as one text."""
+    return "; ".join(note.message for note in notes)
+
+
+@dataclass(frozen=True)
+class Answer(Said):
+    """What a result says in a sentence or two: its verdict, then what must be said beside it."""
+
+    remarks: tuple[Said, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return (
+            super().message
+            if self.stored is not None
+            else " ".join((super().message, *(more.message for more in self.remarks)))
+        )
 
 
 @dataclass(frozen=True)
@@ -49,14 +95,28 @@ class Provenance:
     time: str
 
 
+@dataclass(frozen=True, repr=False)
 class Shown:
-    """A result that can show itself in a line, as text, JSON, a page or a data frame.
+    """A result: what every result has, and how it shows itself in a line, as text, JSON, a page or a data frame.
 
-    `about` and `headline` make the line; `rows_in` names the field whose records are the rows of the data frame.
+    A class is known by its `schema`. `about` and `gist` make the line; `rows_in` names the field whose records are the rows of
+    the data frame.
     """
 
     inputs: tuple[Input, ...]
+    settings: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    provenance: Provenance
     rows_in: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "schema" in vars(cls):
+            SCHEMAS[cls.__dict__["schema"]] = cls
+
+    @property
+    def headline(self) -> str:
+        """What was found, in a sentence."""
+        return str(report_room().headline(self))
 
     @property
     def about(self) -> str:
@@ -66,11 +126,12 @@ class Shown:
         return f"{type(self).__name__} of {', '.join(names[:3])}{more}"
 
     @property
-    def headline(self) -> str:
-        raise NotImplementedError
+    def gist(self) -> str:
+        """What was found, as briefly as possible."""
+        return self.headline
 
     def __repr__(self) -> str:
-        return f"<{shorten(f'{self.about}: {self.headline}', LINE - 2)}>"
+        return f"<{shorten(f'{self.about}: {self.gist}', LINE - 2)}>"
 
     def to_frame(self) -> Any:
         """The numbers as a tidy pandas data frame: one row for each pair and measure, component, score or point."""
@@ -119,15 +180,19 @@ class Holder:
 def flat(record: Any, before: str = "") -> dict[str, Any]:
     """The numbers and words of a record by name; an interval `x_ci95` as x_low and x_high, a record within it as x_name."""
     found: dict[str, Any] = {}
-    for field in fields(record):
-        name, value = f"{before}{field.name}", getattr(record, field.name)
-        if is_dataclass(value):
+    for each in (f for f in fields(record) if f.name != "stored"):
+        name, value = f"{before}{each.name}", getattr(record, each.name)
+        if isinstance(value, Said):
+            found[name] = value.message
+        elif is_dataclass(value):
             found |= flat(value, f"{name}_")
-        elif field.name.endswith(CI95):
+        elif each.name.endswith(CI95):
             stem = name.removesuffix(CI95)
             found |= dict(zip((f"{stem}low", f"{stem}high"), value or (None, None), strict=True))
         elif value is None or isinstance(value, bool | int | float | str):
             found[name] = value
+    if isinstance(record, Said):
+        found[f"{before}message"] = record.message
     return found
 
 
@@ -138,7 +203,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def report_room() -> Any:
-    """The one call upwards: a result can show itself. By name and when asked, so this room imports nothing above it."""
+    """The one call upwards: a result can show and word itself. By name and when asked, so this room imports nothing above it."""
     return import_module("identifiable.report")
 
 

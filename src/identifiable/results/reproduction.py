@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from identifiable.results.distortion import Summary
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 
 Estimator = Literal["exact", "random_directions"]
 Form = Literal["mean", "maximum", "sample"]
@@ -122,10 +122,6 @@ class Reproduction(Shown):
     above which a pair was removed.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     experiment: Literal["fig2", "figA6"]
     scale: str
     choices: tuple[Choice, ...]
@@ -151,24 +147,3 @@ class Reproduction(Shown):
     @property
     def about(self) -> str:
         return f"Reproduction of {self.experiment} at scale {self.scale}"
-
-    @property
-    def headline(self) -> str:
-        """Whether latents come closer as the decoder comes closer to an isometry."""
-        found = self.fit()
-        if found.spearman is None or found.spearman_ci95 is None:
-            seen = {run.exact.mean for run in self.runs if run.removed is None}
-            if len(seen) == 1:
-                return "all decoders have the same constant, so nothing can be said of how distance follows it"
-            return "too few seeds are left to say whether distance follows the decoders' constant"
-        low, high = found.spearman_ci95
-        if low > 0:
-            told = (
-                "latents of retrained models are closer where decoders are nearer to isometries, as Theorem 1 suggests"
-            )
-        elif high < 0:
-            told = "latents of retrained models are farther apart where decoders are nearer to isometries"
-        else:
-            told = "no clear relation between the decoders' constant and the distance of latents"
-        seeds = len({(run.digit, run.pair) for run in self.runs if run.removed is None})
-        return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {found.n} pairs of {seeds} seeds"

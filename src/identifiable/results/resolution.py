@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from identifiable.results.record import Alert, Input, Provenance, Shown, flat
+from identifiable.results.record import Reason, Shown, flat
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Component:
     residual: float
     sign: Literal["skew", "loading"]
     identifiable: bool
-    reason: str
+    reason: Reason
     density: tuple[float, ...]
     places: tuple[int, int]
     stability: float | None = None
@@ -127,10 +127,6 @@ class Resolution(Shown):
     `unresolved_pairs`. `headline` says how many components are reproducible.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     rank: int
     converged: bool
     passes: float
@@ -150,12 +146,6 @@ class Resolution(Shown):
     def identifiable(self) -> tuple[Component, ...]:
         """The components that are reproducible."""
         return tuple(c for c in self.components if c.identifiable)
-
-    @property
-    def headline(self) -> str:
-        if all(c.stability is None for c in self.components):
-            return f"{self.rank} components; how many are reproducible was not measured"
-        return f"{len(self.identifiable)} of {self.rank} components are reproducible"
 
 
 @dataclass(frozen=True)
@@ -183,10 +173,6 @@ class JointResolution(Shown):
     i and j share, matched with each other alone.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     models: tuple[Resolution, ...]
     matches: tuple[ComponentMatch, ...]
     shared_counts: tuple[tuple[int, ...], ...]
@@ -197,11 +183,6 @@ class JointResolution(Shown):
     def shared(self) -> tuple[ComponentMatch, ...]:
         """Components that every model has."""
         return tuple(m for m in self.matches if m.shared)
-
-    @property
-    def headline(self) -> str:
-        names = ", ".join(i.name for i in self.inputs)
-        return f"{len(self.shared)} of {len(self.matches)} components are shared by {names}"
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """One for each component of the first model: what is known of its match, and its place in every model."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Answer, Interval, Said, Shown
 
 Severity = Literal["stop", "caution", "fine"]
 AuditVerdict = Literal["clear", "caution", "layout-confounded", "batch-confounded", "unusable"]
@@ -104,12 +104,10 @@ class FeatureCheck:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Said):
     """One thing the audit looked at, and what follows from it."""
 
-    code: str
-    severity: Severity
-    message: str
+    severity: Severity = field(kw_only=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,10 +118,6 @@ class Audit(Shown):
     perturbations with too few wells or plates to be evaluated, and why.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     design: ScreenDesign
     dependences: tuple[Dependence, ...]
     blind: tuple[BlindScore, ...]
@@ -133,10 +127,10 @@ class Audit(Shown):
     findings: tuple[Finding, ...]
     skipped: Mapping[str, str]
     verdict: AuditVerdict
-    text: str
+    told: Answer = field(compare=False, metadata={"json": "text"})
     schema: Literal["identifiable/deconfound-audit/1"] = "identifiable/deconfound-audit/1"
     rows_in: ClassVar[str] = "findings"
 
     @property
-    def headline(self) -> str:
-        return f"{self.verdict}: {self.text}"
+    def text(self) -> str:
+        return self.told.message

@@ -9,19 +9,19 @@ import reprlib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from identifiable._checks import DataError
 
 LARGEST = 1e100  # no number of ours is so large; a page could not draw it
 SCHEMAS: dict[str, type] = {}
-"""The class of every schema; the front of this room fills it."""
+"""The class of every schema; `Shown` fills it."""
 
 
 def to_json(result: Any) -> str:
     """JSON text of a result: fields in their declared order, non-finite numbers as null, absent ones left out."""
-    data = _plain(result)
+    data = plain(result)
     ordered = {"schema": data.pop("schema"), **data} if "schema" in data else data
     return json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -56,15 +56,16 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON text of a value holds: dataclasses as objects, non-finite numbers as null."""
     if is_dataclass(value):
-        items = ((f.name, getattr(value, f.name)) for f in fields(value))
+        items = ((name, getattr(value, name)) for name in map(_name, fields(value)))
         optional = {f.name for f in fields(value) if f.default is None or f.default == ()}
-        return {k: _plain(v) for k, v in items if not (k in optional and v in (None, ()))}
+        return {k: plain(v) for k, v in items if not (k in optional and v in (None, ()))}
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -72,11 +73,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _name(field: Field[Any]) -> str:
+    """The name in JSON: that of the field, or of the property that its metadata name."""
+    return str(field.metadata.get("json", field.name))
+
+
 @functools.cache  # a result may hold thousands of one class
-def _annotations(kind: type) -> dict[str, Any]:
-    """The annotation of every field of a dataclass."""
+def _annotations(kind: type) -> dict[str, tuple[str, Any]]:
+    """Of every name in JSON the field of a dataclass, and its annotation."""
     hints = typing.get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}
+    return {_name(f): (f.name, hints[f.name]) for f in fields(kind)}
 
 
 def _typed(kind: Any, value: Any, path: str) -> Any:
@@ -93,6 +99,10 @@ def _typed(kind: Any, value: Any, path: str) -> Any:
             raise _Wrong(path, f"one of {', '.join(map(str, arguments))}", value)
         return value
     if origin is tuple:
+        if isinstance(value, str) and is_dataclass(
+            arguments[0]
+        ):  # of a version that kept the messages alone, as one text
+            value = [value] if value else []
         if not isinstance(value, list):
             raise _Wrong(path, "a list", value)
         if len(arguments) == 2 and arguments[1] is Ellipsis:
@@ -123,14 +133,17 @@ def _typed(kind: Any, value: Any, path: str) -> Any:
 
 def _record(kind: type, value: Any, path: str) -> Any:
     """A dataclass from an object; fields of a later version are passed over."""
+    known = _annotations(kind)
+    if isinstance(value, str) and {"code", "message"} <= known.keys():  # of a version that kept the message alone
+        value = {"code": "", "message": value}
     if not isinstance(value, dict):
         raise _Wrong(path, f"an object for {kind.__name__}", value)
-    known = _annotations(kind)
-    missing = [f.name for f in fields(kind) if f.name not in value and f.default is f.default_factory is MISSING]
+    needed = [_name(f) for f in fields(kind) if f.default is f.default_factory is MISSING or _name(f) != f.name]
+    missing = [name for name in needed if name not in value]
     if missing:
         raise _Wrong(path, f"the field {missing[0]}", sorted(value))
     within = f"{path}." if path else ""
-    return kind(**{k: _typed(known[k], v, f"{within}{k}") for k, v in value.items() if k in known})
+    return kind(**{known[k][0]: _typed(known[k][1], v, f"{within}{k}") for k, v in value.items() if k in known})
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any, path: str) -> Any:

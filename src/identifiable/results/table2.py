@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from identifiable.results.disentanglement import Kind
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 from identifiable.results.reproduction import Choice
 
 ALL_DATA = "all"  # a cell or lift over every data set: of each seed the mean over them
@@ -117,10 +116,6 @@ class Table2(Shown):
     `published` has the table as published. `thresholds` are the least PSNR of each data set that a setting must reach on average.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     scale: str
     choices: tuple[Choice, ...]
     published: Mapping[str, Any]
@@ -145,21 +140,3 @@ class Table2(Shown):
     @property
     def about(self) -> str:
         return f"Table 2 at scale {self.scale}"
-
-    @property
-    def headline(self) -> str:
-        """Whether ICA lifts InfoM of the plain autoencoder."""
-        found = self.lift()
-        if found is None or math.isnan(found.difference.mean):
-            return "no plain autoencoder passes the reconstruction filter, so nothing can be said of what ICA does"
-        low, high = found.difference.ci95
-        moved = f"from {found.before.mean:.2f} to {found.after.mean:.2f}"
-        if math.isnan(low):
-            return f"ICA moves InfoM of the plain autoencoder by {found.difference.mean:+.2f}, {moved}, of one seed: no interval"
-        span = f"by {found.difference.mean:+.2f} [{low:+.2f}, {high:+.2f}], {moved}"
-        over = f"over {found.difference.n} seeds on {', '.join(self.data)}"
-        if low > 0:
-            return f"ICA lifts InfoM of the plain autoencoder {span}, {over}"
-        if high < 0:
-            return f"ICA lowers InfoM of the plain autoencoder {span}, {over}"
-        return f"ICA moves InfoM of the plain autoencoder {span}, {over}: no clear effect"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from identifiable.results.evaluation import ScreenEvaluation
-from identifiable.results.record import Alert, Input, Interval, Provenance, Shown
+from identifiable.results.record import Interval, Shown
 from identifiable.results.reproduction import Choice
 
 
@@ -52,10 +52,6 @@ class Table3(Shown):
     the screen is ours, and its figures say nothing about the paper's.
     """
 
-    inputs: tuple[Input, ...]
-    settings: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    provenance: Provenance
     scale: str
     simulated: bool
     choices: tuple[Choice, ...]
@@ -73,13 +69,3 @@ class Table3(Shown):
     @property
     def about(self) -> str:
         return f"Table 3 at scale {self.scale}"
-
-    @property
-    def headline(self) -> str:
-        low, high = self.gain_ci95
-        where = "on a simulated screen" if self.simulated else f"on {self.inputs[0].name}"
-        clear = "" if low > 0 or high < 0 else ": no clear effect"
-        return (
-            f"ICA moves AUROC on plates held out by {self.gain:+.3f} [{low:+.3f}, {high:+.3f}] against PCA, {where}{clear} "
-            f"({self.evaluation.verdict})"
-        )

@@ -19,6 +19,7 @@ from identifiable.blocks import in_threads
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.moments import Array
 from identifiable.options.experiments import Kind as Kind
+from identifiable.run import Run
 
 Family = Literal["generalised_gaussian", "student_t", "scale_mixture", "gamma", "gaussian"]
 Values = NDArray[np.floating[Any]]
@@ -201,7 +202,7 @@ def sources(
         bent = S[part] + S.dtype.type(nonlinearity) * np.tanh(S[part] @ R) if nonlinearity else S[part]
         X[part] = bent @ A + b
 
-    in_threads(fill, range(-(-n // BLOCK)), workers=workers)
+    in_threads(fill, range(-(-n // BLOCK)), Run(workers=workers))
     return SourceWorld(S, X, mixing, laws, nonlinearity)
 
 

@@ -21,9 +21,9 @@ from identifiable.deconfounding.evaluation.classifiers import LightGBM, Ridge
 from identifiable.deconfounding.evaluation.concluding import Components
 from identifiable.deconfounding.evaluation.representing import Transforms
 from identifiable.deconfounding.folds import cross_validation
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
 from identifiable.results import ConditionScore, ScreenEvaluation
+from identifiable.run import Run
 
 TREES = LightGBM(rounds=25)
 FAST: dict[str, Any] = {
@@ -159,7 +159,7 @@ def test_one_hit_among_many_targets_is_found_and_named() -> None:
     hit = evaluate(*small_screen(names, anywhere, {"t3": 9.0}, plates=16), **options)
     assert condition(hit, "pca", "ridge").ci95[0] < 0.5
     assert hit.verdict != "nothing-to-find"
-    assert "t3 (1.000 in PCA" in hit.text
+    assert "t3 in PCA" in hit.text
     none = evaluate(*small_screen(names, anywhere, {}, plates=16), **{**options, "representations": ("pca",)})
     assert none.verdict == "nothing-to-find"
 
@@ -170,10 +170,10 @@ def test_one_locked_target_is_named_and_its_score_not_taken_for_biology() -> Non
     for effect, verdict in ((9.0, "layout-confounded"), (0.0, "nothing-to-find")):
         result = evaluate(*small_screen(names, locked_to_the_first_row("t2"), {"t2": effect}, plates=24), **options)
         told = next(a.message for a in result.alerts if a.code == "layout_tells")
-        assert "it clearly tells t2 1.00;" in told
+        assert "t2 1.00" in told
         assert condition(result, "position").ci95[0] < 0.6
         assert result.verdict == verdict
-    assert "t2 1.000" in result.advice.reasons[-1]
+    assert "t2 1.000" in result.advice.reasons[-1].message
     for effects in ({}, {"t2": 9.0}):
         free = evaluate(*small_screen(names, anywhere, effects, plates=24), **options)
         assert "layout_tells" not in [a.code for a in free.alerts]

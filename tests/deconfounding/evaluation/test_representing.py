@@ -14,23 +14,23 @@ from identifiable.blocks import Blocks
 from identifiable.deconfounding.checkpoint import Checkpoint
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.evaluation.representing import FEW_ROWS, RowMap, Transforms
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
+from identifiable.run import Run
 
 ROOM = Path(identifiable.deconfounding.__file__).parent
 
 
 def test_a_map_comes_back_from_a_checkpoint_with_its_alerts_whatever_its_note_says() -> None:
-    alert = Alert("few_rows", "any words")
-    made = RowMap.of(AffineMap.identity(3), note="a note", converged=False, identifiable=2, gaussian=1, alerts=(alert,))
+    alert, note = Alert("few_rows", {"rows": 3}), Note("rows", {"rows": 3})
+    made = RowMap.of(AffineMap.identity(3), notes=(note,), converged=False, identifiable=2, gaussian=1, alerts=(alert,))
     back = RowMap.of_arrays(made.arrays)
-    assert (back.width, back.note, back.converged, back.identifiable, back.gaussian) == (3, "a note", False, 2, 1)
+    assert (back.width, back.notes, back.converged, back.identifiable, back.gaussian) == (3, (note,), False, 2, 1)
     assert back.alerts == (alert,)
     assert back.affine is not None
     X = np.arange(6.0).reshape(2, 3)
     assert np.array_equal(back.apply(X, np.arange(2)), X)
-    assert RowMap.of_arrays(RowMap.of(AffineMap.identity(3), note="ICA fits noise").arrays).alerts == ()
+    assert RowMap.of_arrays(RowMap.of(AffineMap.identity(3), notes=(note,)).arrays).alerts == ()
 
 
 @pytest.mark.parametrize(("rows", "codes"), [(FEW_ROWS * 4 - 8, ["few_rows"]), (FEW_ROWS * 4, [])])

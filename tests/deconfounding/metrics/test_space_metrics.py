@@ -21,6 +21,7 @@ from identifiable.deconfounding.metrics.space_metrics import (
     replicate_rows,
     space_metrics,
 )
+from identifiable.run import Run
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -85,17 +86,17 @@ def test_what_a_design_lacks_is_said_and_not_scored():
 def test_metrics_of_a_space_say_space_rows_and_batches():
     X, design = screen()
     names = ("replicate_map", "ilisi", "pcr_plate")
-    found = space_metrics(X, design, space="ica", only=names, max_rows=150, seed=3)
+    found = space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(3))
     assert tuple(m.metric for m in found) == names
     assert all(m.space == "ica" and m.rotation_invariant for m in found)
     assert says(found[0].note, "another plate", "another well", "of 300 rows")
     assert says(found[1].note, "3 batches", "150 of 300 rows")
     assert found[2].note == "6 plates"
-    assert space_metrics(X, design, space="ica", only=names, max_rows=150, seed=3) == found
-    assert space_metrics(X, design, space="ica", only=names, max_rows=150, seed=4) != found
-    alone = space_metrics(X, design, space="ica", only=["ilisi"], max_rows=150, seed=3)
+    assert space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(3)) == found
+    assert space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(4)) != found
+    alone = space_metrics(X, design, space="ica", only=["ilisi"], max_rows=150, run=Run(3))
     assert alone == found[1:2]
-    blocks = space_metrics(Blocks(X, rows=37), design, space="ica", only=names, max_rows=150, seed=3)
+    blocks = space_metrics(Blocks(X, rows=37), design, space="ica", only=names, max_rows=150, run=Run(3))
     assert [m.value for m in blocks] == [m.value for m in found]
     with pytest.raises(UsageError, match=r"magic; .* replicate_map,"):
         space_metrics(X, design, space="x", only=["magic"])

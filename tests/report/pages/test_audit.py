@@ -27,7 +27,7 @@ from identifiable.report import words
 from identifiable.report.frame import glossary
 from identifiable.report.page import Card, Dots, Fold, Mark, Terms
 from identifiable.report.pages.screen import EXAMPLES, LISTED, MOST_LISTED, roles_table
-from identifiable.results import Audit, BlindScore, Finding
+from identifiable.results import Answer, Audit, BlindScore, Finding
 
 FULL = make_audit()
 BARE = make_audit(
@@ -39,7 +39,7 @@ BARE = make_audit(
     findings=(),
     skipped={},
     verdict="clear",
-    text="",
+    told=Answer("", stored=""),
 )
 VERDICTS = ("clear", "caution", "layout-confounded", "batch-confounded", "unusable")
 
@@ -139,6 +139,6 @@ def test_every_special_result_is_drawn(result: Audit) -> None:
 
 
 def test_unknown_severities_and_verdicts_do_not_break_a_page() -> None:
-    odd: Any = make_audit(verdict=HOSTILE, findings=(Finding("a", HOSTILE, "b"),))  # type: ignore[arg-type]
+    odd: Any = make_audit(verdict=HOSTILE, findings=(Finding("a", stored="b", severity=HOSTILE),))  # type: ignore[arg-type]
     assert "<script" not in report.html(odd)
     assert card_of(odd).tone == "caution"

@@ -28,19 +28,19 @@ from identifiable.report import words
 from identifiable.report.frame import glossary
 from identifiable.report.page import Curves, Dots, Terms
 from identifiable.report.pages.cleaning import METRICS, UNSAVED, apply_command
-from identifiable.results import Cleaning, SpaceMetric
+from identifiable.results import Answer, Cleaning, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
 
 ATTRIBUTION = make_attribution(grid=(2, 3))
 FULL = make_cleaning(attribution=ATTRIBUTION)
 NOTHING = make_cleaning(
-    attribution=make_attribution(size=0, text=""),
+    attribution=make_attribution(size=0, told=Answer("", stored="")),
     curve=(),
     metrics=(),
     outputs=(),
     biology_lost=0.0,
     verdict="nothing-to-remove",
-    text="",
+    told=Answer("", stored=""),
     design=make_design(batches=None, grid=None),
 )
 SHRUNK = replace(FULL, method="shrink", removed=(), weights=tuple(1 - 0.02 * i for i in range(48)))

@@ -33,7 +33,7 @@ from identifiable.report.page import Card, Dots, Fold, Terms, Text
 from identifiable.report.pages.conditions import Conditions, layout_words, probe_words, rotation_words
 from identifiable.report.pages.evaluation import DRAWN
 from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
-from identifiable.results import IcaAdvice, ScreenEvaluation
+from identifiable.results import Answer, IcaAdvice, ScreenEvaluation
 
 FULL = make_evaluation()
 SMALLER = make_evaluation(conditions=tuple(make_conditions()))
@@ -47,8 +47,8 @@ BARE = make_evaluation(
     fitted=(),
     times=(),
     verdict="undecided",
-    advice=IcaAdvice("unclear", "", ()),
-    text="",
+    advice=IcaAdvice("unclear", Answer("", stored=""), ()),
+    told=Answer("", stored=""),
 )
 TREES = make_evaluation(
     conditions=tuple(c for c in make_conditions() if c.classifier == "lightgbm"), differences=(), leakage=(), times=()
@@ -103,7 +103,8 @@ def test_only_a_gain_is_good_news(verdict: Any, tone: str, badge: str) -> None:
 
 @pytest.mark.parametrize(("answer", "tone"), [("yes", "good"), ("no", "caution"), ("unclear", "plain")])
 def test_the_advice_is_a_card_with_its_reasons_and_can_say_no(answer: Any, tone: str) -> None:
-    result = make_evaluation(advice=IcaAdvice(answer, "all Gaussian", ("38 of 48", "no gain")))
+    reasons = tuple(Answer("", stored=said) for said in ("38 of 48", "no gain"))
+    result = make_evaluation(advice=IcaAdvice(answer, Answer("", stored="all Gaussian"), reasons))
     card, *reasons = blocks_of(result, "advice")
     assert isinstance(card, Card)
     assert (card.badge, card.tone, card.sentence) == (answer, tone, "All Gaussian.")

@@ -28,7 +28,7 @@ RESULTS = {
     "one leak": make_reproduction(pairs=3, leaks=[0.5]),
     "linear alone": make_reproduction(pairs=3, leaks=[1.0, 0.7]),
     "nothing kept": replace(PLAIN, runs=tuple(replace(run, removed="loss") for run in PLAIN.runs)),
-    "no samples": make_reproduction(samples=2, choices=[], published={}, alerts=[Alert("few", "Few.")]),
+    "no samples": make_reproduction(samples=2, choices=[], published={}, alerts=[Alert("few", stored="Few.")]),
 }
 RESULTS["odd choices"] = make_reproduction(
     choices=[Choice("leaks", (0.5, math.nan), "ours", (1.0, math.inf)), Choice("limit", math.inf, "paper")],
@@ -75,7 +75,7 @@ def test_a_verdict_that_disagrees_or_cannot_decide_is_a_caution() -> None:
         "no clear relation": card_of(RESULTS["unclear"]),
         "too few pairs": card_of(RESULTS["no correlation"]),
         "the other way round": card_of(replace(PLAIN, fits=(against, *PLAIN.fits[1:]))),
-        "as Theorem 1 suggests, unfinished": card_of(replace(PLAIN, alerts=(Alert("not_converged", "Of 2."),))),
+        "as Theorem 1 suggests, unfinished": card_of(replace(PLAIN, alerts=(Alert("not_converged", stored="Of 2."),))),
     }
     assert {card.badge for card in cards.values()} == set(cards)
     assert [card.tone for card in cards.values()] == ["caution"] * 4

@@ -41,7 +41,7 @@ RESULTS = {
     "a row is missing": make_table2(missing=[("BioAE", "scene"), ("BioAE", "all")]),
     "continuous alone": make_table2(rows=CONTINUOUS, traversals=False),
     "bare": replace(
-        make_table2(rows=(), choices=(), published={}, alerts=[Alert("few", "Few.")], traversals=False), runs=()
+        make_table2(rows=(), choices=(), published={}, alerts=[Alert("few", stored="Few.")], traversals=False), runs=()
     ),
     "many data sets": make_table2(data=["sprites", "scene", "dsprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d"]),
     "wide": make_table2(half=1.5, infoe_moves=-0.2, lift=-0.3),

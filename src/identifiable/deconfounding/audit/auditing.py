@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.stats import rankdata
 
-from identifiable.blocks import Blocks, Progress, fold, in_threads, one_blas_thread
+from identifiable.blocks import Blocks, fold, in_threads, one_blas_thread
 from identifiable.deconfounding.audit import blind as layout
 from identifiable.deconfounding.audit.blind import BlindClassifier
-from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, plural, sentence_of, verdict_of
+from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, answer_of, verdict_of
 from identifiable.deconfounding.design import Codes, Design, Labels, summarise
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import interval, least_of_many, mean_of, null_spread, plate_draws
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of, table_of
 from identifiable.groups import WhiteBasis
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import AuditOptions
 from identifiable.results import Alert, Audit, BlindScore, FeatureCheck, FoldCheck
+from identifiable.run import PLAIN, Run, Stage
 
 BOOTSTRAP = 300  # draws of plates for intervals
 CELL_COUNT_BINS = 20
@@ -53,7 +54,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
         testable, skipped = evaluable_perturbations(design, fold_of, options.min_wells)
         members = dict(zip(design.perturbation.names, design.perturbation.members, strict=True))
         wells = {name: members[name] for name in testable}
-        features = check_features(blocks, **run.how)
+        features = check_features(blocks, run)
         blind = _blind_scores(design, fold_of, wells, run)
         readings = _readings(blocks, design, options.folds, run.seed)
         blind += [score for _, score in readings]
@@ -76,7 +77,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
         findings = evidence.findings()
         verdict = verdict_of(findings)
         return Audit(
-            inputs=run.inputs_of(blocks),
+            inputs=table_of(run, blocks),
             settings={
                 **options.settings(),
                 "seed": run.seed,
@@ -85,7 +86,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
                 "roles": dict(design.roles),
             },
             alerts=(*run.alerts, *_alerts(design, readings, len(wells))),
-            provenance=run.record("audit"),
+            provenance=record_of(run, "audit"),
             design=summarise(design, blocks.d),
             dependences=dependences,
             blind=evidence.blind,
@@ -95,7 +96,7 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
             findings=findings,
             skipped={name: reason.words for name, reason in skipped.items()},
             verdict=verdict,
-            text=sentence_of(verdict, findings, evidence),
+            told=answer_of(verdict, findings, evidence),
         )
 
 
@@ -116,9 +117,9 @@ def evaluable_perturbations(design: Design, fold_of: Codes, min_wells: int) -> t
         elif plates[k] < 2:
             skipped[name] = Skipped("one_plate", "on one plate only")
         elif parts[k] < 2:
-            skipped[name] = Skipped("one_fold", "all its plates are in one fold")
+            skipped[name] = Skipped("one_fold", "all plates in one fold")
         elif not beside[k]:
-            skipped[name] = Skipped("controls_apart", "no control on any of its plates")
+            skipped[name] = Skipped("controls_apart", "no controls on its plates")
         else:
             testable.append(name)
     return testable, skipped
@@ -169,7 +170,7 @@ def _locked(design: Design, fold_of: Codes, wells: Mapping[str, Codes], run: Run
         return {}
     classifier = _by_position(design, fold_of, _plate_draws(design, run.seed))
     rows = list(wells.values())
-    table = np.array(in_threads(classifier.auroc, rows, **run.how, stage="position, each"))
+    table = np.array(in_threads(classifier.auroc, rows, run, Stage("position, each")))
     controls = int(design.control.sum())
     spreads = np.array([null_spread(len(each), controls) for each in rows])
     least = least_of_many(table, spreads, design.plate.size)
@@ -186,7 +187,7 @@ def _blind_score(
     *,
     chance: float = 0.5,
 ) -> BlindScore:
-    found = in_threads(classifier.auroc, list(wells.values()), **run.how, stage=f"{features} alone")
+    found = in_threads(classifier.auroc, list(wells.values()), run, Stage(f"{features} alone"))
     held_out = "plate" if classifier.held_out else "nothing"
     table = np.array(found)
     scored = ~np.isnan(table[:, 0])
@@ -260,21 +261,13 @@ def _alerts(design: Design, readings: Sequence[tuple[Reading, BlindScore]], test
     alerts = []
     for reading, score in readings:
         if not reading.all_rows:
-            kind = "control rows" if reading.controls_only else "rows"
-            alerts.append(
-                Alert(
-                    f"{score.predicts}_read_from_sample",
-                    f"{design.name}: how well the {score.predicts} is read from the embedding was judged on {reading.rows} {kind} of "
-                    f"{score.targets} {plural(score.predicts)}, drawn at random.",
-                )
-            )
+            kind = "control row" if reading.controls_only else "row"
+            code = "plate_read_from_sample" if score.predicts == "plate" else "batch_read_from_sample"
+            values = {"name": design.name, "rows": reading.rows, "kind": kind, "groups": score.targets}
+            alerts.append(Alert(code, values))
     if testable > layout.CONTRASTS:
         alerts.append(
-            Alert(
-                "information_from_some",
-                f"{design.name}: information of perturbation against control is the mean over the {layout.CONTRASTS} perturbations "
-                f"with most wells, of {testable}.",
-            )
+            Alert("information_from_some", {"name": design.name, "perturbations": layout.CONTRASTS, "of": testable})
         )
     return alerts
 
@@ -293,14 +286,14 @@ class Reading:
     all_rows: bool
 
 
-def check_features(blocks: Blocks, *, workers: int | None = None, progress: Progress | None = None) -> FeatureCheck:
+def check_features(blocks: Blocks, run: Run = PLAIN) -> FeatureCheck:
     """Constant and dependent columns, Gaussian marginals, rows that occur twice. Two passes, of which the first checks values."""
-    moments = gather_moments([blocks], workers=workers, progress=progress)[0]
+    moments = gather_moments([blocks], run)[0]
     energy = moments.energy
     varying = energy > 0
     scale = np.divide(np.sqrt(blocks.n), np.sqrt(energy), out=np.zeros(blocks.d), where=varying)
     start = partial(_Shape, moments.mean, scale)
-    shape = fold([blocks], start, workers=workers, progress=progress, stage="shape of columns")
+    shape = fold([blocks], start, **run.how, stage=Stage("shape of columns"))
     kurtosis = shape.fourth[varying] / blocks.n - 3
     duplicates, pairs = _duplicates(blocks, np.concatenate(shape.hashes))
     return FeatureCheck(

@@ -13,9 +13,9 @@ from scipy import sparse
 from identifiable._checks import DataError
 from identifiable.blocks import in_threads
 from identifiable.deconfounding.design import Codes, Design, Labels, Mask, labels_of
-from identifiable.deconfounding.run import Run
 from identifiable.moments import Array
 from identifiable.results import Dependence
+from identifiable.run import Run, Stage
 
 CONTRASTS = 32  # perturbations, those with most wells, whose information about places is averaged
 CHANCE_DRAWS = 100  # over all perturbations, at least one each
@@ -125,7 +125,7 @@ def dependences(
     places = places_of(design)
     label = with_controls_as_one(design)
     draw = partial(_shuffled_information, label, places, ShuffleWithin(design.plate), run.seed)
-    null = in_threads(draw, range(permutations), **run.how, stage="shuffling labels")
+    null = in_threads(draw, range(permutations), run, Stage("shuffling labels"))
     found = [
         _dependence(
             about(place),
@@ -137,7 +137,7 @@ def dependences(
     ]
     several = [_Contrast.of(design, rows, places) for rows in contrasts]
     draw_contrasts = partial(_shuffled_contrasts, several, run.seed)
-    null = in_threads(draw_contrasts, range(permutations), **run.how, stage="shuffling contrasts")
+    null = in_threads(draw_contrasts, range(permutations), run, Stage("shuffling contrasts"))
     found += [
         _dependence(
             f"perturbation vs control ~ {place}",

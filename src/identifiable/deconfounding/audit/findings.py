@@ -1,16 +1,16 @@
-"""What follows from the measurements of an audit: findings, a verdict, and a sentence that says what to do next."""
+"""What follows from the measurements of an audit: findings, a verdict, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from identifiable.deconfounding.audit.blind import about
 from identifiable.deconfounding.design import Design
-from identifiable.results import BlindScore, Dependence, FeatureCheck, Finding, FoldCheck
+from identifiable.results import Answer, BlindScore, Dependence, FeatureCheck, Finding, FoldCheck
 from identifiable.results.screen import AuditVerdict
 
 # A design is called confounded when the lower end of what place alone scores is above this. The effects of interest score about
@@ -20,7 +20,6 @@ CONFOUNDED = 0.6
 NOTICEABLE = 0.55  # a quarter of those effects; less, even if certain, changes no conclusion
 INFORMED = 0.1  # share of what a label could tell about the address, from which on it is worth a word
 FEW_ROWS = 10  # rows per column below which fits are mostly noise
-NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -74,109 +73,57 @@ class Evidence:
         return max(found, key=lambda b: b.ci95[0], default=None)
 
     def _testable(self) -> list[Finding]:
-        skipped = len(self.skipped)
         apart = sum(each.code == "controls_apart" for each in self.skipped.values())
         if self.testable:
-            left = f"; {skipped} are not (too few wells or plates, or no controls beside them)" if skipped else ""
-            return [
-                Finding(
-                    "testable",
-                    "fine",
-                    f"{counted(len(self.testable), 'perturbation')} can be judged on plates left out{left}.",
-                )
-            ]
+            skipped = {"skipped": len(self.skipped)} if self.skipped else {}
+            return [Finding("testable", {"perturbations": len(self.testable), **skipped}, severity="fine")]
         if apart:
-            return [
-                Finding(
-                    "controls_apart",
-                    "stop",
-                    f"Perturbations and controls never share a plate ({apart} perturbations with wells enough): their difference cannot "
-                    "be told from that of plates. Put controls on every plate.",
-                )
-            ]
+            return [Finding("controls_apart", {"perturbations": apart}, severity="stop")]
         most = int(self.design.perturbation.take(~self.design.control).counts.max())
-        return [
-            Finding(
-                "nothing_testable",
-                "stop",
-                f"No perturbation has {self.min_wells} wells on two plates (the most frequent has {most} wells): join perturbations by "
-                "target or drop the dose (--perturbation, perturbation=), or lower the number (--min-wells, min_wells=).",
-            )
-        ]
+        return [Finding("nothing_testable", {"least": self.min_wells, "most": most}, severity="stop")]
 
     def _folds(self) -> list[Finding]:
-        bad = [check for check in self.folds if check.problem]
+        bad = {f"fold {check.fold}": check.problem for check in self.folds if check.problem}
+        folds = len(self.folds)
         if not bad:
             missing = sum(bool(check.missing) for check in self.folds)
-            left = f"; in {missing} of them some perturbation is missing" if missing else ""
-            return [Finding("folds", "fine", f"All {len(self.folds)} folds of plates hold both classes{left}.")]
-        named = ", ".join(f"fold {check.fold}: {check.problem}" for check in bad)
-        usable = len(self.folds) - len(bad)
-        return [
-            Finding(
-                "single_class_folds",
-                "stop" if usable < 2 else "caution",
-                f"{len(bad)} of {len(self.folds)} folds of plates hold one class only ({named}); they cannot be scored.",
-            )
-        ]
+            return [Finding("folds", {"folds": folds, **({"missing": missing} if missing else {})}, severity="fine")]
+        usable = folds - len(bad)
+        values = {"bad": len(bad), "folds": folds, "problems": bad}
+        return [Finding("single_class_folds", values, severity="stop" if usable < 2 else "caution")]
 
     def _layout(self) -> list[Finding]:
         score = self.score("position")
         if score is None:
-            return [
-                Finding(
-                    "layout_unknown",
-                    "caution",
-                    "The wells are not known, so what the layout alone tells stays unknown.",
-                )
-            ]
-        told = (
-            f"Position alone tells {score.predicts} from controls with AUROC {_with_interval(score)} on plates left out"
-        )
+            return [Finding("layout_unknown", severity="caution")]
+        values = auroc_of(score) | self.locked_values
         if score.ci95[0] > CONFOUNDED:
-            return [
-                Finding("layout", "stop", f"{told}: a score of the embedding may be the layout's.{self.locked_words}")
-            ]
+            return [Finding("layout", {**values, "above": CONFOUNDED}, severity="stop")]
         if self.locked:  # a mean over all hides a few
-            return [Finding("layout", "caution", f"{told}.{self.locked_words}")]
-        if score.ci95[0] > 0.5 and score.auroc > NOTICEABLE:
-            return [Finding("layout", "caution", f"{told}: above chance, if not by much; read scores against it.")]
-        return [Finding("layout", "fine", f"{told}: {_near_chance(score)}.")]
+            return [Finding("layout", values, severity="caution")]
+        return [_against_chance("layout", score, values)]
 
     @property
-    def locked_words(self) -> str:
-        """Which single perturbations position tells, to be said after a sentence; nothing where it tells none."""
-        if not self.locked:
-            return ""
-        named = _named([f"{name} ({auroc:.2f})" for name, auroc in self.locked.items()])
-        return (
-            f" Of single perturbations it clearly tells {len(self.locked)} of {len(self.testable)}: {named}; their scores may be the "
-            "layout's."
-        )
+    def locked_values(self) -> dict[str, Any]:
+        """Which single perturbations position predicts; nothing where it predicts none."""
+        return {"locked": dict(self.locked), "testable": len(self.testable)} if self.locked else {}
 
     def _information(self) -> list[Finding]:
         address = next((d for d in self.dependences if d.what == about("address")), None)
         if address is None:
             return []
-        told = f"The address tells {max(address.share, 0):.0%} of which perturbation a well has (p = {address.p:.2g})."
         informed = address.share > INFORMED and address.p <= 0.05
-        return [Finding("layout_information", "caution" if informed else "fine", told)]
+        values = {"share": max(address.share, 0), "p": address.p}
+        return [Finding("layout_information", values, severity="caution" if informed else "fine")]
 
     def _batch(self) -> list[Finding]:
         score = self.score("batch")
         if score is None:
             return []
-        told = (
-            f"The batch alone tells {score.predicts} from controls with AUROC {_with_interval(score)} on plates left out (Cramér's V of "
-            f"batch and perturbation {self.confounding:.2f})"
-        )
+        values = auroc_of(score) | {"cramers_v": self.confounding}
         if score.ci95[0] > CONFOUNDED:
-            return [
-                Finding("batch", "stop", f"{told}: pooled over batches, a score of the embedding may be the batch's.")
-            ]
-        if score.ci95[0] > 0.5 and score.auroc > NOTICEABLE:
-            return [Finding("batch", "caution", f"{told}: compare within plates.")]
-        return [Finding("batch", "fine", f"{told}: {_near_chance(score)}.")]
+            return [Finding("batch", {**values, "above": CONFOUNDED}, severity="stop")]
+        return [_against_chance("batch", score, values)]
 
     def _one_batch(self) -> list[Finding]:
         batch = self.design.batch
@@ -185,112 +132,55 @@ class Evidence:
         batches = self.design.perturbation.spread(batch, ~self.design.control)
         names = self.design.perturbation.names
         alone = [name for name in self.testable if batches[names.index(name)] == 1]
-        if not alone:
-            return []
-        return [
-            Finding(
-                "one_batch_only",
-                "caution",
-                f"{len(alone)} of {len(self.testable)} perturbations live in one batch only ({_named(alone)}): whether their effect would "
-                "be there in another cannot be said.",
-            )
-        ]
+        values = {"alone": len(alone), "perturbations": len(self.testable), "names": alone}
+        return [Finding("one_batch_only", values, severity="caution")] if alone else []
 
     def _uneven(self) -> list[Finding]:
         score = self.score("plate")
         if score is None or not score.ci95[0] > score.chance + CONFOUNDED - 0.5:
             return []
-        return [
-            Finding(
-                "uneven_plates",
-                "caution",
-                f"Plates hold very unequal shares of perturbations and controls: who knew the plate could score {_with_interval(score)} "
-                f"(wells dealt at random: {score.chance:.2f}). Differences of plates then pass for effects; compare within plates.",
-            )
-        ]
+        return [Finding("uneven_plates", auroc_of(score) | {"chance": score.chance}, severity="caution")]
 
     def _plates(self) -> list[Finding]:
         plate = self.design.plate
-        controls = plate.count(self.design.control)
-        without = [plate.names[k] for k in np.flatnonzero(controls == 0)]
-        if not without:
-            return []
-        return [
-            Finding(
-                "plates_without_controls",
-                "caution",
-                f"{len(without)} of {plate.size} plates hold no control ({_named(without)}): their wells are compared with controls of "
-                "other plates.",
-            )
-        ]
+        without = [plate.names[k] for k in np.flatnonzero(plate.count(self.design.control) == 0)]
+        values = {"without": len(without), "plates": plate.size, "names": without}
+        return [Finding("plates_without_controls", values, severity="caution")] if without else []
 
     def _plate_read(self) -> list[Finding]:
-        found = []
-        for what, where in (("plate", "held-out wells"), ("batch", "held-out plates")):
-            score = self.score("embedding", what)
-            if score is not None:
-                above = "more than" if score.ci95[0] > 0.5 else "no more than"
-                told = f"The {what} is read from the embedding with AUROC {_with_interval(score)} on {where}, {above} chance"
-                found.append(Finding(f"{what}_read", "fine", f"{told} ({counted(score.targets, what)})."))
-        return found
+        scores = {what: self.score("embedding", what) for what in ("plate", "batch")}
+        return [
+            Finding(f"{what}_read", auroc_of(score) | {"groups": score.targets}, severity="fine")
+            for what, score in scores.items()
+            if score is not None
+        ]
 
     def _cell_count(self) -> list[Finding]:
         score = self.score("cell_count")
         if score is None or not score.ci95[0] > CONFOUNDED:
             return []
-        told = f"The number of cells alone tells {score.predicts} from controls with AUROC {_with_interval(score)} on plates left out"
-        return [Finding("cell_count", "fine", f"{told}: what an embedding adds is what exceeds it.")]
+        return [Finding("cell_count", auroc_of(score), severity="fine")]
 
     def _columns(self) -> list[Finding]:
-        features, d = self.features, len(self.design.control) / self.features.n_over_d
-        short = round(d) - features.constant - features.rank
-        if not features.constant and not short:
-            return []
-        parts = [f"{counted(features.constant, 'column')} constant"] if features.constant else []
-        parts += [f"{counted(short, 'direction')} of the others without variance"] if short else []
-        return [
-            Finding(
-                "rank", "fine", f"Rank {features.rank} of {round(d)}: {', '.join(parts)}; whitening leaves them out."
-            )
-        ]
+        features, d = self.features, round(len(self.design.control) / self.features.n_over_d)
+        short = d - features.constant - features.rank
+        values = {"rank": features.rank, "columns": d, "constant": features.constant, "directions": short}
+        return [Finding("rank", values, severity="fine")] if features.constant or short else []
 
     def _duplicates(self) -> list[Finding]:
-        features = self.features
-        if not features.duplicate_rows:
-            return []
-        pairs = ", ".join(f"{a} and {b}" for a, b in features.duplicate_pairs)
-        return [
-            Finding(
-                "duplicate_rows",
-                "caution",
-                f"{counted(features.duplicate_rows, 'row')} equal an earlier row exactly (rows from 0: {pairs}); copies that fall into "
-                "training and test give the answer away.",
-            )
-        ]
+        values = {
+            "rows": self.features.duplicate_rows,
+            "pairs": [f"{a} and {b}" for a, b in self.features.duplicate_pairs],
+        }
+        return [Finding("duplicate_rows", values, severity="caution")] if self.features.duplicate_rows else []
 
     def _gaussian(self) -> list[Finding]:
-        if not self.features.gaussianised:
-            return []
-        return [
-            Finding(
-                "gaussianised",
-                "caution",
-                f"The columns cannot be told from Gaussian ones (median |excess kurtosis| {self.features.median_kurtosis:.3f}), as after "
-                "rank-based normalisation or much averaging: ICA has little or nothing to hold on to. Use features before that step.",
-            )
-        ]
+        values = {"kurtosis": self.features.median_kurtosis}
+        return [Finding("gaussianised", values, severity="caution")] if self.features.gaussianised else []
 
     def _rows(self) -> list[Finding]:
-        if self.features.n_over_d >= FEW_ROWS:
-            return []
-        return [
-            Finding(
-                "few_rows",
-                "caution",
-                f"There are {self.features.n_over_d:.1f} rows for each column; below {FEW_ROWS} what is fitted is mostly noise: reduce "
-                "the columns (--rank, rank=).",
-            )
-        ]
+        values = {"rows_per_column": self.features.n_over_d, "least": FEW_ROWS}
+        return [Finding("few_rows", values, severity="caution")] if self.features.n_over_d < FEW_ROWS else []
 
 
 def verdict_of(findings: Sequence[Finding]) -> AuditVerdict:
@@ -305,52 +195,35 @@ def verdict_of(findings: Sequence[Finding]) -> AuditVerdict:
     return "caution" if any(finding.severity == "caution" for finding in findings) else "clear"
 
 
-def sentence_of(verdict: AuditVerdict, findings: Sequence[Finding], evidence: Evidence) -> str:
+def answer_of(verdict: AuditVerdict, findings: Sequence[Finding], evidence: Evidence) -> Answer:
     """What the verdict means and what to do next."""
-    by_code = {finding.code: finding for finding in findings}
-    position, batch = evidence.score("position"), evidence.score("batch")
+    stops = {finding.code: finding for finding in findings if finding.severity == "stop"}
+    cautions = [finding for finding in findings if finding.severity == "caution"]
     if verdict == "unusable":
-        return next(
-            f.message for f in findings if f.severity == "stop" and f.code in ("nothing_testable", "single_class_folds")
-        )
-    if verdict == "layout-confounded" and position is not None:
-        also = " The batch alone tells it too." if by_code.get("batch") and by_code["batch"].severity == "stop" else ""
-        return (
-            f"where a well lies tells {position.predicts} from controls (AUROC {_with_interval(position)} on plates left out), so a score "
-            f"of the embedding proves no biology.{also}{evidence.locked_words} Believe only what exceeds position alone "
-            "in evaluate, or run plates with the layout shuffled."
-        )
+        return Answer("unusable", remarks=(stops.get("nothing_testable") or stops["single_class_folds"],))
+    if verdict == "layout-confounded":
+        locked = evidence.locked_values
+        also = [Answer("batch_too")] * ("batch" in stops) + ([Answer("locked", locked)] if locked else [])
+        return Answer("layout_confounded", stops["layout"].values, remarks=tuple(also))
     if verdict == "batch-confounded":
-        if "controls_apart" in by_code:
-            return by_code["controls_apart"].message
-        assert batch is not None
-        return (
-            f"the batch tells {batch.predicts} from controls (AUROC {_with_interval(batch)} on plates left out), so pooled scores prove "
-            "no biology. Read AUROC within plates, and hold out batches in evaluate."
-        )
-    cautions = [finding.message for finding in findings if finding.severity == "caution"]
+        if "controls_apart" in stops:
+            return Answer("unusable", remarks=(stops["controls_apart"],))
+        return Answer("batch_confounded", stops["batch"].values)
     if verdict == "caution":
-        more = f" And {counted(len(cautions) - 1, 'more reservation')}, see findings." if len(cautions) > 1 else ""
-        return f"the design can be evaluated, with care. {cautions[0]}{more}"
-    return "nothing in the design or the columns stands in the way; go on to evaluate."
+        more = (Answer("more_cautions", {"more": len(cautions) - 1}),) if len(cautions) > 1 else ()
+        return Answer("caution", remarks=(cautions[0], *more))
+    return Answer("clear")
 
 
-def _with_interval(score: BlindScore) -> str:
+def auroc_of(score: BlindScore) -> dict[str, Any]:
+    """A blind score as values of a finding."""
     low, high = score.ci95
-    return f"{score.auroc:.2f} [{low:.2f}, {high:.2f}]"
+    return {"predicts": score.predicts, "auroc": score.auroc, "low": low, "high": high}
 
 
-def _near_chance(score: BlindScore) -> str:
-    return "little more than chance" if score.auroc <= NOTICEABLE else "the interval reaches chance"
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
-
-
-def plural(word: str) -> str:
-    return f"{word}es" if word.endswith("ch") else f"{word}s"
-
-
-def counted(n: int, word: str) -> str:
-    return f"{n} {word if n == 1 else plural(word)}"
+def _against_chance(code: str, score: BlindScore, values: dict[str, Any]) -> Finding:
+    """What a score that confounds nothing is called beside chance."""
+    if score.ci95[0] > 0.5 and score.auroc > NOTICEABLE:
+        return Finding(code, {**values, "noticeable": NOTICEABLE}, severity="caution")
+    small = {"small": NOTICEABLE} if score.auroc <= NOTICEABLE else {}
+    return Finding(code, values | small, severity="fine")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +24,14 @@ from identifiable.deconfounding.components.shares import (
 from identifiable.deconfounding.components.variance import LAYOUT, POSITION, Slabs, indicator, project
 from identifiable.deconfounding.design import Design, address_name, summarise
 from identifiable.deconfounding.intervals import jackknife, q_values
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of
 from identifiable.ica import Resolved
 from identifiable.moments import Array
 from identifiable.options import AttributeOptions
-from identifiable.results import Alert, Attribution, Component, ComponentCard, Share
+from identifiable.results import Alert, Answer, Attribution, Component, ComponentCard, Share
 from identifiable.results.cleaning import ComponentRole
 from identifiable.results.record import Interval
+from identifiable.run import Run, Stage
 
 # Technical scores below this are taken for a trace. ICA that finds a latent at |r| 0.95 leaves a tenth of the component's variance
 # to the other latents, and what plates explain of that is no reason to take the component out. Biological scores have no such
@@ -60,7 +62,7 @@ def attribute(
     options, run = options or AttributeOptions(), run or Run()
     design.check_rows(blocks)
     with one_blas_thread():
-        slabs = project(blocks, resolved.to_components, **run.how)
+        slabs = project(blocks, resolved.to_components, run)
         questions = Questions.of(design, rng=np.random.default_rng(run.seed))
         found = scores(slabs, questions)
         drawn = shares(
@@ -68,7 +70,7 @@ def attribute(
             questions,
             permutations=options.permutations,
             seed=run.seed,
-            run=partial(in_threads, **run.how, stage="permutations"),
+            run=partial(in_threads, run=run, stage=Stage("permutations")),
         )
         moved = perturbation_effects(slabs, questions.replicates)
         grid = _Grid.of(design)
@@ -89,14 +91,14 @@ def attribute(
             "replicated_perturbations": len(questions.replicates.names),
         },
         alerts=(*run.alerts, *resolved.result.alerts, *_alerts(questions)),
-        provenance=run.record("attribute"),
+        provenance=record_of(run, "attribute"),
         design=summarise(design, blocks.d),
         components=cards,
         density_edges=resolved.result.density_edges,
         grid_rows=grid.rows,
         grid_columns=grid.columns,
         converged=resolved.result.converged,
-        text=_headline(cards),
+        told=_answer(cards),
         biology=total.score,
         biology_ci95=total.ci95,
     )
@@ -249,52 +251,28 @@ class _Grid:
         )
 
 
-# -- words
+# -- what it says
 
 
-def _headline(cards: Sequence[ComponentCard]) -> str:
-    count = {role: sum(card.role == role for card in cards) for role in ("technical", "biological", "both", "neither")}
-    both = f", {count['both']} both" if count["both"] else ""
-    return (
-        f"{len(cards)} components: {count['technical']} technical, {count['biological']} biological{both}, "
-        f"{count['neither']} neither"
-    )
+def _answer(cards: Sequence[ComponentCard]) -> Answer:
+    roles = ("technical", "biological", "both", "neither")
+    return Answer("roles", {"components": len(cards)} | {r: sum(card.role == r for card in cards) for r in roles})
 
 
 def _alerts(questions: Questions) -> list[Alert]:
     plates, replicates, design = questions.plates, questions.replicates, questions.plates.design
     name, locked = design.name, replicates.locked.get(POSITION, 0.0)
     treated = int((~design.control).sum())
-    covered = " and ".join(f"{seen} of {used} {what}" for what, (seen, used) in plates.uncovered.items())
-    found: list[tuple[bool, str, str]] = [
-        (
-            not plates.from_controls,
-            "few_controls",
-            f"{name}: most plates have fewer than 2 controls, so technical shares are of all wells and hold biology wherever "
-            "perturbations differ between plates or places; cell count is left out.",
-        ),
-        (
-            not replicates.names,
-            "no_replicates",
-            f"{name}: no perturbation lies on two plates with controls, so nothing can be called biological.",
-        ),
+    covered = [f"{seen} of {used} {what}" for what, (seen, used) in plates.uncovered.items()]
+    found: list[tuple[bool, str, dict[str, Any]]] = [
+        (not plates.from_controls, "few_controls", {}),
+        (not replicates.names, "no_replicates", {}),
         (
             bool(replicates.names) and replicates.left_out > 0,
             "not_replicated",
-            f"{name}: {replicates.left_out} of {treated} treated wells have no replicate on another plate, or no control on their "
-            "plate; biological scores are of the others.",
+            {"wells": replicates.left_out, "treated": treated},
         ),
-        (
-            locked > LOCKED,
-            "layout_locked",
-            f"{name}: {locked:.0%} of replicates lie at the same address of their plates. What controls say of position is "
-            "taken off the biological scores; position that controls do not show still counts as biology.",
-        ),
-        (
-            bool(plates.uncovered),
-            "controls_in_few_places",
-            f"{name}: controls lie in {covered}: shares of position are those of that part of the plate, and biological "
-            "scores compare wells with all treated wells of their plate, so an effect that all perturbations have is not seen.",
-        ),
+        (locked > LOCKED, "layout_locked", {"replicates": locked}),
+        (bool(covered), "controls_in_few_places", {"covered": covered}),
     ]
-    return [Alert(code, message) for holds, code, message in found if holds]
+    return [Alert(code, {"name": name, **values}) for holds, code, values in found if holds]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,13 +26,14 @@ from identifiable.deconfounding.components.variance import Slabs, project
 from identifiable.deconfounding.design import Design, summarise
 from identifiable.deconfounding.intervals import FEW_GROUPS
 from identifiable.deconfounding.metrics.space_metrics import space_metrics
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
 from identifiable.moments import Array
 from identifiable.options import CleanOptions
-from identifiable.results import Alert, Attribution, Cleaning, CleanPoint, SpaceMetric
+from identifiable.results import Alert, Answer, Attribution, Cleaning, CleanPoint, SpaceMetric
 from identifiable.results.cleaning import CleanDifference
+from identifiable.run import Run
 
 Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
 MAX_ROWS = 6000  # of each half of the plates, judged by replicate mAP at every point of the curve
@@ -78,7 +79,7 @@ def clean(
     chosen = choose_weights(attribution, method=options.method, budget=options.budget, fdr=options.fdr)
     removed = len(chosen.removed)
     with one_blas_thread():
-        slabs = project(blocks, resolved.to_components, **run.how)
+        slabs = project(blocks, resolved.to_components, run)
         points = _points(removed, components, curve_points)
         found = trade_off(
             slabs,
@@ -91,7 +92,7 @@ def clean(
         )
         table = _metrics(blocks, slabs, found, removed, options, run)
     differences = _differences(found, removed)
-    verdict, text = judge(chosen, differences, found, components)
+    verdict, told = judge(chosen, differences, found, components)
     said = (*_against_table(design, table), *run.alerts, *attribution.alerts, *_alerts(design, found, attribution))
     return Cleaning(
         inputs=tuple(run.inputs) or attribution.inputs,
@@ -107,7 +108,7 @@ def clean(
             "replicate_map_chance": found.judged["ica", 0].replicates.mean_chance,
         },
         alerts=tuple(dict.fromkeys(said)),
-        provenance=run.record("clean"),
+        provenance=record_of(run, "clean"),
         design=summarise(design, blocks.d),
         method=options.method,
         budget=options.budget,
@@ -117,7 +118,7 @@ def clean(
         curve=_curve(found, points),
         metrics=table,
         verdict=verdict,
-        text=text,
+        told=told,
         attribution=attribution,
         differences=differences,
     )
@@ -245,33 +246,25 @@ def _differences(found: TradeOff, removed: int) -> tuple[CleanDifference, ...]:
 
 def judge(
     chosen: Chosen, differences: Sequence[CleanDifference], found: TradeOff, components: int
-) -> tuple[Verdict, str]:
-    """The verdict and its reason in one sentence."""
+) -> tuple[Verdict, Answer]:
+    """The verdict, and its reason."""
     removed = len(chosen.removed)
     if not removed:
-        return "nothing-to-remove", f"no component of {components} is technical within the budget of biology"
+        return "nothing-to-remove", Answer("nothing_technical", {"components": components})
+    values: dict[str, Any] = {"removed": removed, "components": components}
     by_name = {difference.against: difference for difference in differences}
     whole, pca = by_name["whole"], by_name["pca"]
-    before, after = found.judged["ica", 0].plate_auroc, found.judged["ica", removed].plate_auroc
-    start = f"{removed} of {components} components taken out"
     if not np.isfinite(whole.difference):
-        return "no-gain", f"{start}; no well has a replicate on plates held out, so what it brings is not known"
-    said = (
-        f"{start}; plate AUROC on controls {before:.2f} to {after:.2f}, replicate mAP {_signed(whole)} against no cleaning and "
-        f"{_signed(pca)} against as many axes of PCA, on plates not used to choose them"
-    )
+        return "no-gain", Answer("no_replicates_held_out", values)
+    values |= {"before": found.judged["ica", 0].plate_auroc, "after": found.judged["ica", removed].plate_auroc}
+    for name, against in (("whole", whole), ("pca", pca)):
+        values |= {name: against.difference, f"{name}_low": against.ci95[0], f"{name}_high": against.ci95[1]}
     if whole.ci95[1] < 0:
-        return "harms", said
+        return "harms", Answer("cleaned", values)
     if found.judged["ica", removed].replicates.mean_above_chance()[1][0] <= 0:
-        return "no-gain", f"{said}; even so replicates are found no better than by chance"
-    if whole.ci95[0] > 0 and pca.ci95[0] > 0:
-        return "ica-cleaning-helps", said
-    return "no-gain", said
-
-
-def _signed(difference: CleanDifference) -> str:
-    low, high = difference.ci95
-    return f"{difference.difference:+.4f} [{low:+.4f}, {high:+.4f}]"
+        return "no-gain", Answer("cleaned", values, remarks=(Answer("replicates_at_chance"),))
+    helps = whole.ci95[0] > 0 and pca.ci95[0] > 0
+    return "ica-cleaning-helps" if helps else "no-gain", Answer("cleaned", values)
 
 
 def _metrics(
@@ -302,8 +295,7 @@ def _metrics(
             only=options.metrics,
             relations=options.relations,
             max_rows=METRIC_ROWS,
-            seed=run.seed,
-            progress=run.progress,
+            run=run,
         )
     )
 
@@ -314,42 +306,21 @@ def _against_table(design: Design, metrics: Sequence[SpaceMetric]) -> list[Alert
     came, left = found.get("base"), found.get("ica", found.get("whole"))
     if came is None or left is None or not came.ci95[0] > left.ci95[1]:
         return []
-    return [
-        Alert(
-            "worse_than_the_table",
-            f"{design.name}: replicates find each other better in the table as it came (mAP {came.value:.3f}) than in the whitened and "
-            f"cleaned one ({left.value:.3f}); whitening gives directions of noise the weight of the others. Keep fewer (--rank), or "
-            "use the table as it is.",
-        )
-    ]
+    return [Alert("worse_than_the_table", {"name": design.name, "table": came.value, "cleaned": left.value})]
 
 
 def _alerts(design: Design, found: TradeOff, attribution: Attribution) -> list[Alert]:
     judged = sum(len(half.judged) for half in found.halves)
     plates = sum(half.judged_design.plate.size for half in found.halves)
     low, high = attribution.biology_ci95
-    alerts = [
-        (
-            plates < FEW_GROUPS,
-            "few_groups",
-            f"{design.name}: intervals of replicate mAP come from how {plates} plates differ; below {FEW_GROUPS} they are rough.",
-        ),
-        (
-            judged < design.n,
-            "judged_on_some_wells",
-            f"{design.name}: replicate mAP of the trade-off is on {judged} of {design.n} wells, whole perturbations drawn at random.",
-        ),
-        (
-            any(half.batch_bound for half in found.halves),
-            "replicates_in_one_batch",
-            f"{design.name}: most replicates of a perturbation lie in one batch, so replicate mAP of the trade-off ranks them among "
-            "controls of that batch; it cannot show whether effects hold in another one.",
-        ),
+    alerts: list[tuple[bool, str, dict[str, Any]]] = [
+        (plates < FEW_GROUPS, "few_groups", {"groups": plates, "level": "plate", "least": FEW_GROUPS}),
+        (judged < design.n, "judged_on_some_wells", {"judged": judged, "wells": design.n}),
+        (any(half.batch_bound for half in found.halves), "replicates_in_one_batch", {}),
         (
             not shows_biology(attribution),
             "no_biology_to_lose",
-            f"{design.name}: perturbations have no effect that replicates (biological scores add up to {attribution.biology:.3f}, "
-            f"95 % interval {low:.3f} to {high:.3f}), so the budget was not used.",
+            {"biology": attribution.biology, "low": low, "high": high},
         ),
     ]
-    return [Alert(code, message) for holds, code, message in alerts if holds]
+    return [Alert(code, {"name": design.name, **values}) for holds, code, values in alerts if holds]

@@ -22,10 +22,10 @@ from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import plate_groups
 from identifiable.deconfounding.metrics.replicates import Ranking, WellSums, replicate_map
 from identifiable.deconfounding.metrics.space_metrics import replicate_columns, replicate_rows
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.moments import Array
 from identifiable.results import Interval
+from identifiable.run import Run, Stage
 
 Method = Literal["drop", "shrink"]
 AxesOf = Literal["ica", "pca", "rand"]
@@ -320,6 +320,5 @@ def trade_off(
             else:
                 judged[space, removed] = one.judged_by(two, removed, method).and_(two.judged_by(one, removed, method))
             done += 1
-            if run.progress is not None:
-                run.progress("trade-off", done, steps)
+            run.say(Stage("trade-off"), done, steps)
     return TradeOff(judged, ranked, rotations, halves)

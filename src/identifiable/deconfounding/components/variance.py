@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from identifiable._checks import DataError
-from identifiable.blocks import Blocks, Progress, fold
+from identifiable.blocks import Blocks, fold
 from identifiable.deconfounding.design import Codes, Design, Mask
 from identifiable.groups import AffineMap
 from identifiable.moments import Array
+from identifiable.run import PLAIN, Run, Stage
 
 SLAB = 64  # axes worked on together: rows x SLAB values are copied at a time, not rows x axes
 GROUPS = 20  # parts the plates are dealt into: each is left out once, for predictions and for standard errors
@@ -50,15 +51,13 @@ class _Projection:
         pass
 
 
-def project(
-    blocks: Blocks, to_axes: AffineMap, *, workers: int | None = None, progress: Progress | None = None
-) -> list[NDArray[np.float32]]:
+def project(blocks: Blocks, to_axes: AffineMap, run: Run = PLAIN) -> list[NDArray[np.float32]]:
     """All rows on the axes of a map, in float32: half the memory, and rounding far below what wells differ by."""
     width, axes = to_axes.matrix.shape
     if blocks.d != width:
         raise DataError(f"{blocks.name}: expected {width} columns, as the components were fitted to, got {blocks.d}.")
     slabs = [np.empty((blocks.n, min(SLAB, axes - k)), np.float32) for k in range(0, axes, SLAB)]
-    fold([blocks], lambda: _Projection(to_axes, slabs), workers=workers, progress=progress, stage="components")
+    fold([blocks], lambda: _Projection(to_axes, slabs), **run.how, stage=Stage("components"))
     if not all(np.isfinite(slab).all() for slab in slabs):
         bad = np.flatnonzero(
             ~np.isfinite(np.concatenate([slab.sum(axis=1)[:, None] for slab in slabs], axis=1)).all(axis=1)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from identifiable._checks import DataError
-from identifiable.blocks import Progress, chunk_rows, one_blas_thread, physical_memory
+from identifiable.blocks import chunk_rows, one_blas_thread, physical_memory
 from identifiable.deconfounding.corrections.tasks import Fit, Selected, Task, confounded
 from identifiable.deconfounding.design import Codes
 from identifiable.groups import AffineMap
 from identifiable.moments import Array
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
+from identifiable.run import PLAIN, Run, Stage
 
 DIMENSIONS = 50
 # The settings of harmonypy 2.1 (and of harmony 2 for R).
@@ -61,23 +62,20 @@ def fit_harmony(task: Task, *, white: AffineMap, dimensions: int = DIMENSIONS) -
     leading = AffineMap(white.matrix[:, :width], white.offset[:width])
     _refuse_too_long(task, width)
     with one_blas_thread():
-        found = harmonise(_read(task, leading), batch.codes, seed=task.run.seed, progress=task.run.progress)
+        found = harmonise(_read(task, leading), batch.codes, run=task.run)
     place = np.full(task.design.n, -1, dtype=np.intp)
     place[task.rows] = np.arange(len(task.rows))
     notes = (
-        f"{len(task.rows)} rows of {batch.size} {groups.levels} in {width} white principal components; "
-        "no other row can be corrected",
-        f"{len(found.objective) - 1} iterations",
+        Note("harmony", {"rows": len(task.rows), "groups": batch.size, "level": groups.level, "components": width}),
+        Note("iterations", {"iterations": len(found.objective) - 1}),
     )
     alerts = confounded(task, groups)
     if not found.converged:
-        alerts.append(Alert("not_converged", f"Harmony was still moving after {MAX_ITERATIONS} iterations."))
+        alerts.append(Alert("not_converged", {"harmony": MAX_ITERATIONS}))
     return Fit(Lookup(place, found.rows), width, notes, tuple(alerts), known=task.fitted)
 
 
-def harmonise(
-    Z: Array, batch: Codes, *, clusters: int | None = None, seed: int = 0, progress: Progress | None = None
-) -> Harmonised:
+def harmonise(Z: Array, batch: Codes, *, clusters: int | None = None, run: Run = PLAIN) -> Harmonised:
     r"""Rows Z with the shift of each batch taken out, cluster by cluster.
 
     Implements Korsunsky et al. 2019 (Algorithms 1 to 3), with the settings of harmonypy 2.1 and its ridge. In turn:
@@ -89,7 +87,7 @@ def harmonise(
     """
     order = np.argsort(batch, kind="stable")
     rows, codes = Z[order], batch[order]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(run.seed)
     K = clusters or max(min(round(len(Z) / ROWS_PER_CLUSTER), MAX_CLUSTERS), 1)
     unit = _unit(rows)
     centres = _start(unit, K, rng)
@@ -103,8 +101,7 @@ def harmonise(
         corrected = subtract_shifts(rows, codes, mixture.R, mixture.expected)
         objective.append(mixture.objective(unit))
         unit = _unit(corrected)
-        if progress is not None:
-            progress("Harmony", iteration + 1, MAX_ITERATIONS)
+        run.say(Stage("Harmony"), iteration + 1, MAX_ITERATIONS)
         if objective[-2] - objective[-1] < TOLERANCE * abs(objective[-2]):
             converged = True
             break
@@ -246,8 +243,7 @@ def _read(task: Task, leading: AffineMap) -> Array:
     rows = np.empty(chosen.table.shape)
     for part in _parts(len(rows), task.blocks.d):
         rows[part] = chosen.read(part.start, chosen.table[part])
-        if task.run.progress is not None:
-            task.run.progress("reading", part.stop, len(rows))
+        task.run.say(Stage("reading"), part.stop, len(rows))
     return rows
 
 

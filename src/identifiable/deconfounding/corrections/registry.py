@@ -38,9 +38,9 @@ from identifiable.deconfounding.corrections.streaming import (
 )
 from identifiable.deconfounding.corrections.tasks import Fit, PrincipalAxes, Task
 from identifiable.deconfounding.design import Design, listed
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
+from identifiable.run import Run
 
 Unseen = Literal["yes", "needs its controls", "no"]
 Need = Literal["controls", "wells", "cell counts", "two groups", "ica_map"]
@@ -54,7 +54,6 @@ class CorrectionSpec:
     """
 
     name: str
-    title: str
     needs: tuple[Need, ...]
     unseen: Unseen
     transductive: bool = False
@@ -69,9 +68,9 @@ class CorrectionSpec:
         }
         names = {
             "controls": "negative controls",
-            "wells": "the row and column of every well",
-            "cell counts": "the cell count of every well",
-            "two groups": "at least two plates or batches",
+            "wells": "wells",
+            "cell counts": "cell counts",
+            "two groups": "two plates or batches",
         }
         lacks = [names[need] for need in self.needs if missing.get(need)]
         return f"{self.name} needs {' and '.join(lacks)}, which {design.name} does not have" if lacks else None
@@ -80,23 +79,17 @@ class CorrectionSpec:
 CORRECTIONS: Mapping[str, CorrectionSpec] = {
     spec.name: spec
     for spec in (
-        CorrectionSpec("control-z", "z-score on the controls of each plate", ("controls",), "needs its controls"),
-        CorrectionSpec(
-            "control-mad", "median and MAD of the controls of each plate", ("controls",), "needs its controls"
-        ),
-        CorrectionSpec("sphering", "sphering on controls (ZCA-cor)", ("controls",), "yes"),
-        CorrectionSpec("tvn", "typical variation normalisation", ("controls",), "needs its controls"),
-        CorrectionSpec("combat", "ComBat", ("two groups",), "no", transductive=True),
-        CorrectionSpec("harmony", "Harmony", ("two groups",), "no", transductive=True),
-        CorrectionSpec("pca-cs", "PCA, then control scaling of each batch", ("controls",), "needs its controls"),
-        CorrectionSpec(
-            "ica-cs", "ICA, then control scaling of each batch", ("controls", "ica_map"), "needs its controls"
-        ),
-        CorrectionSpec(
-            "rand-cs", "random rotation, then control scaling of each batch", ("controls",), "needs its controls"
-        ),
-        CorrectionSpec("position-subtracted", "mean of each well position subtracted", ("wells",), "yes"),
-        CorrectionSpec("count-regressed", "cell count regressed out", ("cell counts",), "yes"),
+        CorrectionSpec("control-z", ("controls",), "needs its controls"),
+        CorrectionSpec("control-mad", ("controls",), "needs its controls"),
+        CorrectionSpec("sphering", ("controls",), "yes"),
+        CorrectionSpec("tvn", ("controls",), "needs its controls"),
+        CorrectionSpec("combat", ("two groups",), "no", transductive=True),
+        CorrectionSpec("harmony", ("two groups",), "no", transductive=True),
+        CorrectionSpec("pca-cs", ("controls",), "needs its controls"),
+        CorrectionSpec("ica-cs", ("controls", "ica_map"), "needs its controls"),
+        CorrectionSpec("rand-cs", ("controls",), "needs its controls"),
+        CorrectionSpec("position-subtracted", ("wells",), "yes"),
+        CorrectionSpec("count-regressed", ("cell counts",), "yes"),
     )
 }
 
@@ -113,7 +106,7 @@ class Correction:
     width: int
     unseen: Unseen
     transductive: bool
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     alerts: tuple[Alert, ...]
     design: Design
     columns: int
@@ -208,14 +201,14 @@ def fit_correction(
         raise DataError(f"{lacking}; name their columns, or leave this correction out.")
     task = Task.of(blocks, design, options.rows, level=options.level, run=run)
 
-    def fitted(fit: Fit, *notes: str) -> Correction:
+    def fitted(fit: Fit, *notes: Note) -> Correction:
         told = (*fit.notes, *notes)
         return Correction(name, fit.width, spec.unseen, task.everything, told, fit.alerts, design, blocks.d, fit)
 
-    def white() -> tuple[AffineMap, str]:
+    def white() -> tuple[AffineMap, Note]:
         if options.whitener_map is None:
             return task.white_map()
-        return _checked(options.whitener_map, "whitener_map", blocks), "white as given"
+        return _checked(options.whitener_map, "whitener_map", blocks), Note("white_as_given")
 
     if name in ("control-z", "control-mad"):
         return fitted(fit_control_scaling(task, spread="sd" if name == "control-z" else "mad"))
@@ -240,14 +233,16 @@ def fit_correction(
     if name == "harmony":
         return fitted(fit_harmony(task, white=first, dimensions=options.dimensions), note)
     if name == "rand-cs":
-        first, note = random_rotation(first, run.seed), f"{note}; turned at random, seed {run.seed}"
+        turned = Note("random_rotation", {"seed": run.seed})
+        return fitted(fit_control_scaling(task, prefer="batch", first=random_rotation(first, run.seed)), note, turned)
     return fitted(fit_control_scaling(task, prefer="batch", first=first), note)
 
 
 def _best(axes: PrincipalAxes, fitted: Callable[..., Correction], score: Callable[[Correction], float]) -> Correction:
     """The sphering whose score is highest over the grid; of equal ones the most ridge, which changes the data least."""
     tried = [
-        fitted(fit_sphering(axes, epsilon=float(e)), f"epsilon chosen from {len(EPSILON_GRID)}") for e in EPSILON_GRID
+        fitted(fit_sphering(axes, epsilon=float(e)), Note("epsilon_chosen", {"of": len(EPSILON_GRID)}))
+        for e in EPSILON_GRID
     ]
     scores = np.array([score(correction) for correction in tried])
     if not np.isfinite(scores).any():

@@ -25,11 +25,12 @@ from identifiable.deconfounding.corrections.tasks import (
     group_summaries,
     serving_controls,
 )
-from identifiable.deconfounding.design import Codes, Labels, Mask, listed
+from identifiable.deconfounding.design import Codes, Labels, Mask
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.intake import gather_moments
 from identifiable.moments import Array
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
+from identifiable.run import Stage
 
 MAD_TO_SD = 1.4826  # of a Gaussian; the constant of pycytominer and of R's mad()
 CONVERGED = 1e-12  # of ComBat: relative step of the posterior means; scanpy stops at 1e-4, which moves its values by about as much / n
@@ -139,18 +140,11 @@ def _zero_spread(groups: Groups, found: _Measured) -> list[Alert]:
         alerts.append(
             Alert(
                 "constant_on_controls",
-                f"{int(constant.sum())} columns have no spread on the controls of any {groups.level} "
-                f"(first, from 0: {int(np.flatnonzero(constant)[0])}): they are centred, not scaled.",
+                {"columns": int(constant.sum()), "level": groups.level, "first": int(np.flatnonzero(constant)[0])},
             )
         )
     if here.any():
-        alerts.append(
-            Alert(
-                "zero_spread",
-                f"in {int(here.any(axis=1).sum())} {groups.levels} ({groups.names(here.any(axis=1))}) the controls have no "
-                f"spread in some columns: there the spread of the other {groups.levels} is used.",
-            )
-        )
+        alerts.append(Alert("zero_spread", groups.named(here.any(axis=1))))
     return alerts
 
 
@@ -191,10 +185,10 @@ def fit_combat(task: Task) -> Fit:
         centre[k, varies] += spread[varies] * shift
         scale[k, varies] = np.sqrt(variance)
         centre[k, ~varies] = moments.means[k, ~varies]
-    note = f"{int(counts.sum())} rows of {int(present.sum())} {groups.levels}; rows of any other cannot be corrected"
-    alerts = [*_degenerate(groups.levels, groups.names(counts == 1), counts, varies), *confounded(task, groups)]
+    fitted = {"rows": int(counts.sum()), "groups": int(present.sum()), "level": groups.level}
+    alerts = [*_degenerate(groups, counts, varies), *confounded(task, groups)]
     step = GroupScaling(groups.labels.codes, centre, scale, base=mean)
-    return Fit(step, task.blocks.d, (note,), tuple(alerts), known=present[groups.labels.codes])
+    return Fit(step, task.blocks.d, (Note("combat", fitted),), tuple(alerts), known=present[groups.labels.codes])
 
 
 def _posterior(shift: Array, squares: Array, n: int) -> tuple[Array, Array]:
@@ -227,21 +221,15 @@ def _posterior(shift: Array, squares: Array, n: int) -> tuple[Array, Array]:
     )
 
 
-def _degenerate(levels: str, alone: str, counts: NDArray[np.int64], varies: Mask) -> list[Alert]:
+def _degenerate(groups: Groups, counts: NDArray[np.int64], varies: Mask) -> list[Alert]:
     alerts = []
     if (counts == 1).any():
-        alerts.append(
-            Alert(
-                "one_row_groups",
-                f"{int((counts == 1).sum())} {levels} have one row ({alone}): shifted by ComBat, their spread left as it is.",
-            )
-        )
+        alerts.append(Alert("one_row_groups", groups.named(counts == 1)))
     if not varies.all():
         alerts.append(
             Alert(
                 "constant_columns",
-                f"{int((~varies).sum())} columns are constant within every one of the {levels} "
-                f"(first, from 0: {int(np.flatnonzero(~varies)[0])}): they become their overall mean.",
+                {"columns": int((~varies).sum()), "level": groups.level, "first": int(np.flatnonzero(~varies)[0])},
             )
         )
     return alerts
@@ -253,7 +241,7 @@ def _degenerate(levels: str, alone: str, counts: NDArray[np.int64], varies: Mask
 def control_axes(task: Task, *, scaled: bool) -> PrincipalAxes:
     """The principal axes of the controls among the rows to fit on."""
     controls = task.blocks.select(task.fitted_controls)
-    moments = gather_moments([controls], **task.run.how)[0]
+    moments = gather_moments([controls], task.run)[0]
     return PrincipalAxes.of(moments, scaled=scaled, rows="controls")
 
 
@@ -270,7 +258,7 @@ def fit_sphering(axes: PrincipalAxes, *, epsilon: float = SPHERING_EPSILON) -> F
         raise UsageError(f"epsilon: expected a number of at least 0, got {epsilon}.")
     spread = np.sqrt(axes.variances * axes.n / (axes.n - 1)) + epsilon
     turned = axes.vectors / spread @ axes.vectors.T
-    note = f"sphered on {axes.n} controls with epsilon {epsilon:.3g}"
+    note = Note("sphering", {"controls": axes.n, "epsilon": epsilon})
     return Fit(Affine(axes.map(turned)), len(axes.mean), (note,), axes.alerts)
 
 
@@ -334,14 +322,8 @@ def fit_tvn(task: Task, *, ridge: float = CORAL_RIDGE) -> Fit:
     recolour = group_summaries(task, rows, lambda block: Recolouring.of(block, ridge), "CORAL") if several.size else {}
     seen = float(np.median(np.minimum(counts[counts > 0] - 1, width))) / width
     if seen < SEEN_DIRECTIONS:
-        alerts.append(
-            Alert(
-                "coral_mostly_ridge",
-                f"half of the {groups.levels} have so few controls that CORAL sees at most {seen:.0%} of the {width} directions "
-                "and the ridge decides the rest; use a level with more controls (a batch of many plates).",
-            )
-        )
-    notes += [f"whitened by {axes.n} controls, then CORAL for each {groups.level} with ridge {ridge:g}"]
+        alerts.append(Alert("coral_mostly_ridge", {"level": groups.level, "share": seen, "directions": width}))
+    notes += [Note("coral", {"controls": axes.n, "level": groups.level, "ridge": ridge})]
     step = TypicalVariation(whiten, groups.labels.codes, recolour, ridge)
     return Fit(step, width, tuple(notes), (*axes.alerts, *alerts))
 
@@ -364,8 +346,7 @@ def fit_position(task: Task, *, of: Literal["all", "controls"] = "all") -> Fit:
     means = np.where(moments.counts[:, None] > 0, moments.means, moments.overall_mean)
     step = GroupScaling(address.codes, means, np.ones_like(means))
     seen = int((moments.counts > 0).sum())
-    rows = "all rows" if of == "all" else "controls"
-    note = f"mean of {rows} at {seen} addresses, {len(places)} rows"
+    note = Note("position_means", {"of": of, "addresses": seen, "rows": len(places)})
     alerts = [*_few_rows(address, moments.counts), *(_locked(task, address) if of == "all" else [])]
     return Fit(step, task.blocks.d, (note,), tuple(alerts))
 
@@ -402,24 +383,17 @@ def fit_count(task: Task, *, scale: CountScale = "log") -> Fit:
         [rows.table],
         partial(Trend, rows, covariate[places]),
         **task.run.how,
-        stage="cell counts",
+        stage=Stage("cell counts"),
     )
     alerts = []
     if trend.flat:
-        alerts.append(
-            Alert("constant_count", "every row has the same cell count: there is no effect of it to take out.")
-        )
+        alerts.append(Alert("constant_count"))
     if not known.all():
-        alerts.append(
-            Alert(
-                "missing_counts",
-                f"{int((~known).sum())} rows have no cell count of at least 0: they are left as they are.",
-            )
-        )
+        alerts.append(Alert("missing_counts", {"rows": int((~known).sum())}))
     covariate = np.where(known, covariate, trend.center)
     what = "log(1 + cell count)" if scale == "log" else "cell count"
     step = CountRegression(trend.slope, trend.center, covariate)
-    return Fit(step, task.blocks.d, (f"linear effect of {what} over {len(places)} rows",), tuple(alerts))
+    return Fit(step, task.blocks.d, (Note("count_effect", {"covariate": what, "rows": len(places)}),), tuple(alerts))
 
 
 class Trend:
@@ -465,21 +439,9 @@ class Trend:
 def _few_rows(address: Labels, counts: NDArray[np.int64]) -> list[Alert]:
     alerts = []
     if (counts == 1).any():
-        once = listed(address.names[k] for k in np.flatnonzero(counts == 1))
-        alerts.append(
-            Alert(
-                "addresses_once",
-                f"{int((counts == 1).sum())} addresses were seen once ({once}): subtracting their mean leaves nothing of that row.",
-            )
-        )
+        alerts.append(Alert("addresses_once", {"addresses": [address.names[k] for k in np.flatnonzero(counts == 1)]}))
     if (counts == 0).any():
-        unseen = listed(address.names[k] for k in np.flatnonzero(counts == 0))
-        alerts.append(
-            Alert(
-                "addresses_unseen",
-                f"{int((counts == 0).sum())} addresses are not among the rows it was fitted on ({unseen}): they get the overall mean.",
-            )
-        )
+        alerts.append(Alert("addresses_unseen", {"addresses": [address.names[k] for k in np.flatnonzero(counts == 0)]}))
     return alerts
 
 
@@ -493,10 +455,4 @@ def _locked(task: Task, address: Labels) -> list[Alert]:
     share = float((np.bincount(pairs[:, 0])[here] == 1).mean())
     if share <= 0.5:
         return []
-    return [
-        Alert(
-            "layout_locked",
-            f"{share:.0%} of the treated rows stand at an address that holds one treatment only: subtracting the mean of the "
-            "address subtracts the treatment.",
-        )
-    ]
+    return [Alert("layout_locked", {"treated": share})]

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, fold
-from identifiable.deconfounding.design import Codes, Design, Labels, Mask, listed
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.design import Codes, Design, Labels, Mask
 from identifiable.groups import GRAM_TOLERANCE, AffineMap
 from identifiable.intake import gather_moments
 from identifiable.moments import EPS, Array, Moments
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
+from identifiable.run import Run, Stage
 
 T = TypeVar("T")
 Level = Literal["plate", "batch"]
@@ -49,7 +49,7 @@ class Fit:
 
     step: Step
     width: int
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     alerts: tuple[Alert, ...] = ()
     known: Mask | None = None
 
@@ -65,8 +65,10 @@ class Groups:
     def levels(self) -> str:
         return "batches" if self.level == "batch" else "plates"
 
-    def names(self, which: Mask) -> str:
-        return listed(self.labels.names[k] for k in np.flatnonzero(which))
+    def named(self, which: Mask) -> dict[str, Any]:
+        """These groups, as values of an alert."""
+        names = [self.labels.names[k] for k in np.flatnonzero(which)]
+        return {"groups": len(names), "level": self.level, "names": names}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,15 +120,15 @@ class Task:
             raise UsageError(f"{self.design.name}: level 'batch', but the design names no batches; use level 'plate'.")
         return Groups("batch", batch)
 
-    def white_map(self) -> tuple[AffineMap, str]:
+    def white_map(self) -> tuple[AffineMap, Note]:
         """PCA whitening learned from the rows to fit on, leading directions first, and a note of it."""
-        moments = gather_moments([self.blocks.select(self.rows)], **self.run.how)[0]
+        moments = gather_moments([self.blocks.select(self.rows)], self.run)[0]
         axes = PrincipalAxes.of(moments, scaled=False)
-        note = f"PCA whitening of {axes.n} rows, {len(axes.variances)} of {self.blocks.d} directions vary"
-        return axes.whitening, note
+        varying = {"rows": axes.n, "directions": len(axes.variances), "columns": self.blocks.d}
+        return axes.whitening, Note("whitening", varying)
 
 
-def serving_controls(task: Task, groups: Groups) -> tuple[Codes, list[str], list[Alert]]:
+def serving_controls(task: Task, groups: Groups) -> tuple[Codes, list[Note], list[Alert]]:
     """The controls each group is measured by, as rows of the design, with what to say about them.
 
     A group is served by its controls among the rows to fit on; one that has none there (a held-out plate) by its own
@@ -138,30 +140,16 @@ def serving_controls(task: Task, groups: Groups) -> tuple[Codes, list[str], list
     if not rows.size:
         raise DataError(f"{task.design.name}: this correction needs negative controls, and the design marks none.")
     counts = groups.labels.count(rows)
-    notes = [f"measured on {len(rows)} controls of {int((counts > 0).sum())} {groups.levels}"]
+    served_groups = {"groups": int((counts > 0).sum()), "level": groups.level}
+    notes = [Note("measured_on_controls", {"controls": len(rows), **served_groups})]
     own = ~served & (counts > 0)
     if own.any():
-        notes.append(
-            f"{int(own.sum())} {groups.levels} not among the fitted rows are corrected by their own controls: test controls "
-            "are used, test treatments are not"
-        )
+        notes.append(Note("own_controls", {"groups": int(own.sum()), "level": groups.level}))
     alerts = []
     if (counts == 0).any():
-        alerts.append(
-            Alert(
-                "groups_without_controls",
-                f"{int((counts == 0).sum())} {groups.levels} have no controls ({groups.names(counts == 0)}): "
-                "the controls of all others stand in, so what is particular to these stays in.",
-            )
-        )
+        alerts.append(Alert("groups_without_controls", groups.named(counts == 0)))
     if (counts == 1).any():
-        alerts.append(
-            Alert(
-                "one_control",
-                f"{int((counts == 1).sum())} {groups.levels} have one control ({groups.names(counts == 1)}): "
-                f"their spread is taken from the other {groups.levels}.",
-            )
-        )
+        alerts.append(Alert("one_control", groups.named(counts == 1)))
     return rows, notes, alerts
 
 
@@ -176,13 +164,7 @@ def confounded(task: Task, groups: Groups) -> list[Alert]:
     share = float(alone[treatments].mean())
     if share <= 0.5:
         return []
-    return [
-        Alert(
-            "treatment_in_one_group",
-            f"{share:.0%} of the treated rows have a treatment that occurs in one {groups.level} only: "
-            f"removing the {groups.level} removes the treatment too, and nothing in the data can tell them apart.",
-        )
-    ]
+    return [Alert("treatment_in_one_group", {"share": share, "level": groups.level})]
 
 
 def _checked_rows(rows: NDArray[Any] | None, n: int) -> Codes:
@@ -255,8 +237,7 @@ def _null_directions(n: int, rows: str, kept: Mask) -> tuple[Alert, ...]:
     return (
         Alert(
             "null_directions",
-            f"{n} {rows} vary in {int(kept.sum())} of {len(kept)} directions; the other {dropped} are dropped, "
-            "and what perturbations do along them with them.",
+            {"rows": n, "kind": rows, "directions": int(kept.sum()), "of": len(kept), "dropped": dropped},
         ),
     )
 
@@ -375,7 +356,7 @@ class GroupSummaries(Generic[T]):
 
 def group_moments(task: Task, rows: Selected, stage: str) -> GroupMoments:
     """The moments of every group, in one pass."""
-    found = fold([rows.table], partial(GroupMoments, rows), **task.run.how, stage=stage)
+    found = fold([rows.table], partial(GroupMoments, rows), **task.run.how, stage=Stage(stage))
     if not np.isfinite(found.squares).all():
         raise DataError(
             f"{task.blocks.name}: the squares of the values overflow float64; divide the data by a constant first."
@@ -389,4 +370,4 @@ def group_summaries(task: Task, rows: Selected, summarise: Callable[[Array], T],
     def start() -> GroupSummaries[T]:
         return GroupSummaries(rows, summarise)
 
-    return fold([rows.table], start, **task.run.how, stage=stage).done
+    return fold([rows.table], start, **task.run.how, stage=Stage(stage)).done

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from identifiable.deconfounding.design import listed
 from identifiable.deconfounding.evaluation.options import Asked
 from identifiable.deconfounding.evaluation.representing import BLIND, READERS_NAMES
 from identifiable.deconfounding.evaluation.tabulating import ConditionName, Gap, Tabulation
 from identifiable.deconfounding.evaluation.trials import Trial, TrialName
 from identifiable.deconfounding.folds import NULL_GUIDES
 from identifiable.deconfounding.intervals import FEW_GROUPS
-from identifiable.results import Alert, ConditionScore, Difference, Fitted, IcaAdvice, Interval, Leakage
+from identifiable.results import Alert, Answer, ConditionScore, Difference, Fitted, IcaAdvice, Interval, Leakage
 from identifiable.results.evaluation import ALL, HeldOut
 
 RIVALS: Mapping[str, tuple[str, ...]] = {
@@ -129,49 +128,40 @@ def _ica_alerts(fitted: Sequence[Fitted]) -> Iterator[Alert]:
     fits = [f for f in fitted if f.representation == "ica"]
     stopped = sum(not f.converged for f in fits)
     if stopped:
-        yield Alert("ica_not_converged", f"ICA stopped before its tolerance in {stopped} of {len(fits)} fits.")
+        yield Alert("ica_not_converged", {"stopped": stopped, "fits": len(fits)})
 
 
 def _trial_alerts(trials: Mapping[TrialName, Trial]) -> Iterator[Alert]:
     unsplit = [name for name, trial in trials.items() if trial.n_splits == 0]
     if unsplit:
-        where = listed(
-            dict.fromkeys(f"{n.target} in {READERS_NAMES.get(n.representation, n.representation)}" for n in unsplit)
-        )
-        yield Alert(
-            "no_splits",
-            f"{len(unsplit)} of {len(trials)} models made no split, so they score 0.5 and have no sparsity ({where}).",
-        )
+        pairs = dict.fromkeys((n.target, READERS_NAMES.get(n.representation, n.representation)) for n in unsplit)
+        where = [f"{target} in {representation}" for target, representation in pairs]
+        yield Alert("no_splits", {"models": len(unsplit), "of": len(trials), "where": where})
     unsettled = [name.classifier for name, trial in trials.items() if not trial.converged]
     if unsettled:
-        names = listed(dict.fromkeys(unsettled))
         yield Alert(
-            "not_converged", f"{len(unsettled)} of {len(trials)} models stopped before their tolerance ({names})."
+            "not_converged",
+            {"stopped": len(unsettled), "models": len(trials), "classifiers": list(dict.fromkeys(unsettled))},
         )
 
 
 def _interval_alerts(options: Asked, groups: Mapping[HeldOut, int]) -> Iterator[Alert]:
     for held_out, count in groups.items():
         if count < FEW_GROUPS:
-            what = "plates" if held_out == "plate" else "batches"
             yield Alert(
-                "few_groups", f"intervals come from resampling {count} {what}; below {FEW_GROUPS} they are rough."
+                "few_groups",
+                {"groups": count, "level": "plate" if held_out == "plate" else "batch", "least": FEW_GROUPS},
             )
     if options.bootstrap < 2:
-        yield Alert("no_intervals", "plates were not resampled, so no figure has an interval.")
+        yield Alert("no_intervals")
 
 
 def _layout_alerts(evidence: Evidence, wells_known: bool) -> Iterator[Alert]:
     if evidence.layout_tells and evidence.position is not None:
-        single = listed(f"{c.target} {c.auroc:.2f}" for c in evidence.told_by_position)
-        yield Alert(
-            "layout_tells",
-            f"position alone tells targets from controls with AUROC {evidence.position.auroc:.2f}"
-            f"{f'; of single targets it clearly tells {single}' if single else ''}; scores of embeddings include what the layout "
-            "tells.",
-        )
+        single = {c.target: c.auroc for c in evidence.told_by_position}
+        yield Alert("layout_tells", {"auroc": evidence.position.auroc, **({"targets": single} if single else {})})
     if not wells_known:
-        yield Alert("no_wells", "the table does not say where wells are, so position alone could not be tested.")
+        yield Alert("no_wells")
 
 
 # -- verdict and advice
@@ -196,10 +186,10 @@ class Components:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict in a word and in a sentence, and the advice on ICA."""
+    """The verdict, what it says, and the advice on ICA."""
 
     verdict: Verdict
-    text: str
+    told: Answer
     advice: IcaAdvice
 
 
@@ -380,74 +370,65 @@ def _sums(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def judge(evidence: Evidence) -> Judgement:
-    """The verdict, its sentence, and the advice."""
-    verdict, text = _verdict(evidence)
-    return Judgement(verdict, text, _advice(evidence, verdict))
+    """The verdict, what it says, and the advice."""
+    verdict, told = _verdict(evidence)
+    return Judgement(verdict, told, _advice(evidence, verdict))
 
 
-def _verdict(e: Evidence) -> tuple[Verdict, str]:
+def _verdict(e: Evidence) -> tuple[Verdict, Answer]:
     best = max(e.primary, key=lambda c: c.auroc, default=None)
     if e.layout_confounds and e.position is not None and best is not None:
-        return "layout-confounded", (
-            f"position alone reaches AUROC {_figure(e.position.auroc, e.position.ci95)}, the best representation "
-            f"({_name(best)}) {_figure(best.auroc, best.ci95)}: whatever is told apart here, the layout could explain it."
-        )
+        scores = _scored(e.position, "position") | _scored(best, "best") | {"representation": _name(best)}
+        return "layout-confounded", Answer("position_explains", scores)
     if e.hits and not e.beyond_layout:
-        return "layout-confounded", (
-            f"only {_targets(e.hits)} told apart from what targets are compared with, and position alone tells the same: AUROC "
-            f"{listed(f'{c.auroc:.3f} ({c.target})' for c in e.told_by_position)}."
-        )
+        return "layout-confounded", Answer("position_explains_targets", _found(e) | _told_by_position(e))
     if e.finds_nothing and best is not None:
-        above = "" if best.excess != best.excess else f", {_signed(best.excess, best.excess_ci95)} against null guides"
-        return "nothing-to-find", (
-            f"no representation tells targets from what they are compared with; the best ({_name(best)}) has AUROC "
-            f"{_figure(best.auroc, best.ci95)}{above}."
-        )
+        values = _scored(best, "best") | {"representation": _name(best)}
+        if best.excess == best.excess:
+            values |= _interval("excess", best.excess, best.excess_ci95)
+        return "nothing-to-find", Answer("nothing_found", values)
     gain = e.over_pca
     clear = gain is not None and (gain.ci95[0] > 0 or gain.ci95[1] < 0)
+    remarks = tuple(_remarks(e))
     if e.mostly_unsplit and not clear:
         none, models = e.unsplit
-        return "undecided", (
-            f"{none} of {models} models of PCA + ICA and PCA made no split (too few wells for so many rows in a leaf), so that they "
-            f"score alike says nothing about ICA's gain.{_remarks(e)}"
-        )
+        return "undecided", Answer("mostly_unsplit", {"unsplit": none, "models": models}, remarks=remarks)
     if gain is None or gain.ci95[0] != gain.ci95[0]:
-        return "undecided", "ICA and PCA were not both scored with an interval, so nothing is said about ICA's gain."
-    caution = _remarks(e)
-    figure = f"ICA - PCA is {_signed(gain.value, gain.ci95)} AUROC on {_held(e)} held out"
+        return "undecided", Answer("no_interval_of_gain")
+    values = _interval("gain", gain.value, gain.ci95) | {"level": _held(e)}
     if gain.ci95[0] > 0:
-        return "ica-helps", f"{figure}.{caution}"
+        return "ica-helps", Answer("gain", values, remarks=remarks)
     if gain.ci95[1] < 0:
-        return "ica-harms", f"{figure}.{caution}"
+        return "ica-harms", Answer("gain", values, remarks=remarks)
     if max(abs(gain.ci95[0]), abs(gain.ci95[1])) <= MARGIN:
-        return "no-gain", f"{figure}: a gain of {MARGIN} is excluded.{caution}"
-    return "undecided", f"{figure}: more plates or targets are needed.{caution}"
+        return "no-gain", Answer("gain", {**values, "excluded": MARGIN}, remarks=remarks)
+    return "undecided", Answer("gain", {**values, "undecided": MARGIN}, remarks=remarks)
 
 
-def _remarks(e: Evidence) -> str:
-    """What must be said beside any verdict on ICA: what position tells, and that only single targets are told apart."""
-    parts = []
+def _remarks(e: Evidence) -> Iterator[Answer]:
+    """What must be said beside any verdict on ICA: what position predicts, and that only single targets are found."""
     if e.layout_tells_all and e.position is not None:
-        parts.append(
-            f" Position alone reaches {_figure(e.position.auroc, e.position.ci95)}: part of every score may be layout."
-        )
+        yield Answer("position_alone", _scored(e.position, "position"))
     elif e.told_by_position:
-        named = listed(f"{c.target} ({c.auroc:.3f})" for c in e.told_by_position)
-        parts.append(
-            f" Position alone tells {named}: what is told of {'it' if _one(e.told_by_position) else 'them'} may be layout."
-        )
+        yield Answer("position_alone", _told_by_position(e))
     if e.hits and not e.finds_over_all:
-        parts.append(f" Over all targets nothing is told apart, but {_targets(e.hits)}.")
-    return "".join(parts)
+        yield Answer("single_targets", _found(e))
 
 
-def _targets(hits: Sequence[ConditionScore]) -> str:
-    named = listed(f"{c.target} ({c.auroc:.3f} in {_name(c)}, {c.classifier})" for c in hits)
-    return f"{named} {'is' if _one(hits) else 'are'}"
+def _interval(name: str, value: float, ci95: Interval) -> dict[str, float]:
+    return {name: value, f"{name}_low": ci95[0], f"{name}_high": ci95[1]}
 
 
-def _one(several: Sequence[ConditionScore]) -> bool:
-    return len(several) == 1
+def _scored(c: ConditionScore, name: str) -> dict[str, Any]:
+    return _interval(name, c.auroc, c.ci95)
+
+
+def _found(e: Evidence) -> dict[str, Any]:
+    return {"hits": {f"{c.target} in {_name(c)}, {c.classifier}": c.auroc for c in e.hits}}
+
+
+def _told_by_position(e: Evidence) -> dict[str, Any]:
+    return {"targets": {c.target: c.auroc for c in e.told_by_position}}
 
 
 def _name(c: ConditionScore) -> str:
@@ -455,89 +436,49 @@ def _name(c: ConditionScore) -> str:
 
 
 def _advice(e: Evidence, verdict: Verdict) -> IcaAdvice:
-    reasons = [reason for reason in (_components(e), _gain(e), _rotation(e), _probe(e), _layout(e)) if reason]
+    reasons = tuple(_reasons(e))
     c = e.components
     if c is None:
-        return IcaAdvice("unclear", "ICA was not among the representations.", tuple(reasons))
+        return IcaAdvice("unclear", Answer("ica_missing"), reasons)
     if c.unidentified:
         count = c.identifiable if c.identifiable is not None else c.width - (c.gaussian or 0)
-        unsure = f"ICA is unidentified here: {count} of {c.width} components are determined by the data"
+        values = {"determined": count, "components": c.width}
         if verdict == "ica-helps":
-            return IcaAdvice("unclear", f"{unsure}; yet this one gains on plates never seen.", tuple(reasons))
-        return IcaAdvice("no", f"{unsure}.", tuple(reasons))
-    if verdict == "ica-helps":
-        if e.over_linear is not None and e.over_linear.ci95[1] < 0:
             return IcaAdvice(
-                "yes",
-                "It helps trees, and gives single components; to predict alone, a linear probe does better.",
-                tuple(reasons),
+                "unclear", Answer("unidentified", {**values, "gain": e.over_pca and e.over_pca.value}), reasons
             )
-        return IcaAdvice("yes", "It helps on plates never seen.", tuple(reasons))
-    sentences = {
-        "layout-confounded": "This layout cannot show whether ICA helps.",
-        "nothing-to-find": "There is nothing here that any representation finds.",
-        "ica-harms": "PCA does better on plates never seen.",
-        "no-gain": "It neither helps nor harms on plates never seen.",
-    }
-    if verdict in sentences:
-        return IcaAdvice("no", sentences[verdict], tuple(reasons))
-    if e.mostly_unsplit:
-        return IcaAdvice("unclear", "Most trees could not split, so nothing is known of a gain.", tuple(reasons))
-    return IcaAdvice("unclear", "The interval allows a gain and a loss.", tuple(reasons))
+        return IcaAdvice("no", Answer("unidentified", values), reasons)
+    if verdict == "ica-helps":
+        beaten = e.over_linear is not None and e.over_linear.ci95[1] < 0
+        return IcaAdvice("yes", Answer("helps_trees" if beaten else "helps"), reasons)
+    if verdict in ("layout-confounded", "nothing-to-find", "ica-harms", "no-gain"):
+        return IcaAdvice("no", Answer(verdict), reasons)
+    return IcaAdvice("unclear", Answer("unsplit" if e.mostly_unsplit else "wide_interval"), reasons)
 
 
-def _components(e: Evidence) -> str:
+def _reasons(e: Evidence) -> Iterator[Answer]:
+    """For and against, each with its numbers."""
     c = e.components
-    if c is None:
-        return ""
-    parts = []
-    if c.identifiable is not None:
-        parts.append(f"{c.identifiable} of {c.width} components come back in refits on halves of the plates")
-    if c.gaussian is not None:
-        parts.append(f"{c.gaussian} of {c.width} look Gaussian")
-        if c.gaussian > MOSTLY_GAUSSIAN * c.width:
-            parts.append("if rows are means over cells or patches, fit on single ones and apply to the means")
-    if not c.converged:
-        parts.append("the solver stopped before its tolerance")
-    return "components: " + "; ".join(parts)
-
-
-def _gain(e: Evidence) -> str:
-    return "" if e.over_pca is None else f"gain over PCA: {_signed(e.over_pca.value, e.over_pca.ci95)} AUROC"
-
-
-def _rotation(e: Evidence) -> str:
-    return (
-        ""
-        if e.over_rand is None
-        else f"gain over random rotations: {_signed(e.over_rand.value, e.over_rand.ci95)} AUROC"
-    )
-
-
-def _probe(e: Evidence) -> str:
-    if e.over_linear is None or e.linear is None:
-        return ""
-    return (
-        f"trees on ICA less a linear probe on {_name(e.linear)}: {_signed(e.over_linear.value, e.over_linear.ci95)} "
-        "AUROC; a linear probe does not see rotations"
-    )
-
-
-def _layout(e: Evidence) -> str:
+    if c is not None and c.identifiable is not None:
+        yield Answer("components_found", {"found": c.identifiable, "components": c.width})
+    if c is not None and c.gaussian is not None:
+        most = {"most": MOSTLY_GAUSSIAN} if c.gaussian > MOSTLY_GAUSSIAN * c.width else {}
+        yield Answer("components_gaussian", {"gaussian": c.gaussian, "components": c.width, **most})
+    if c is not None and not c.converged:
+        yield Answer("solver_stopped")
+    if e.over_pca is not None:
+        yield Answer("gain_over_pca", _interval("gain", e.over_pca.value, e.over_pca.ci95))
+    if e.over_rand is not None:
+        yield Answer("gain_over_rotations", _interval("gain", e.over_rand.value, e.over_rand.ci95))
+    if e.over_linear is not None and e.linear is not None:
+        values = _interval("gain", e.over_linear.value, e.over_linear.ci95) | {"representation": _name(e.linear)}
+        yield Answer("gain_over_linear", values)
     if e.position is None:
-        return "layout: wells are not known, so position was not tested"
-    single = listed(f"{c.target} {c.auroc:.3f}" for c in e.told_by_position)
-    told = f"; it clearly tells {single}" if single else ""
-    return f"layout: position alone has AUROC {_figure(e.position.auroc, e.position.ci95)}{told}"
+        yield Answer("position_unknown")
+    else:
+        targets = _told_by_position(e) if e.told_by_position else {}
+        yield Answer("position_scores", _scored(e.position, "position") | targets)
 
 
 def _held(e: Evidence) -> str:
-    return {"plate": "plates", "batch": "batches"}.get(e.primary[0].held_out, "batches") if e.primary else "plates"
-
-
-def _figure(value: float, ci95: Interval) -> str:
-    return f"{value:.3f} [{ci95[0]:.3f}, {ci95[1]:.3f}]" if ci95[0] == ci95[0] else f"{value:.3f} (no interval)"
-
-
-def _signed(value: float, ci95: Interval) -> str:
-    return f"{value:+.3f} [{ci95[0]:+.3f}, {ci95[1]:+.3f}]" if ci95[0] == ci95[0] else f"{value:+.3f} (no interval)"
+    return "batch" if e.primary and e.primary[0].held_out != "plate" else "plate"

@@ -39,12 +39,13 @@ from identifiable.deconfounding.folds import (
     target_contrast,
     usable,
 )
-from identifiable.deconfounding.run import Run
+from identifiable.deconfounding.run import record_of, table_of
 from identifiable.groups import AffineMap
 from identifiable.intake import content_hash
 from identifiable.options import EvaluateOptions
-from identifiable.results import Alert, ConditionScore, Fitted, ScreenEvaluation
+from identifiable.results import Alert, ConditionScore, Fitted, Note, ScreenEvaluation
 from identifiable.results.evaluation import ALL, FitOn
+from identifiable.run import Run
 
 NUMERIC = ("numpy", "scipy", "scikit-learn")  # their versions move figures too
 CONCENTRATED = ("base", "pca", "ica", "rand")
@@ -336,6 +337,8 @@ class _Evaluation:
             if (item.name, alert.code) not in self._alerted:
                 self._alerted.add((item.name, alert.code))
                 self.alerts.append(alert)
+        several = len(self.plans) > 1 and fold is not None
+        held_out = (Note("held_out", {"level": splits.held_out}),) if several else ()
         self.fitted.append(
             Fitted(
                 representation=item.name,
@@ -345,9 +348,7 @@ class _Evaluation:
                 converged=row_map.converged,
                 identifiable=row_map.identifiable,
                 gaussian=row_map.gaussian,
-                note=f"{splits.held_out} held out; {row_map.note}"
-                if len(self.plans) > 1 and fold is not None
-                else row_map.note,
+                notes=(*held_out, *row_map.notes),
             )
         )
 
@@ -369,7 +370,7 @@ class _Evaluation:
         return RowMap.of_arrays(self.checkpoint.part("corrections", fitted, **what, seed=self.run.seed))
 
     def result(self) -> ScreenEvaluation:
-        provenance = self.run.record("evaluate")
+        provenance = record_of(self.run, "evaluate")
         nulls = tuple(name for name in self._nulls if any(name in plan.folds for plan in self.plans))
         with self.clock.stage("tabulating"):
             found = conclude(
@@ -382,7 +383,7 @@ class _Evaluation:
                 wells_known=self.design.address is not None,
             )
         return ScreenEvaluation(
-            inputs=self.run.inputs_of(self.blocks),
+            inputs=table_of(self.run, self.blocks),
             settings={**self.options.settings(), "seed": self.run.seed},
             alerts=(*self.alerts, *self._damage(), *found.alerts),
             provenance=replace(provenance, libraries={**provenance.libraries, **self._libraries()}),
@@ -396,7 +397,7 @@ class _Evaluation:
             fitted=tuple(self.fitted),
             advice=found.judgement.advice,
             verdict=found.judgement.verdict,
-            text=found.judgement.text,
+            told=found.judgement.told,
             times=self.clock.times(),
             scores=tuple(trial.line(name) for name, trial in self.trials.items()),
         )
@@ -404,10 +405,7 @@ class _Evaluation:
     def _damage(self) -> Iterator[Alert]:
         damaged = getattr(self.store, "damaged", ())  # of stores that look whether an entry can be read
         if damaged:
-            yield Alert(
-                "checkpoint_damaged",
-                f"{len(damaged)} parts of the checkpoint could not be read and were computed again.",
-            )
+            yield Alert("checkpoint_damaged", {"parts": len(damaged)})
 
     def _libraries(self) -> dict[str, str]:
         if not any(isinstance(c, LightGBM) for c in self.options.classifiers):

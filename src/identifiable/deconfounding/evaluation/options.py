@@ -70,14 +70,13 @@ class Asked(EvaluateOptions):
         single = self.protocol == "single-batch"
         changed = []
         if tuple(self.fit) != self.fits:
-            changed.append(f"--fit {','.join(self.fit)} was asked for, transforms are fitted to all rows")
+            changed.append(f"--fit {','.join(self.fit)}")
         if self.protocol != "default" and tuple(self.hold_out) != HOLD_OUT:
-            done = "one batch trains and all others are tested" if single else "plates are held out"
-            changed.append(f"--hold-out {','.join(self.hold_out)} was asked for, {done}")
+            changed.append(f"--hold-out {','.join(self.hold_out)}")
         if single and self.folds != FOLDS:
-            changed.append(f"--folds {self.folds} was asked for, there is one for every batch")
+            changed.append(f"--folds {self.folds}")
         if changed:
-            yield Alert("protocol_overrides", f"protocol {self.protocol!r}: {'; '.join(changed)}.")
+            yield Alert("protocol_overrides", {"protocol": self.protocol, self.protocol.replace("-", "_"): changed})
 
     @property
     def embeddings(self) -> tuple[str, ...]:

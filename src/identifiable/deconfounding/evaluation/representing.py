@@ -22,7 +22,6 @@ from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correct
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.evaluation.classifiers import PlaceOdds
 from identifiable.deconfounding.folds import Splits
-from identifiable.deconfounding.run import Run
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import diagnostics
 from identifiable.ica.fitting import affordable_starts
@@ -32,7 +31,8 @@ from identifiable.ica.whitening import Whitener
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.options import IcaOptions
-from identifiable.results import Alert
+from identifiable.results import Alert, Note
+from identifiable.run import Run, Stage
 
 Rank = int | Literal["auto"]
 REPRESENTATIONS = ("base", "pca", "ica", "rand")
@@ -58,7 +58,7 @@ class RowMap:
 
     apply: Callable[[Array, Codes], NDArray[Any]]
     width: int
-    note: str = ""
+    notes: tuple[Note, ...] = ()
     converged: bool = True
     identifiable: int | None = None
     gaussian: int | None = None
@@ -72,8 +72,9 @@ class RowMap:
     @property
     def arrays(self) -> Arrays:
         """The map as a checkpoint keeps it: what a result says of it, and the map itself if it is affine."""
-        known = {name: getattr(self, name) for name in ("width", "note", "converged", "identifiable", "gaussian")} | {
-            "alerts": [[alert.code, alert.message] for alert in self.alerts]
+        known = {name: getattr(self, name) for name in ("width", "converged", "identifiable", "gaussian")} | {
+            "alerts": [[alert.code, alert.values] for alert in self.alerts],
+            "notes": [[note.code, note.values] for note in self.notes],
         }
         affine = {} if self.affine is None else {"matrix": self.affine.matrix, "offset": self.affine.offset}
         return {"known": text_array(json.dumps(known)), **affine}
@@ -82,7 +83,8 @@ class RowMap:
     def of_arrays(cls, arrays: Arrays) -> RowMap:
         """The map that was kept; one that is not affine is not applied again, since all it was needed for was kept too."""
         known = json.loads(array_text(arrays["known"]))
-        known["alerts"] = tuple(Alert(code, message) for code, message in known["alerts"])
+        known["alerts"] = tuple(Alert(code, values) for code, values in known["alerts"])
+        known["notes"] = tuple(Note(code, values) for code, values in known["notes"])
         if "matrix" in arrays:
             del known["width"]
             return cls.of(AffineMap(np.asarray(arrays["matrix"]), np.asarray(arrays["offset"])), **known)
@@ -103,7 +105,7 @@ class GatheredRows:
         def read(part: slice) -> None:
             self.values[part] = blocks[index[part]] - centre
 
-        in_threads(read, self._parts(blocks.d), workers=workers)
+        in_threads(read, self._parts(blocks.d), Run(workers=workers))
 
     def through(self, row_map: RowMap | None) -> NDArray[np.float32]:
         """The rows as a representation gives them; None is Base, about its mean."""
@@ -114,7 +116,7 @@ class GatheredRows:
         def fill(part: slice) -> None:
             out[part] = row_map.apply(self.values[part] + self.centre, self.index[part])
 
-        in_threads(fill, self._parts(max(self.values.shape[1], row_map.width)), workers=self.workers)
+        in_threads(fill, self._parts(max(self.values.shape[1], row_map.width)), Run(workers=self.workers))
         return out
 
     def _parts(self, width: int) -> list[slice]:
@@ -205,7 +207,7 @@ class Transforms:
         if name == "base":
             return None
         if name in self.given:
-            return RowMap.of(self.given[name], note="fitted elsewhere")
+            return RowMap.of(self.given[name], notes=(Note("fitted_elsewhere"),))
         if name == "ica":
             return self.ica(splits, fold)
         white = self.white(splits, fold)
@@ -254,27 +256,24 @@ class Transforms:
         settings = IcaOptions(rank=self.rank, seed=self.run.seed, stability=REFITS, restarts=starts)
         where = "all rows" if fold is None else f"fold {fold + 1}"
         with self.clock.stage("ica"), one_blas_thread():
-            fitted = ica.fit(rows, moments, settings, stage=f"resolving {where}", **self.run.how)
+            fitted = ica.fit(rows, moments, settings, self.run, stage=Stage("resolving", where))
         identifiable = None
         if diagnose and plates.size >= 2:
             with self.clock.stage("ica, refits", REFITS), one_blas_thread():
-                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, **self.run.how)
+                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, self.run, where)
                 covariance = moments.scatter / moments.n
                 stable = stability(fitted.to_components, refits, covariance) if refits else None
                 judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
             identifiable = sum(j.identifiable for j in judged) if stable is not None else None
         n, rank = moments.n, fitted.whitener.rank
-        note, alerts = f"{n} rows", tuple[Alert, ...]()
-        if n < FEW_ROWS * rank:
-            note = f"{n} rows for {rank} components: below {FEW_ROWS} rows each, ICA fits noise"
-            alerts = (Alert("few_rows", f"{self.blocks.name}: {note}. Lower the rank, or add rows."),)
+        few = {"rows": n, "components": rank, "least": FEW_ROWS} if n < FEW_ROWS * rank else {}
         return RowMap.of(
             fitted.to_components,
             converged=fitted.converged,
             identifiable=identifiable,
             gaussian=int(diagnostics.looks_gaussian(fitted.shape).sum()),
-            note=note,
-            alerts=alerts,
+            notes=(Note("rows", {"rows": n, **few}),),
+            alerts=(Alert("few_rows", {"name": self.blocks.name, **few}),) if few else (),
         )
 
     def _training_rows(self, splits: Splits | None, fold: int | None) -> Codes | None:
@@ -291,7 +290,7 @@ class Transforms:
 
             def gather() -> Arrays:
                 with self.clock.stage("moments"):
-                    return _moment_arrays(gather_moments([self.blocks], part=part, n_parts=count, **self.run.how))
+                    return _moment_arrays(gather_moments([self.blocks], self.run, part=part, n_parts=count))
 
             self._moments[key] = _moments_of(self.checkpoint.part("moments", gather, part=part))
         return self._moments[key]
@@ -309,8 +308,8 @@ def only_transductive(name: str) -> bool:
 def _correction_map(found: Correction) -> RowMap:
     notes = found.notes
     if found.unseen == "no":
-        notes = (*notes, "cannot be applied to unseen plates: fitted to test plates too")
-    return RowMap(found.apply, found.width, note="; ".join(notes), alerts=found.alerts)
+        notes = (*notes, Note("fitted_to_test"))
+    return RowMap(found.apply, found.width, notes=notes, alerts=found.alerts)
 
 
 def _moment_arrays(parts: list[Moments]) -> Arrays:

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Progress, in_threads
+from identifiable.blocks import in_threads
 from identifiable.deconfounding.checkpoint import Arrays, Checkpoint, fingerprint
 from identifiable.deconfounding.design import Codes, Labels, Mask
 from identifiable.deconfounding.evaluation.classifiers import Classifier, Trainer, settings_text, trainer
 from identifiable.deconfounding.folds import Contrast, Splits
 from identifiable.deconfounding.intervals import plate_draws, ratio
-from identifiable.deconfounding.run import Run
 from identifiable.moments import Array
 from identifiable.results import Concentration, FoldScore
 from identifiable.results.evaluation import FitOn, HeldOut
+from identifiable.run import Run, Stage
 
 NULL_DRAWS = (
     256  # of a sparsity by chance: the standard deviation of one draw is about 0.01, so the mean is known to 0.001
@@ -308,7 +308,7 @@ class Workbench:
             train = np.flatnonzero(~bench.splits.test(todo[0][0].fold, self.index))
             prepared = trainer(bench.classifier, matrix, train)
             fit = partial(self._fit, bench, matrix, prepared)
-            made = in_threads(fit, todo, workers=self.how.workers, progress=self._part_of_all(bench.stage))
+            made = in_threads(fit, todo, self._part_of_all(), Stage(bench.stage))
             wall = time.perf_counter() - begun
             # Fitting and judging run side by side; the clock on the wall is shared out by what each took.
             judging = sum(judged for _, _, judged in made) / max(sum(taken for _, taken, _ in made), 1e-9)
@@ -345,7 +345,7 @@ class Workbench:
                 return made
 
             with self.checkpoint.clock.stage(bench.stage, len(todo)):
-                made = in_threads(refit, todo, workers=self.how.workers, progress=self._part_of_all(bench.stage))
+                made = in_threads(refit, todo, self._part_of_all(), Stage(bench.stage))
             self.done += len(todo)
             found.update(zip(todo, made, strict=True))
         return {
@@ -407,19 +407,16 @@ class Workbench:
             "seed": name.seed,
         }
 
-    def _part_of_all(self, stage: str) -> Progress | None:
-        """Progress of some trials as progress of all of them."""
-        if self.how.progress is None:
-            return None
-        report, before = self.how.progress, self.done
-        return lambda _, done, __: report(stage, before + done, self.total)
+    def _part_of_all(self) -> Run:
+        """The run, with progress of some trials told as progress of all of them."""
+        before = self.done
+        return replace(self.how, progress=lambda stage, done, _: self.how.say(stage, before + done, self.total))
 
     def _count_kept(self, stage: str, trials: int) -> None:
         if trials:
             self.done += trials
             self.checkpoint.clock.kept(stage, trials)
-            if self.how.progress is not None:
-                self.how.progress(stage, self.done, self.total)
+            self.how.say(Stage(stage), self.done, self.total)
 
 
 def _trial_arrays(trial: Trial) -> Arrays:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.random import Generator
 
 from identifiable._checks import UsageError
-from identifiable.blocks import Progress
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.intervals import NO_INTERVAL, interval_of_mean, interval_of_median
 from identifiable.deconfounding.metrics import mixing
@@ -19,7 +18,8 @@ from identifiable.deconfounding.metrics.effects import consistency, relationship
 from identifiable.deconfounding.metrics.matrices import label_means
 from identifiable.deconfounding.metrics.mixing import pcr
 from identifiable.deconfounding.metrics.replicates import Against, Column, Ranking, replicate_map
-from identifiable.results import Interval, SpaceMetric
+from identifiable.results import Interval, Note, SpaceMetric
+from identifiable.run import PLAIN, Run, Stage
 
 Need = Literal["batches", "replicates", "controls"]
 RowsOf = Literal["replicates", "batches", "all"]
@@ -37,7 +37,7 @@ class Measured:
 
     value: float
     ci95: Interval = NO_INTERVAL
-    note: str = ""
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +57,9 @@ class Space:
         return batch_of(self.design)
 
     @property
-    def batch_note(self) -> str:
-        what = "plates" if self.batch is self.design.plate else "batches"
-        return f"{self.batch.size} {what}"
+    def batch_note(self) -> Note:
+        level = "plate" if self.batch is self.design.plate else "batch"
+        return Note("groups", {"groups": self.batch.size, "level": level})
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class SpaceMetricSpec:
     rotation_invariant: bool = True  # a function of distances, cosines or sums of squares
 
     def on(self, space: Space, rng: Generator) -> Measured:
-        """The value with its interval and a note; NaN where the design lacks what the metric needs."""
+        """The value with its interval and notes; NaN where the design lacks what the metric needs."""
         lacking = unmet(space.design, self.needs)
-        return Measured(float("nan"), note=lacking) if lacking else self.measure(space, rng)
+        return Measured(float("nan"), notes=(lacking,)) if lacking else self.measure(space, rng)
 
 
 def space_metrics(
@@ -87,8 +87,7 @@ def space_metrics(
     only: Collection[str] | None = None,
     relations: Relations = (),
     max_rows: int = MAX_ROWS,
-    seed: int = 0,
-    progress: Progress | None = None,
+    run: Run = PLAIN,
 ) -> tuple[SpaceMetric, ...]:
     """Every metric of `SPACE_METRICS` (or `only` some) of one space; recall only where `relations` are known. Ours.
 
@@ -103,13 +102,13 @@ def space_metrics(
         )
     usual = set(SPACE_METRICS) if relations else set(SPACE_METRICS) - {RECALL}
     chosen = [spec for spec in SPACE_METRICS.values() if spec.name in (usual if only is None else only)]
-    seen: dict[RowsOf, tuple[Space, str]] = {}
+    seen: dict[RowsOf, tuple[Space, tuple[Note, ...]]] = {}
     found = []
     for done, spec in enumerate(chosen):
         if spec.rows not in seen:
-            seen[spec.rows] = _space(X, design, relations, spec.rows, max_rows, seed)
-        part, note = seen[spec.rows]
-        rng = np.random.default_rng([seed, list(SPACE_METRICS).index(spec.name)])
+            seen[spec.rows] = _space(X, design, relations, spec.rows, max_rows, run.seed)
+        part, notes = seen[spec.rows]
+        rng = np.random.default_rng([run.seed, list(SPACE_METRICS).index(spec.name)])
         measured = spec.on(part, rng)
         found.append(
             SpaceMetric(
@@ -119,22 +118,23 @@ def space_metrics(
                 ci95=measured.ci95,
                 rotation_invariant=spec.rotation_invariant,
                 better=spec.better,
-                note="; ".join(filter(None, (measured.note, note))),
+                notes=(*measured.notes, *notes),
             )
         )
-        if progress is not None:
-            progress(f"metrics of {space}", done + 1, len(chosen))
+        run.say(Stage("metrics", space), done + 1, len(chosen))
     return tuple(found)
 
 
-def _space(X: Any, design: Design, relations: Relations, rows: RowsOf, max_rows: int, seed: int) -> tuple[Space, str]:
+def _space(
+    X: Any, design: Design, relations: Relations, rows: RowsOf, max_rows: int, seed: int
+) -> tuple[Space, tuple[Note, ...]]:
     if rows == "all":
-        return Space(X, design, relations), ""
+        return Space(X, design, relations), ()
     rng = np.random.default_rng([seed, design.n])
     kept = replicate_rows(design, max_rows, rng) if rows == "replicates" else batch_rows(design, max_rows, rng)
     if len(kept) == design.n:
-        return Space(X[:], design), ""
-    return Space(X[kept], design.take(kept)), f"on {len(kept):,} of {design.n:,} rows"
+        return Space(X[:], design), ()
+    return Space(X[kept], design.take(kept)), (Note("rows_of", {"rows": len(kept), "of": design.n}),)
 
 
 def batch_of(design: Design) -> Labels:
@@ -173,16 +173,16 @@ def batch_rows(design: Design, max_rows: int, rng: Generator) -> Codes:
     return rows if len(rows) <= max_rows else np.sort(rng.choice(rows, max_rows, replace=False))
 
 
-def unmet(design: Design, needs: Collection[Need]) -> str:
-    """What a design lacks, in words; empty if nothing."""
+def unmet(design: Design, needs: Collection[Need]) -> Note | None:
+    """What a design lacks; None if nothing."""
     if "batches" in needs and batch_of(design).size < 2:
-        return "there is one plate only"
+        return Note("one_plate")
     if "controls" in needs and not design.control.any():
-        return "there are no controls"
+        return Note("no_controls")
     treated = design.perturbation.codes[~design.control]
     if "replicates" in needs and (len(treated) == 0 or np.bincount(treated).max() < 2):
-        return "no perturbation has two rows"
-    return ""
+        return Note("no_two_rows")
+    return None
 
 
 def replicate_columns(design: Design) -> tuple[Column, ...]:
@@ -210,11 +210,11 @@ def _replicate_map(against: Against) -> Callable[[Space, Generator], Measured]:
     def measure(space: Space, rng: Generator) -> Measured:
         columns = replicate_columns(space.design)
         found = replicate_map(space.X, space.design, Ranking(against, positives_differ_by=columns), permutations=0)
-        differ = f"replicates in another {' and another '.join(columns)}" if columns else "replicates anywhere"
+        differ = {"differ": " and another ".join(columns)} if columns else {}
         return Measured(
             found.mean,
             interval_of_mean(found.mean_average_precision, rng),
-            f"{differ}, {found.mean_chance:.3g} expected of a random order",
+            (Note("replicates", {**differ, "chance": found.mean_chance}),),
         )
 
     return measure
@@ -229,7 +229,7 @@ def _consistency(space: Space, rng: Generator) -> Measured:
 def _lisi(space: Space, labels: Labels, rng: Generator, *, mixed: bool) -> Measured:
     known = space.neighbours
     if labels.size < 2 or known.k < 4:
-        return Measured(float("nan"), note=f"{labels.size} labels among {space.design.n} rows")
+        return Measured(float("nan"), notes=(Note("labels", {"labels": labels.size, "rows": space.design.n}),))
     found = mixing.lisi(space.X, labels, k=known.k, perplexity=known.k // 3, neighbours=known)
     low, high = interval_of_median(found.rows, rng, space.design.plate.codes)
     ends = mixing.scaled_lisi(low, labels.size), mixing.scaled_lisi(high, labels.size)
@@ -238,7 +238,7 @@ def _lisi(space: Space, labels: Labels, rng: Generator, *, mixed: bool) -> Measu
 
 def _ilisi(space: Space, rng: Generator) -> Measured:
     found = _lisi(space, space.batch, rng, mixed=True)
-    return Measured(found.value, found.ci95, found.note or space.batch_note)
+    return Measured(found.value, found.ci95, found.notes or (space.batch_note,))
 
 
 def _clisi(space: Space, rng: Generator) -> Measured:
@@ -249,7 +249,7 @@ def _kbet(space: Space, rng: Generator) -> Measured:
     k = min(mixing.KBET_NEIGHBOURS, space.neighbours.k)
     found = mixing.kbet(space.X, space.batch, k=k, neighbours=space.neighbours)
     accepted = np.asarray(found.p >= mixing.ALPHA, dtype=np.float64)
-    return Measured(found.acceptance, interval_of_mean(accepted, rng, space.design.plate.codes), space.batch_note)
+    return Measured(found.acceptance, interval_of_mean(accepted, rng, space.design.plate.codes), (space.batch_note,))
 
 
 def _connectivity(space: Space, rng: Generator) -> Measured:
@@ -265,16 +265,16 @@ def _silhouette_label(space: Space, rng: Generator) -> Measured:
 
 def _silhouette_batch(space: Space, rng: Generator) -> Measured:
     found = mixing.silhouette_batch(space.X, space.batch, space.design.perturbation)
-    return Measured(found.score, interval_of_mean(found.scores, rng), space.batch_note)
+    return Measured(found.score, interval_of_mean(found.scores, rng), (space.batch_note,))
 
 
 def _bras(space: Space, rng: Generator) -> Measured:
     found = mixing.bras(space.X, space.batch, space.design.perturbation)
-    return Measured(found.score, interval_of_mean(found.scores, rng), space.batch_note)
+    return Measured(found.score, interval_of_mean(found.scores, rng), (space.batch_note,))
 
 
 def _pcr_batch(space: Space, rng: Generator) -> Measured:
-    return Measured(pcr(space.X, space.batch).score, note=space.batch_note)
+    return Measured(pcr(space.X, space.batch).score, notes=(space.batch_note,))
 
 
 def _recall(space: Space, rng: Generator) -> Measured:
@@ -283,7 +283,7 @@ def _recall(space: Space, rng: Generator) -> Measured:
     Without controls about the mean of all names. Treated wells without a name (compounds of no known target) take no part.
     """
     if not space.relations:
-        return Measured(float("nan"), note="no known relations were given")
+        return Measured(float("nan"), notes=(Note("no_relations"),))
     known = {name for pair in space.relations for name in pair}
     design = space.design
     labels = max(
@@ -298,24 +298,27 @@ def _recall(space: Space, rng: Generator) -> Measured:
     means, of_kind = label_means(space.X, groups), np.array([name[0] for name in groups.names])
     named = of_kind == NAMED
     if not named.any():
-        return Measured(float("nan"), note=f"no treated well has a name among the {what}")
+        return Measured(float("nan"), notes=(Note("no_names", {"what": what}),))
     centre = means[of_kind == (CONTROL if CONTROL in of_kind else NAMED)].mean(axis=0)
     names = np.array([name[1:] for name in groups.names])[named]
     found = relationship_recall(means[named] - centre, names, space.relations)
     if not found.used:
         return Measured(
             float("nan"),
-            note=f"none of {found.given:,} known pairs has both ends among the {what}; check how they are written",
+            notes=(Note("no_pairs", {"pairs": found.given, "what": what}),),
         )
     return Measured(
         found.recall,
         found.ci95,
-        f"{found.used:,} of {found.given:,} known pairs have both ends among the {what}; {found.chance:.3g} expected by chance",
+        (Note("pairs", {"used": found.used, "pairs": found.given, "what": what, "chance": found.chance}),),
     )
 
 
 def _pcr_plate(space: Space, rng: Generator) -> Measured:
-    return Measured(pcr(space.X, space.design.plate).score, note=f"{space.design.plate.size} plates")
+    return Measured(
+        pcr(space.X, space.design.plate).score,
+        notes=(Note("groups", {"groups": space.design.plate.size, "level": "plate"}),),
+    )
 
 
 SPACE_METRICS: Mapping[str, SpaceMetricSpec] = {

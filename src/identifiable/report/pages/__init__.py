@@ -15,65 +15,37 @@ How a page file is written (`comparison.py` is the example, `ladder.py` a part o
   opening of "How to read this page", each `## Name` a term (`terms(kind, *names)`) or a paragraph (`glossary(kind)[name]`).
 - A dot plot lists all its marks in `legend`; the renderer shows those that are drawn. Numbers and names go through
   `report/words.py`; names of users always through `one_line`, `display_name` or `arrow`.
-- Register the page in `PAGES`.
+- The annotation of `page(result: ...)` says whose page it is; nothing else needs to know the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pkgutil
+import typing
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.report.frame import Drawn, saved_form
+from identifiable.report.frame import saved_form
 from identifiable.report.page import Page
-from identifiable.report.pages import (
-    attribution,
-    audit,
-    cleaning,
-    comparison,
-    disentanglement,
-    distortion,
-    evaluation,
-    joint,
-    reproduction,
-    resolution,
-    table2,
-    table3,
-)
 from identifiable.report.render.terminal import terminal
 from identifiable.report.words import listed
-from identifiable.results import (
-    Attribution,
-    Audit,
-    Cleaning,
-    Comparison,
-    Disentanglement,
-    Distortion,
-    JointResolution,
-    Reproduction,
-    Resolution,
-    ScreenEvaluation,
-    Table2,
-    Table3,
-)
-
-PAGES: dict[type, Callable[[Any], Page]] = {
-    Comparison: comparison.page,
-    Resolution: resolution.page,
-    JointResolution: joint.page,
-    Distortion: distortion.page,
-    Reproduction: reproduction.page,
-    Disentanglement: disentanglement.page,
-    Table2: table2.page,
-    Table3: table3.page,
-    Audit: audit.page,
-    ScreenEvaluation: evaluation.page,
-    Attribution: attribution.page,
-    Cleaning: cleaning.page,
-}
+from identifiable.results import Shown
 
 
-def page_of(result: Drawn) -> Page:
+def _pages() -> Iterator[tuple[type, Callable[[Any], Page]]]:
+    """The class that each `page` of this folder is annotated with, and the page."""
+    for found in pkgutil.iter_modules(__path__):
+        drawn = getattr(import_module(f"{__name__}.{found.name}"), "page", None)
+        if drawn is not None:
+            yield typing.get_type_hints(drawn)["result"], drawn
+
+
+PAGES: dict[type, Callable[[Any], Page]] = dict(_pages())
+
+
+def page_of(result: Shown) -> Page:
     """The page of any result, exactly as it would be drawn from its saved JSON."""
     drawn = next((page for kind, page in PAGES.items() if isinstance(result, kind)), None)
     if drawn is None:
@@ -84,6 +56,6 @@ def page_of(result: Drawn) -> Page:
     return drawn(saved_form(result))
 
 
-def text_table(result: Drawn) -> str:
+def text_table(result: Shown) -> str:
     """What the command line prints of any result."""
     return terminal(page_of(result))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from identifiable.report.messages import Extent, message, wordings
 from identifiable.report.page import Badge, Block, Fold, Gauge, Hint, Picture, Spark, Table, Text, Tone, columns
 from identifiable.report.words import (
     MISSING,
@@ -24,7 +24,7 @@ from identifiable.report.words import (
     short,
     yes_no,
 )
-from identifiable.results import Component, Resolution
+from identifiable.results import Component, Reason, Resolution
 
 Settings = Mapping[str, Any]
 
@@ -33,17 +33,15 @@ COMPONENTS_LISTED = 2000  # beyond it a page would not travel by mail
 NAMED = 12  # places written out before "and so many more"
 CLEAR = 2  # standard errors from 0 at which a skew or a kurtosis is put into words
 
-GIST = 20  # characters of a reason that keep a line of the table one line high
-GISTS = (  # how a reason opens, and what a table says of it
-    ("refits on halves", "refits differ"),
-    ("cannot be told from a Gaussian", "Gaussian"),
-    ("its direction is uncertain", "uncertain direction"),
-    ("its direction is reproducible but its sign", "sign uncertain"),
-    ("the solver had not settled", "not settled"),
-    ("one row holds", "one row"),
-    ("not known", "not refitted"),
-)
-FIGURE = r"-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"
+GISTS = {  # a reason in a few words, which keep a line of the table one line high
+    "gaussian": "Gaussian",
+    "not_refitted": "not refitted",
+    "not_settled": "not settled",
+    "one_row": "one row",
+    "refits_differ": "refits differ",
+    "sign_uncertain": "sign uncertain",
+    "uncertain_direction": "uncertain direction",
+}
 
 SIGNS = {"skew": "skew", "loading": "largest loading"}
 
@@ -112,45 +110,33 @@ def stability_cell(value: float | None) -> str:
 
 
 def reasons(components: Iterable[Component]) -> list[tuple[str, list[Component]]]:
-    """Components by why they are called what they are, the most frequent reason first.
-
-    Reasons that differ in their figures only are one kind; each of its figures is then a range.
-    """
+    """Components by why they are called what they are, the most frequent reason first."""
     kinds: dict[str, list[Component]] = {}
     for component in components:
-        kinds.setdefault(re.sub(FIGURE, "…", component.reason), []).append(component)
-    found = [
-        (one_line(_common([c.reason for c in members])) or f"{MISSING} (no reason recorded)", members)
-        for members in kinds.values()
-    ]
+        kinds.setdefault(component.reason.code, []).append(component)
+    found = [(_common([c.reason for c in m]) or f"{MISSING} (no reason recorded)", m) for m in kinds.values()]
     return sorted(found, key=lambda item: -len(item[1]))
 
 
-def _common(texts: Sequence[str]) -> str:
-    """What reasons of one kind say together: each figure from its lowest to its highest, other components as such."""
-    slots = [list(dict.fromkeys(slot)) for slot in zip(*(re.findall(FIGURE, text) for text in texts), strict=True)]
-    said = iter([slot[0] if len(slot) == 1 else _extent(slot) for slot in slots])
-    whole = re.sub(FIGURE, lambda _: next(said), texts[0])
-    # A component's number is a name, of which a range would say nothing.
-    return re.sub(rf"\bcomponent {FIGURE} to {FIGURE}", "another component", whole)
+def _common(several: Sequence[Reason]) -> str:
+    """What reasons of one code say together: each number from its lowest to its highest."""
+    first, texts = several[0], {one_line(reason.message) for reason in several}
+    if len(texts) == 1:
+        return texts.pop()
+    if first.code not in wordings("Reason"):  # of an older version, which has words only
+        return f"{one_line(first.message)}; and others"
+    extent: dict[str, Extent] = {}
+    for name in first.values.keys() - {"component"}:  # its number is a name, of which a range would say nothing
+        found = [v for reason in several if (v := recorded(reason.values.get(name))) is not None]
+        extent |= {name: Extent(min(found), max(found))} if found else {}
+    return one_line(message("Reason", first.code, extent))
 
 
-def _extent(figures: Sequence[str]) -> str:
-    """'0.46 to 0.92'."""
-    try:
-        ordered = sorted(figures, key=lambda figure: float(figure.replace(",", "")))
-    except ValueError:  # digits and stops that are no number, such as a date
-        return "…"
-    return f"{ordered[0]} to {ordered[-1]}"
-
-
-def gist(reason: str) -> str:
+def gist(reason: Reason) -> str:
     """A reason in a few words; the table of reasons has it whole."""
-    turned = re.match(rf"turns into component ({FIGURE})", reason)
-    if turned:
-        return f"turns into {turned[1]}"
-    words = next((said for opening, said in GISTS if reason.startswith(opening)), None)
-    return words or clip(one_line(re.split(r"[:;,] ", reason, maxsplit=1)[0]), GIST)
+    if reason.code.startswith("turns_into") and "component" in reason.values:
+        return f"turns into {one_line(str(reason.values['component']))}"
+    return GISTS.get(reason.code) or clip(one_line(reason.message), 20)
 
 
 def named(components: Sequence[Component]) -> str:
@@ -200,7 +186,7 @@ def _table(
     if edges:
         pictures = {
             1: tuple(Badge(tone(c.identifiable)) for c in components),
-            2: tuple(None if c.identifiable else Hint(one_line(c.reason)) for c in components),
+            2: tuple(None if c.identifiable else Hint(one_line(c.reason.message)) for c in components),
             3: tuple(spark(c.density, edges) for c in components),
             4: tuple(_gauge(c) for c in components),
         }

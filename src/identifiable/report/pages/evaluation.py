@@ -168,8 +168,10 @@ def _name(condition: ConditionScore) -> str:
 def _advice(result: ScreenEvaluation) -> Iterator[Block]:
     advice = result.advice
     answer = advice.answer if advice.answer in ANSWERS else "unclear"
-    yield Card("Use ICA on this screen", answer, sentence_of(advice.sentence), ANSWERS[answer], (), brief=True)
-    yield from (Text(f"{i + 1}. {sentence_of(why)}", note=True, brief=True) for i, why in enumerate(advice.reasons))
+    yield Card("Use ICA on this screen", answer, sentence_of(advice.sentence.message), ANSWERS[answer], (), brief=True)
+    yield from (
+        Text(f"{i + 1}. {sentence_of(why.message)}", note=True, brief=True) for i, why in enumerate(advice.reasons)
+    )
 
 
 # -- scores

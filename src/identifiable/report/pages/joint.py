@@ -21,7 +21,7 @@ from identifiable.report.page import (
     columns,
 )
 from identifiable.report.pages.components import Settings, component_blocks, reason_table, recorded, tone
-from identifiable.report.pages.resolution import PAPERS, converged, headline, judged, mostly, rule_note, whitened
+from identifiable.report.pages.resolution import PAPERS, converged, judged, mostly, rule_note, whitened
 from identifiable.report.pages.resolution import card as model_card
 from identifiable.report.words import (
     MISSING,
@@ -224,6 +224,6 @@ def _models(models: Sequence[Resolution]) -> Iterator[Block]:
     for model in models:
         tables = (*reason_table(model.components), *component_blocks(model, COMPONENTS_PICTURED))
         yield Fold(
-            f"{display_name(model.inputs[0].name)}: {headline(model)}",
+            f"{display_name(model.inputs[0].name)}: {model.headline}",
             (model_card(model), *notices(model.alerts), *(tables if len(models) <= MODELS_WITH_TABLES else ())),
         )

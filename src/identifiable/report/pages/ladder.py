@@ -312,8 +312,8 @@ def null_rows(nulls: Iterable[Null | None], n: int) -> str:
 def _ladder_notes(pair: PairResult, settings: Mapping[str, Any]) -> Iterator[str]:
     """What a reader would otherwise stumble over in this ladder."""
     for name, means in (
-        ("held-out", {rung.group: rung.held_out.mean for rung in pair.rungs}),
-        ("in-sample", {rung.group: rung.in_sample.mean for rung in pair.rungs}),
+        ("held-out", {str(rung.group): rung.held_out.mean for rung in pair.rungs}),
+        ("in-sample", {str(rung.group): rung.in_sample.mean for rung in pair.rungs}),
     ):
         ladder = [group for group in NESTED if known(means.get(group))]
         for smaller, larger in pairwise(ladder):

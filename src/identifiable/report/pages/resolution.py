@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -96,12 +95,7 @@ def card(result: Resolution, *, brief: bool = False) -> Card:
         ("contrast", significant(result.contrast)),
     ]
     reached = tone(result.converged and mostly(result.identifiable, result.components))
-    return Card(display_name(table.name), converged(result), f"{headline(result)}.", reached, tuple(facts), brief=brief)
-
-
-def headline(result: Resolution) -> str:
-    """The headline, with thousands apart as everywhere on the page."""
-    return re.sub(r"\d+", lambda digits: count(int(digits[0])), result.headline)
+    return Card(display_name(table.name), converged(result), f"{result.headline}.", reached, tuple(facts), brief=brief)
 
 
 def mostly(part: Sequence[object], whole: Sequence[object]) -> bool:

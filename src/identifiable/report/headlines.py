@@ -1,0 +1,121 @@
+"""What a result found, in one sentence: for its `repr`, its page and files that go beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from identifiable.report.words import count, counted
+from identifiable.results import (
+    Attribution,
+    Audit,
+    Cleaning,
+    Comparison,
+    Disentanglement,
+    Distortion,
+    JointResolution,
+    Reproduction,
+    Resolution,
+    ScreenEvaluation,
+    Table2,
+    Table3,
+)
+
+
+def headline(result: Any) -> str:
+    """What this result found."""
+    return next(said(result) for kind, said in HEADLINES.items() if isinstance(result, kind))
+
+
+def _resolution(result: Resolution) -> str:
+    components = counted(result.rank, "component")
+    if all(c.stability is None for c in result.components):
+        return f"{components}; reproducibility was not measured"
+    return f"{count(len(result.identifiable))} of {components} are reproducible"
+
+
+def _joint(result: JointResolution) -> str:
+    names = ", ".join(i.name for i in result.inputs)
+    return f"{count(len(result.shared))} of {counted(len(result.matches), 'component')} are shared by {names}"
+
+
+def _disentanglement(result: Disentanglement) -> str:
+    """The three InfoMEC scores, or how many metrics there are."""
+    found = result.metrics.get("infomec")
+    size = f"{counted(len(result.latents), 'latent')}, {counted(len(result.factors), 'factor')}"
+    if found is None:
+        return f"{counted(len(result.metrics), 'metric')} of {size}"
+    named = (("InfoM", "infom"), ("InfoE", "infoe"), ("InfoC", "infoc"))
+    shown = [f"{name} {found.scores[key]:.2f}" for name, key in named if not math.isnan(found.scores[key])]
+    return f"{', '.join(shown) or 'InfoMEC is undefined'} ({found.settings['profile']}; {size})"
+
+
+def _distortion(result: Distortion) -> str:
+    if not result.summary:
+        return "the decoder has no finite derivative at any point"
+    if math.isinf(result.largest):
+        return "the decoder loses a direction, so 1 + L is infinite"
+    return f"1 + L is at most {result.largest:.4g} at these points, and {result.best_constant:.4g} after the best scale"
+
+
+def _reproduction(result: Reproduction) -> str:
+    """Whether latents come closer as the decoder comes closer to an isometry."""
+    found = result.fit()
+    kept = [run for run in result.runs if run.removed is None]
+    if found.spearman is None or found.spearman_ci95 is None:
+        if len({run.exact.mean for run in kept}) == 1:
+            return "all decoders have the same constant, so how distance depends on it is unknown"
+        return "too few seeds are left to test whether distance depends on the decoders' constant"
+    low, high = found.spearman_ci95
+    if low > 0:
+        told = "latents of retrained models are closer where decoders are nearer to isometries, as Theorem 1 suggests"
+    elif high < 0:
+        told = "latents of retrained models are farther apart where decoders are nearer to isometries"
+    else:
+        told = "no clear relation between the decoders' constant and the distance of latents"
+    seeds = counted(len({(run.digit, run.pair) for run in kept}), "seed")
+    return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {counted(found.n, 'pair')} of {seeds}"
+
+
+def _table2(result: Table2) -> str:
+    """Whether ICA lifts InfoM of the plain autoencoder."""
+    found = result.lift()
+    if found is None or math.isnan(found.difference.mean):
+        return "no plain autoencoder passes the reconstruction filter, so the effect of ICA is unknown"
+    low, high = found.difference.ci95
+    moved = f"from {found.before.mean:.2f} to {found.after.mean:.2f}"
+    if math.isnan(low):
+        return f"ICA changes InfoM of the plain autoencoder by {found.difference.mean:+.2f}, {moved}, with one seed: no interval"
+    verb, end = ("lifts", "") if low > 0 else ("lowers", "") if high < 0 else ("changes", ": no clear effect")
+    over = f"over {counted(found.difference.n, 'seed')} on {', '.join(result.data)}"
+    span = f"by {found.difference.mean:+.2f} [{low:+.2f}, {high:+.2f}], {moved}"
+    return f"ICA {verb} InfoM of the plain autoencoder {span}, {over}{end}"
+
+
+def _table3(result: Table3) -> str:
+    low, high = result.gain_ci95
+    where = "on a simulated screen" if result.simulated else f"on {result.inputs[0].name}"
+    clear = "" if low > 0 or high < 0 else ": no clear effect"
+    gain = f"{result.gain:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return f"ICA changes AUROC on held-out plates by {gain} against PCA, {where}{clear} ({result.evaluation.verdict})"
+
+
+def _judged(result: Audit | ScreenEvaluation | Cleaning) -> str:
+    return f"{result.verdict}: {result.text}"
+
+
+HEADLINES: dict[type, Callable[[Any], str]] = {
+    Comparison: lambda result: str(result.verdict.text),
+    Resolution: _resolution,
+    JointResolution: _joint,
+    Disentanglement: _disentanglement,
+    Distortion: _distortion,
+    Reproduction: _reproduction,
+    Table2: _table2,
+    Table3: _table3,
+    Attribution: lambda result: str(result.text),
+    Audit: _judged,
+    ScreenEvaluation: _judged,
+    Cleaning: _judged,
+}

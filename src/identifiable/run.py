@@ -1,0 +1,71 @@
+"""How a call runs: its seed, where its passes run, whom it tells how far it is, and what it has noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from identifiable._checks import UsageError
+from identifiable.results import Alert, Input, Provenance
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a call is doing: `name`, of which table or model (`of`), and in which pass where it passes until it has converged (from 1).
+
+    >>> str(Stage("resolving", "run1", 3))
+    'run1: resolving, pass 3'
+    """
+
+    name: str
+    of: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        words = f"{self.of}: {self.name}" if self.of else self.name
+        return f"{words}, pass {self.number}" if self.number else words
+
+
+Progress = Callable[[Stage, int, int], None]
+"""``progress(stage, done, total)``, in rows or in items; called from the thread that called the estimate."""
+
+
+@dataclass(eq=False)
+class Run:
+    """What travels through every call besides its data and its options.
+
+    `cluster` is a `distributed.Client` whose workers make the passes over rows. `alerts` are what a reader must know; `inputs` and
+    `provenance` the record of the tables and of the command, where they are known already.
+    """
+
+    seed: int = 0
+    workers: int | None = None
+    cluster: Any = None
+    progress: Progress | None = None
+    alerts: list[Alert] = field(default_factory=list)
+    inputs: Sequence[Input] = ()
+    provenance: Provenance | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+            raise UsageError(f"seed {self.seed!r}: expected a whole number of at least 0.")
+
+    @classmethod
+    def of(cls, options: Any, **beside: Any) -> Self:
+        """As the options of a call say."""
+        return cls(options.seed, getattr(options, "workers", None), progress=options.progress, **beside)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Threads, cluster and progress, as `fold` takes them."""
+        return {"workers": self.workers, "cluster": self.cluster, "progress": self.progress}
+
+    def say(self, stage: Stage, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(stage, done, total)
+
+
+PLAIN = Run()  # all cores, no cluster, nobody told
