@@ -80,6 +80,12 @@ def test_what_was_not_measured_is_not_in_the_frame():
     assert make_comparison(4).to_frame().groupby(["source", "target"]).ngroups == 12
 
 
+def test_axes_that_are_withheld_are_not_in_the_frame():
+    result = answered(make_comparison())
+    pairs = tuple(replace(pair, axes=replace(pair.axes, withheld="no_axes")) for pair in result.pairs)
+    assert not [m for m in replace(result, pairs=pairs).to_frame().measure if m.startswith("axes")]
+
+
 def test_frames_of_other_kinds_have_their_records():
     found = make_resolution()
     frame = found.to_frame()

@@ -22,7 +22,7 @@ def plot(result: Comparison, *, ax: Any = None, which: str | None = None) -> Any
         raise UsageError(f"which {which!r}: expected {' or '.join(DRAWN)}.")
     require("matplotlib", extra="plot", what="plot")
     weakest = result.weakest
-    both = [weakest, *(p for p in result.pairs if (p.source, p.target) == (weakest.target, weakest.source))]
+    both = [p for p in result.pairs if {p.source, p.target} == {weakest.source, weakest.target}]
     names = list(DRAWN) if ax is None and which is None else [which or "ladder"]
     axes = [ax]
     if ax is None:

@@ -427,12 +427,13 @@ def _measures(pair: PairResult) -> Iterator[Measure]:
                 yield rung.group, measure, bounded.value, bounded.ci95
         yield rung.group, "held_out_mean", rung.held_out.mean, rung.held_out.ci95
         yield rung.group, "held_out_q95", rung.held_out.q95, None
-        for name, null in rung.null.items():
+        for broken, null in rung.null.items():
             if null is not None:
-                yield rung.group, f"p_{name}", null.p, None
+                yield rung.group, f"p_{broken}", null.p, None
+    axes = None if pair.axes is None or pair.axes.withheld is not None else pair.axes
     counted: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
         ("shared", pair.shared, ("strong", "partly", "possible", "chance", "variance_source", "variance_target")),
-        ("axes", pair.axes, ("matched", "own_source", "own_target", "chance", "components")),
+        ("axes", axes, ("matched", "own_source", "own_target", "chance", "components")),
     )
     for what, record, names in counted:
         for name in names:
