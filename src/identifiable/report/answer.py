@@ -22,7 +22,7 @@ def answer(pair: PairResult) -> str:
     """The sentence to take away. A result without the numbers for it (an older file) has the one it was saved with."""
     if pair.verdict.degree is None:
         return one_line(pair.verdict.text) or "This result holds no verdict."
-    return " ".join(part for part in (_agreement(pair), _axes(pair.axes), _near(pair.neighbours)) if part)
+    return " ".join(part for part in (_agreement(pair), _axes(pair.axes)) if part)
 
 
 def _agreement(pair: PairResult) -> str:
@@ -35,11 +35,10 @@ def _agreement(pair: PairResult) -> str:
             f"predicts held-out rows no better than shuffled ones ({both})."
         )
     if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
-        counted_ = "dimension is" if shared.strong == 1 else "dimensions are"
-        carry = "It carries" if shared.strong == 1 else "They carry"
+        verb, carry = ("is", "It carries") if shared.strong == 1 else ("are", "They carry")
         return (
-            f"Only {count(shared.strong)} of {count(shared.possible)} {counted_} shared. {carry} "
-            f"{percent(shared.variance_target)} of the variance, so R² is high all the same ({both})."
+            f"Only {count(shared.strong)} of {count(shared.possible)} dimensions {verb} shared. {carry} "
+            f"{percent(shared.variance_target)} of the variance, so a linear map explains much all the same ({both})."
         )
     found = f"{dimensions(shared)}" if shared is not None else ""
     if verdict.degree != verdict.degree_back:
@@ -116,7 +115,8 @@ def _axes(axes: Axes | None) -> str:
     return f"After ICA {least}{count(axes.matched)} of {count(axes.components)} {match} ({count(own)} {repeat} within a model)."
 
 
-def _near(neighbours: Neighbours | None) -> str:
+def near(neighbours: Neighbours | None) -> str:
+    """How many neighbours are kept; empty where nobody looked."""
     if neighbours is None:
         return ""
     said = f"Among {count(neighbours.rows)} rows {percent(neighbours.mutual.value)} of the {neighbours.k} nearest neighbours are kept"
@@ -142,7 +142,9 @@ def advice(pair: PairResult) -> Iterator[str]:
     form = verdict.form
     group = None if form is None else form.group if form.state == "clear" else form.beyond
     explained = verdict.r2 or 0.0
-    if explained < RE_EMBED_BELOW:
+    if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
+        yield "Standardise the columns, or leave the loud ones out, and compare again: most dimensions do not agree."
+    elif explained < RE_EMBED_BELOW:
         yield (
             f"Do not carry stored vectors from {display_name(pair.source)} to {display_name(pair.target)}: a linear map leaves "
             f"{percent(1 - explained)} of the variance unexplained. Embed the data again."

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from identifiable.report.answer import answer
 from identifiable.report.words import count, counted
 from identifiable.results import (
     Attribution,
@@ -106,7 +107,7 @@ def _judged(result: Audit | ScreenEvaluation | Cleaning) -> str:
 
 
 HEADLINES: dict[type, Callable[[Any], str]] = {
-    Comparison: lambda result: str(result.verdict.text),
+    Comparison: lambda result: answer(result.weakest),
     Resolution: _resolution,
     JointResolution: _joint,
     Disentanglement: _disentanglement,

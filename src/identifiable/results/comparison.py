@@ -286,6 +286,7 @@ class PairResult:
     shared: SharedDimensions | None = None
     neighbours: Neighbours | None = None
     axes: Axes | None = None
+    moved: tuple[MovedGroup, ...] = ()
 
     def rung(self, group: str) -> Rung:
         """The rung of that name."""
@@ -356,22 +357,17 @@ class Comparison(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """The weakest verdict over all ordered pairs: what holds for every one of them."""
-        pair = self.weakest
-        if len(self.pairs) <= 2:
-            return pair.verdict
-        return replace(pair.verdict, text=f"{pair.source} to {pair.target}: {pair.verdict.text}")
+        """The verdict of the weakest of all ordered pairs: what holds for every one of them."""
+        return self.weakest.verdict
 
     @property
     def weakest(self) -> PairResult:
-        """The pair that takes the largest group, or has none; of those, the one whose best figure is the largest."""
+        """The pair of which a linear map explains least; in an older result, the one with the largest error."""
         protocol = str(self.settings.get("protocol"))
 
-        def weakness(pair: PairResult) -> tuple[int, float]:
-            names = [rung.group for rung in pair.rungs]
-            if pair.verdict.group in names:
-                return names.index(pair.verdict.group), pair.rung(pair.verdict.group).judged(protocol)
-            return len(names), min((rung.judged(protocol) for rung in pair.rungs), default=math.inf)
+        def weakness(pair: PairResult) -> tuple[float, float]:
+            explained = math.inf if pair.verdict.r2 is None else pair.verdict.r2
+            return -explained, min((rung.judged(protocol) for rung in pair.rungs), default=math.inf)
 
         return max(self.pairs, key=weakness)
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from identifiable.report.answer import advice, answer, near
 from identifiable.report.frame import framed, glossary, marks, matrix, section, shade, terms, thinned
 from identifiable.report.page import (
     Block,
@@ -25,7 +26,9 @@ from identifiable.report.page import (
     Page,
     Section,
     Table,
+    Terms,
     Text,
+    Tone,
     columns,
 )
 from identifiable.report.pages.ladder import (
@@ -34,17 +37,21 @@ from identifiable.report.pages.ladder import (
     HELD_OUT,
     PAPER,
     Headline,
+    axes_blocks,
     card,
+    degree_name,
+    ladder_picture,
+    ladder_table,
     legend,
+    moved_blocks,
+    neighbour_blocks,
     null_rows,
     pair_blocks,
-    sentence,
-    verdict_name,
+    shared_blocks,
     verdict_words,
 )
 from identifiable.report.words import (
     EFFECTIVE_RANK,
-    GROUPS,
     LETTERS,
     MISSING,
     NESTED,
@@ -59,7 +66,6 @@ from identifiable.report.words import (
     percent,
     probability,
     setting,
-    short,
 )
 from identifiable.results import Comparison, Consensus, Null, PairResult, Similarity, Spectrum
 
@@ -79,7 +85,10 @@ SCALES = {  # measure -> value when alike, range, value when unrelated
     "cka": ("1", "0 to 1", "above 0, grows with d / n"),
     "cka_debiased": ("1", "at most 1, may fall below 0", "0"),
 }
-READING = ("Error", "Held-out", "Mean, quantiles, maximum", "Mean / diameter", "Chance (nulls)", "95 % interval")
+READING = (
+    "R²", "Kept", "Shared dimensions", "Error", "Held-out", "Mean, quantiles, maximum", "Mean / diameter", "Chance (nulls)",
+    "95 % interval",
+)  # fmt: skip
 
 
 def page(result: Comparison) -> Page:
@@ -94,11 +103,15 @@ def page(result: Comparison) -> Page:
         title=f"{len(names)} representations compared" if many else " and ".join(names),
         subtitle=f"{question}, and up to what?",
         guide=told.guide,
-        verdict=[_weakest(result, told)] if many else _verdicts(result.pairs, told),
+        verdict=_several_answers(result) if many else _one_answer(result, told),
         sections=[
-            *(_several(result, names, told) if many else _both_ways(result, told)),
-            section("similarity", "Similarity: CCA, SVCCA, CKA", _similarity(_unordered(result.pairs))),
-            section("spectra", "Spectrum and effective rank", _spectra(result.spectra)),
+            *(_several(result, names, told) if many else _in_detail(result, told)),
+            section(
+                "similarity",
+                "Similarity: CCA, SVCCA, CKA",
+                _folded("All measures", _similarity(_unordered(result.pairs))),
+            ),
+            section("spectra", "Spectrum and effective rank", _folded("Principal variances", _spectra(result.spectra))),
         ],
         reading=(
             Text(glossary("comparison")[""]),
@@ -110,24 +123,45 @@ def page(result: Comparison) -> Page:
     )
 
 
+def _folded(summary: str, blocks: Iterator[Block]) -> tuple[Block, ...]:
+    found = tuple(blocks)
+    return (Fold(summary, found),) if found else ()
+
+
 # -- two models
 
 
-def _verdicts(pairs: Sequence[PairResult], told: Headline) -> Iterator[Block]:
-    """Both directions where they differ; otherwise the first, with a line on the other."""
-    for i, pair in enumerate(pairs):
-        if i and pair.verdict.group == pairs[0].verdict.group:
-            yield Text(f"The other way, {arrow(pair)}: {verdict_words(pair, told)}.", note=True, brief=True)
-        else:
-            yield card(pair, told, brief=True)
+def _one_answer(result: Comparison, told: Headline) -> Iterator[Block]:
+    """The sentence, the picture, the ladder, and what to do next."""
+    pair, back = result.pairs[0], result.pairs[1] if len(result.pairs) > 1 else None
+    yield card(pair, brief=True)
+    yield from _near(pair)
+    yield from ladder_picture(pair, back)
+    yield ladder_table(pair, told, brief=True)
+    yield from _next(pair)
 
 
-def _both_ways(result: Comparison, told: Headline) -> Iterator[Section]:
-    """The first direction at full length, the other one folded."""
-    for i, pair in enumerate(result.pairs):
-        blocks = tuple(pair_blocks(pair, result.settings, told, in_full=True, brief=True))
-        folded = (Fold(f"The other way: {verdict_words(pair, told)}", blocks),)
-        yield section(f"pair-{i + 1}", arrow(pair), folded if i else blocks)
+def _near(pair: PairResult) -> Iterator[Block]:
+    if said := near(pair.neighbours):
+        yield Text(said, brief=True)
+
+
+def _next(pair: PairResult) -> Iterator[Block]:
+    steps = list(advice(pair))
+    if steps:
+        yield Terms(tuple(("Next" if i == 0 else "And", step) for i, step in enumerate(steps)), brief=True)
+
+
+def _in_detail(result: Comparison, told: Headline) -> Iterator[Section]:
+    pair = result.pairs[0]
+    yield section("shared", "Shared dimensions", shared_blocks(pair))
+    yield section("axes", "Axes", axes_blocks(pair))
+    yield section("neighbours", "Nearest neighbours", neighbour_blocks(pair))
+    yield section("moved", "Which rows moved", moved_blocks(pair))
+    for i, each in enumerate(result.pairs):
+        blocks = tuple(pair_blocks(each, result.settings, told, in_full=True))
+        folded = (Fold(f"The other way: {verdict_words(each)}", blocks),)
+        yield section(f"pair-{i + 1}", arrow(each), folded if i else blocks)
 
 
 # -- several models
@@ -138,19 +172,26 @@ def _several(result: Comparison, names: Sequence[str], told: Headline) -> Iterat
     yield section("pairs", "Each pair", _each_pair(result, told))
 
 
-def _weakest(result: Comparison, told: Headline) -> Card:
-    """What holds for every pair."""
+def _several_answers(result: Comparison) -> Iterator[Block]:
+    """What holds for every pair, and how the pairs compare."""
     pair, total = result.weakest, count(len(result.pairs))
-    found = Counter(p.verdict.group for p in result.pairs)
-    order = [*GROUPS, *sorted(g for g in found if g is not None and g not in GROUPS), None]
-    return Card(
-        f"All {total} ordered pairs, the weakest verdict",
-        verdict_name(pair.verdict.group),
-        f"{arrow(pair)}: {sentence(pair, told)}",
-        "caution" if pair.verdict.group is None else "good",
-        tuple((verdict_name(group), f"{count(found[group])} of {total} pairs") for group in order if found[group]),
+    found = Counter(degree_name(p) for p in result.pairs)
+    r2 = [p.verdict.r2 for p in result.pairs if p.verdict.r2 is not None]
+    spread = (("R² of linear maps", f"{number(min(r2), 2)} to {number(max(r2), 2)}"),) if r2 else ()
+    facts = tuple((name, f"{count(n)} of {total} ordered pairs") for name, n in found.most_common())
+    tone: Tone = "good" if pair.verdict.degree in ("nearly", "largely") else "caution"
+    yield Card(
+        f"{count(len(result.inputs))} models, the weakest of all pairs",
+        degree_name(pair),
+        f"{arrow(pair)}: {answer(pair)}",
+        tone,
+        (*facts, *spread),
         brief=True,
     )
+    yield from _near(pair)
+    yield from ladder_picture(pair)
+    yield ladder_table(pair, HELD_OUT, brief=True)
+    yield from _next(pair)
 
 
 def _overview(result: Comparison, names: Sequence[str], told: Headline) -> Iterator[Block]:
@@ -173,8 +214,9 @@ def _overview(result: Comparison, names: Sequence[str], told: Headline) -> Itera
         top = max((v for values in matrices.values() for row in values for v in row if known(v)), default=0.0)
         for group, values in matrices.items():
             caption = f"{group_name(group)}: {told.mean_title}, row onto column"
-            printed = len(result.pairs) <= PAIRS_IN_FULL or group in (guide, "linear")
-            yield _heat_map(caption, values, names, order, top, brief=printed)
+            yield _heat_map(
+                caption, values, names, order, top, brief=group == guide and len(result.pairs) <= PAIRS_IN_FULL
+            )
         yield Text(
             f"Models stand in the order of average-linkage clustering of the {group_name(guide)} errors, so that models that "
             "agree are neighbours. The stronger the colour, the larger the error; all matrices share one scale.",
@@ -268,21 +310,35 @@ def _each_pair(result: Comparison, told: Headline) -> Iterator[Block]:
         )
         yield Key(legend(told))
     for pair in pairs:
-        blocks = pair_blocks(pair, result.settings, told, in_full=total <= PAIRS_IN_FULL)
-        yield Fold(f"{arrow(pair)}: {verdict_words(pair, told)}", (card(pair, told), *blocks))
+        blocks = [*ladder_picture(pair), *pair_blocks(pair, result.settings, told, in_full=total <= PAIRS_IN_FULL)]
+        if total <= PAIRS_IN_FULL:
+            for title, more in (
+                ("Shared dimensions", shared_blocks(pair)),
+                ("Axes", axes_blocks(pair)),
+                ("Nearest neighbours", neighbour_blocks(pair)),
+                ("Which rows moved", moved_blocks(pair)),
+            ):
+                found = tuple(more)
+                blocks += [Heading(title), *found] if found else []
+        yield Fold(f"{arrow(pair)}: {verdict_words(pair)}", (card(pair), *blocks))
 
 
 def _verdict_table(pairs: Sequence[PairResult], told: Headline, *, brief: bool) -> Table:
     groups = list(dict.fromkeys(rung.group for pair in pairs for rung in pair.rungs))
+    explained = any(rung.r2 is not None for pair in pairs for rung in pair.rungs)
 
     def line(pair: PairResult) -> tuple[str, ...]:
-        found = {rung.group: beside(told.of(rung), pair.verdict.epsilon) for rung in pair.rungs}
-        smallest = "none" if pair.verdict.group is None else group_name(pair.verdict.group)
-        return (arrow(pair), *(found.get(g, MISSING) for g in groups), smallest)
+        found = {
+            rung.group: number(rung.r2.value, 2) if rung.r2 is not None else beside(told.of(rung), pair.verdict.epsilon)
+            for rung in pair.rungs
+        }
+        shared = MISSING if pair.shared is None else f"{count(pair.shared.strong)} of {count(pair.shared.possible)}"
+        return (arrow(pair), *(found.get(g, MISSING) for g in groups), shared, verdict_words(pair))
 
+    shown = "held-out R² of each group" if explained else told.judged_title
     return Table(
-        f"Each ordered pair: {told.judged_title}, which decides the verdict",
-        columns("pair", *map(group_name, groups), "smallest group", words=("smallest group",)),
+        f"Each ordered pair: {shown}, and shared dimensions",
+        columns("pair", *map(group_name, groups), "shared", "answer", words=("answer",), hidden=("answer",)),
         tuple(map(line, pairs)),
         brief=brief,
         brief_rows=PAIRS_PRINTED,
@@ -334,7 +390,6 @@ def _similarity(pairs: Sequence[PairResult]) -> Iterator[Block]:
             f"Similarity of {arrow(pairs[0]).replace('→', 'and')} (1 = alike){on}",
             columns("measure", "value", *heads, *scales, words=scales, hidden=scales),
             tuple((name, number(value), *chance(null), *SCALES[kind]) for kind, name, value, null in found[0]),
-            brief=True,
         )
         if without := [name for _, name, _, null in found[0] if null is None]:
             yield Text(f"{MISSING}: no shuffled values were drawn for {'; '.join(without)}.", note=True)
@@ -416,20 +471,21 @@ def _methods(result: Comparison, told: Headline) -> Iterator[str]:
         + f" Each source was mapped onto its target by the best map of each of these groups: {fitted}. {words['Fitting']}"
         + (f" {words['Fitting ICA']}" if "ica" in groups else "")
     )
-    folds, bootstrap, by = chosen.get("folds"), chosen.get("bootstrap"), chosen.get("group_by")
+    folds, by = chosen.get("folds"), chosen.get("group_by")
     unit = f"whole groups of {setting(by)}" if by else "rows"
     held_out = f"come from {setting(folds)}-fold cross-validation" if folds else "are cross-validated"
-    intervals = f"95 % intervals of the held-out mean from {setting(bootstrap)} bootstrap draws of {unit}"
-    names = {"shuffle": "row shuffling", "rotation": "random rotation after whitening"}
+    bounded = any(rung.held_out.ci95 is not None for pair in pairs for rung in pair.rungs)
+    intervals = (
+        f"95 % intervals from a jackknife that leaves out {unit} in turn and fits again" if bounded else "no intervals"
+    )
+    names = {"shuffle": "row shuffling", "rotation": "random rotation"}
     drawn = {(kind, null) for pair in pairs for rung in pair.rungs for kind, null in rung.null.items()}
     draws = sorted({(kind, null.draws) for kind, null in drawn if null is not None})
     nulls = listed(f"{names.get(kind, one_line(kind))} ({count(n)} draws)" for kind, n in draws)
     chance = f"Null distributions: {nulls}; p = (1 + draws at least as good) / (1 + draws)." if nulls else ""
-    epsilons = listed(short(e) for e in sorted({pair.verdict.epsilon for pair in pairs}))
     yield (
-        f"Held-out errors {held_out}, folds drawn over {unit}; {intervals if bootstrap else 'no bootstrap intervals'}. "
-        f"{chance or 'No nulls were drawn.'} The verdict is the smallest group whose {told.judged_title} is below "
-        f"ε = {epsilons or setting(chosen.get('epsilon'))}. Seed {result.provenance.seed}."
+        f"Held-out R² and errors {held_out}, folds drawn over {unit}; {intervals}. "
+        f"{chance or 'No nulls were drawn.'} {words['Answer']} Seed {result.provenance.seed}."
     )
     yield words["Sources"] + (f" {words['Sources of the consensus']}" if result.consensus is not None else "")
 

@@ -1,4 +1,4 @@
-"""One ordered pair: its verdict, its ladder of groups, its errors row by row."""
+"""One ordered pair: its answer, its ladder of groups, its errors row by row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from identifiable.report.frame import marks
+from identifiable.report.answer import answer, dimensions
+from identifiable.report.frame import marks, thinned
 from identifiable.report.page import (
     Block,
     Card,
@@ -28,11 +29,11 @@ from identifiable.report.page import (
 from identifiable.report.words import (
     MISSING,
     NESTED,
-    UP_TO,
     arrow,
     beside,
     count,
     display_name,
+    estimate,
     group_name,
     interval,
     known,
@@ -50,6 +51,13 @@ from identifiable.results import Efficiency, Errors, Null, PairResult, Rung
 CURVES_IN_COLOUR = 8
 BEYOND = "a maximum off the scale"
 ROUNDING = 1e-6  # errors below it are those of float32 arithmetic and nothing to explain
+RHO_POINTS = 128
+SEARCHED = {
+    "as_given": "rows as given, in the other model",
+    "signed_permutation": "after reordering the axes",
+    "similarity": "after a rotation",
+    "linear": "after a linear map",
+}
 FEW_ROWS = 20  # rows per dimension below which a linear map fits its training rows too well
 
 
@@ -81,81 +89,197 @@ class Headline:
 
 HELD_OUT = Headline(
     "default", "held-out", "in-sample", "q95", "held-out 95 % quantile (q95)", "held-out mean error", "rms distance",
-    "Errors are in units of the rms distance between target rows: 0 means the same, and predicting the mean gives at most 0.71. "
-    "The verdict is the smallest group whose q95, the error that 95 % of held-out rows stay within, is below the tolerance ε.",
+    "R² is the share of the target's variance that a map explains on held-out rows: 1 means the same, 0 no better than the mean. "
+    "Errors are in units of the rms distance between target rows: 0 means the same.",
 )  # fmt: skip
 PAPER = Headline(
     "paper", "in-sample", "held-out", "mean / diameter", "in-sample mean / diameter, as in the paper",
     "in-sample mean error / diameter, as in the paper", "diameter",
     "The headline is the in-sample mean error over the target's diameter, as in the paper: 0 means the same. Other errors are "
-    "in units of the rms distance between target rows. The verdict is the smallest group whose headline is below the tolerance ε.",
+    "in units of the rms distance between target rows. R² is the share of the target's variance explained on held-out rows.",
 )  # fmt: skip
 
 
-# -- the verdict
+# -- the answer
 
 
-def card(pair: PairResult, told: Headline, *, brief: bool = False) -> Card:
-    rung, epsilon = _verdict_rung(pair, told), pair.verdict.epsilon
-    facts: list[tuple[str, str]] = []
-    if rung is not None:
-        facts += [(f"{group_name(rung.group)}, {told.first} {told.judged}", beside(told.of(rung), epsilon))]
-        facts += [("tolerance ε", short(epsilon)), ("held-out mean", number(rung.held_out.mean))]
-        facts += [("its 95 % interval", interval(rung.held_out.ci95)), ("held-out max", number(rung.held_out.max))]
-    facts += [("rows n", count(pair.n)), ("rows dropped", count(pair.dropped))]
-    facts += [("dimensions d", count(pair.width)), ("n / d", ratio(pair.n, pair.width))]
-    facts += [("compared", part)] if (part := projection(pair)) else []
-    group = pair.verdict.group
-    reached: Tone = "caution" if group is None else "good"
-    return Card(arrow(pair), verdict_name(group), sentence(pair, told), reached, tuple(facts), brief=brief)
+def card(pair: PairResult, *, brief: bool = False) -> Card:
+    """The sentence to take away, and the numbers behind it."""
+    verdict = pair.verdict
+    facts = list(_facts(pair))
+    facts += [("rows n", count(pair.n)), ("rows dropped", count(pair.dropped)), ("n / d", ratio(pair.n, pair.width))]
+    tone: Tone = (
+        "good" if verdict.degree in ("nearly", "largely") else "plain" if verdict.degree == "partly" else "caution"
+    )
+    return Card(arrow(pair), degree_name(pair), answer(pair), tone, tuple(facts), brief=brief)
+
+
+def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
+    verdict, shared = pair.verdict, pair.shared
+    linear = next((r.r2 for r in pair.rungs if r.group == "linear" and r.r2 is not None), None)
+    if linear is not None:
+        yield "R² of a linear map", estimate(linear.value, linear.ci95)
+    if verdict.r2_back is not None:
+        yield "the other way", number(verdict.r2_back)
+    if shared is not None:
+        yield "shared dimensions", f"{count(shared.strong)} of {count(shared.possible)}, {count(shared.partly)} partly"
+        if shared.strong:
+            carried = f"{percent(shared.variance_source)} and {percent(shared.variance_target)}"
+            yield "their share of the variance (source, target)", carried
+    if verdict.form is not None and known(verdict.form.scale):
+        said = {"one": "not told from 1", "other": "not 1", "unknown": "cannot be told from 1 or not"}
+        yield "scale", f"{number(verdict.form.scale)} ({said[verdict.form.scale_state]})"
+    if verdict.degree is not None:
+        yield "group for gates", "none" if verdict.group is None else group_name(verdict.group)
+    yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(verdict.below_epsilon)
+
+
+def degree_name(pair: PairResult) -> str:
+    """The degree in a few words."""
+    verdict = pair.verdict
+    if verdict.degree is None:  # of an older version
+        return verdict_name(verdict.group)
+    said = {"none": "no agreement", "little": "little agreement"}
+    return said.get(verdict.degree, f"{verdict.degree} the same")
 
 
 def verdict_name(group: str | None) -> str:
     return "none of the groups" if group is None else group_name(group)
 
 
-def verdict_words(pair: PairResult, told: Headline) -> str:
-    """The verdict in a few words, with its number."""
-    rung, name = _verdict_rung(pair, told), verdict_name(pair.verdict.group)
-    if rung is None:
-        return name
-    best = "" if pair.verdict.group else f"best: {group_name(rung.group)}, "
-    return f"{name} ({best}{told.judged} {beside(told.of(rung), pair.verdict.epsilon)})"
+def verdict_words(pair: PairResult) -> str:
+    """The answer in a few words, with its number."""
+    verdict, form = pair.verdict, pair.verdict.form
+    if verdict.degree is None or form is None or form.group is None:
+        return degree_name(pair)
+    group = form.group if form.state == "clear" else form.beyond or form.group
+    return f"{degree_name(pair)}, {group_name(group)} (R² {number(verdict.r2, 2)})"
 
 
-def _verdict_rung(pair: PairResult, told: Headline) -> Rung | None:
-    """The verdict's rung; where no group is close enough, the group that comes closest."""
-    if found := [rung for rung in pair.rungs if rung.group == pair.verdict.group]:
-        return found[0]
-    tried = [rung for rung in pair.rungs if known(told.of(rung))]
-    eligible = NESTED[1:] if projection(pair) else NESTED  # a projection's axes are not the model's
-    return min([r for r in tried if r.group in eligible] or tried, key=told.of, default=None)
-
-
-def sentence(pair: PairResult, told: Headline) -> str:
-    """The verdict to take away: the one recorded in the result, or the same said from its numbers."""
-    rung, found = _verdict_rung(pair, told), pair.verdict
-    if rung is None:
-        return one_line(found.text) or "No group was fitted, so there is no verdict."
-    up_to = UP_TO.get(rung.group, group_name(rung.group))
-    if found.group is not None and rung.held_out.max < ROUNDING and not projection(pair):
-        return f"Identical up to {up_to}: every held-out row lands on its partner."
-    if found.text:
-        return one_line(found.text)
-    same = f"The same up to {up_to}"
-    none = f"Not the same up to any group tried. The best is {group_name(rung.group)}"
-    reached = f"{told.judged_title} {beside(told.of(rung), found.epsilon)}, ε = {short(found.epsilon)}"
-    return f"{none if found.group is None else same}: {reached}."
-
-
-def projection(pair: PairResult) -> str:
-    """What of a wider side was compared; empty where both sides were compared whole."""
-    return " and ".join(
-        f"the first {count(pair.width)} principal components of {display_name(name)} "
-        f"({'above 99 %' if kept > 0.99 else percent(kept)} of its variance)"
-        for name, kept in ((pair.source, pair.kept_source), (pair.target, pair.kept_target))
-        if kept < 1
+def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator[Block]:
+    """R² of every group, both ways."""
+    there = [rung for rung in pair.rungs if rung.r2 is not None]
+    if not there:
+        return
+    others = {rung.group: rung.r2.value for rung in back.rungs if rung.r2 is not None} if back is not None else {}
+    reverse = (("hollow", f"R², {arrow(back)}"),) if back is not None else ()
+    yield Dots(
+        f"How much each group explains, {arrow(pair)}",
+        "One line per group; a larger group can only explain more. Values below 0 are drawn at 0.",
+        "held-out R² (1 = the same, 0 = no better than the mean)",
+        tuple(
+            DotRow(
+                group_name(rung.group),
+                number(rung.r2.value),
+                marks(("main", max(rung.r2.value, 0.0)), ("hollow", max(others.get(rung.group, math.nan), 0.0))),
+                "" if rung.kept is None or rung.group == "linear" else f"keeps {percent(max(rung.kept.value, 0.0))}",
+                None if rung.r2.ci95 is None else (max(rung.r2.ci95[0], 0.0), max(rung.r2.ci95[1], 0.0)),
+                pair.verdict.form is not None and rung.group == pair.verdict.form.group,
+            )
+            for rung in there
+            if rung.r2 is not None
+        ),
+        (("main", f"R², {arrow(pair)}"), ("whisker", "its 95 % interval"), *reverse),
     )
+
+
+def shared_blocks(pair: PairResult) -> Iterator[Block]:
+    """Shared dimensions, one by one."""
+    shared = pair.shared
+    if shared is None or not shared.rho:
+        return
+    kept = thinned(len(shared.rho), RHO_POINTS)
+    yield Curves(
+        "Correlation of each shared dimension",
+        "Canonical pairs from the strongest to the weakest; the correlation is the root of held-out times in-sample. "
+        f"Rows paired at random stay below {number(shared.chance)}.",
+        "dimension",
+        "correlation",
+        (Curve("correlation", tuple((k + 1.0, shared.rho[k]) for k in kept), 0),),
+        threshold=("strongly shared above 0.9", 0.9),
+    )
+    few = " There are fewer than 4 rows per dimension, so this is a lower bound." if shared.lower_bound else ""
+    yield Text(
+        f"{dimensions(shared)[0].upper()}{dimensions(shared)[1:]}, with n = {count(pair.n)}. The strong ones carry "
+        f"{percent(shared.variance_source)} of the variance of {display_name(pair.source)} and "
+        f"{percent(shared.variance_target)} of that of {display_name(pair.target)}.{few}"
+    )
+
+
+def axes_blocks(pair: PairResult) -> Iterator[Block]:
+    """Components that the two models have in common."""
+    axes = pair.axes
+    if axes is None or axes.withheld == "not_asked":
+        return
+    if axes.withheld == "few_rows":
+        yield Text(
+            f"Axes were not compared: {count(pair.n)} rows are too few. ICA needs {count(axes.rows_needed)} of them here."
+        )
+        return
+    names = (display_name(pair.source), display_name(pair.target))
+    least = "at least " if axes.at_least else ""
+    yield Table(
+        f"Components of ICA that match with |r| above 0.95, of {count(axes.components)}",
+        columns("between", "components"),
+        (
+            (f"{names[0]} and {names[1]}, on disjoint rows", f"{least}{count(axes.matched or 0)}"),
+            (f"two halves of {names[0]}", count(axes.own_source or 0)),
+            (f"two halves of {names[1]}", count(axes.own_target or 0)),
+            ("random rotations of whitened rows", number(axes.chance, 1)),
+        ),
+    )
+    if axes.withheld == "no_axes":
+        yield Text(
+            "Neither model repeats a component between its own halves: these data have no axes that ICA can find."
+        )
+    yield Terms((("ICA efficiency", efficiency_line(pair.ica_efficiency)),))
+
+
+def neighbour_blocks(pair: PairResult) -> Iterator[Block]:
+    """Whether rows keep their nearest neighbours."""
+    near = pair.neighbours
+    if near is None:
+        return
+    lines = [("each model's own neighbours", near.mutual)]
+    lines += [(SEARCHED.get(name, group_name(name)), overlap) for name, overlap in near.searched.items()]
+    yield Table(
+        f"Share of the {near.k} nearest neighbours that are the same, among {count(near.rows)} rows",
+        columns("searched", "share", "95 % interval", "by chance"),
+        tuple((name, percent(o.value), percent_interval(o.ci95), percent(o.chance)) for name, o in lines),
+    )
+    null = near.null.get("cknna")
+    by_chance = f"; rows paired at random give {number(null.mean)}, p {probability(null.p)}" if null else ""
+    yield Text(
+        f"CKNNA, the kernel alignment of common neighbours, is {number(near.cknna)}{by_chance}. "
+        "These shares fall as more rows are searched: compare them at the same number of rows.",
+        note=True,
+    )
+
+
+def moved_blocks(pair: PairResult) -> Iterator[Block]:
+    """Labels and rows that a map serves badly."""
+    if pair.moved:
+        yield Table(
+            "Labels whose rows moved more than shuffled labels would",
+            columns("label", "rows", "mean error", "times the average", "p"),
+            tuple(
+                (one_line(g.label), count(g.rows), number(g.error), number(g.ratio, 2), probability(g.p))
+                for g in pair.moved
+            ),
+            brief=True,
+            brief_rows=5,
+        )
+    if pair.worst:
+        yield Table(
+            f"Rows with the largest held-out errors ({group_name(_shown_group(pair))})",
+            columns("row", "error"),
+            tuple((one_line(w.row), number(w.error)) for w in pair.worst),
+        )
+
+
+def _shown_group(pair: PairResult) -> str:
+    largest = [g for g in NESTED if any(r.group == g for r in pair.rungs)] or [r.group for r in pair.rungs]
+    return pair.verdict.group if pair.verdict.group in largest and pair.verdict.group is not None else largest[-1]
 
 
 # -- the ladder
@@ -164,31 +288,28 @@ def projection(pair: PairResult) -> str:
 def pair_blocks(
     pair: PairResult, settings: Mapping[str, Any], told: Headline, *, in_full: bool, brief: bool = False
 ) -> Iterator[Block]:
-    """Everything about one pair but its card; what `brief` marks is printed too."""
-    yield _forest(pair, told, in_full=in_full)
-    yield _ladder(pair, told, brief=brief)
-    yield from (Text(note, note=True, brief=brief) for note in _ladder_notes(pair, settings))
-    yield Terms((("ICA efficiency", efficiency_line(pair.ica_efficiency)),), brief=brief)
-    if in_full:
-        yield Fold("All errors, and what chance gives", (_all_errors(pair, told), *_nulls(pair)))
-        yield from _curves(pair, told)
-    if pair.worst:
-        largest = [g for g in NESTED if any(r.group == g for r in pair.rungs)] or [r.group for r in pair.rungs]
-        used = group_name(pair.verdict.group or largest[-1]) + ("" if pair.verdict.group else ", the largest tried")
-        yield Table(
-            f"Rows with the largest held-out errors ({used})",
-            columns("row", "error"),
-            tuple((one_line(w.row), number(w.error)) for w in pair.worst[: None if in_full else 3]),
-        )
-    if in_full:
-        solver = pair.solver
-        passes = "two passes, the second in whitened coordinates" if solver.refined else "one pass"
-        yield Text(
-            f"Solver: ranks {solver.rank_source} and {solver.rank_target} of {pair.width}; condition numbers "
-            f"{number(solver.condition_source, 1)} and {number(solver.condition_target, 1)} (source, target); {passes}; "
-            f"errors in {one_line(solver.error_dtype)}.",
-            note=True,
-        )
+    """The ladder of one pair; what `brief` marks is printed too."""
+    yield ladder_table(pair, told, brief=brief)
+    yield from (Text(note, note=True) for note in _ladder_notes(pair, settings))
+    if not in_full:
+        return
+    solver = pair.solver
+    passes = "two passes, the second in whitened coordinates" if solver.refined else "one pass"
+    yield Fold(
+        "Errors by group and by row, and what chance gives",
+        (
+            _forest(pair, told, in_full=True),
+            _all_errors(pair, told),
+            *_nulls(pair),
+            *_curves(pair, told),
+            Text(
+                f"Solver: ranks {solver.rank_source} and {solver.rank_target}; condition numbers "
+                f"{number(solver.condition_source, 1)} and {number(solver.condition_target, 1)} (source, target); {passes}; "
+                f"errors in {one_line(solver.error_dtype)}.",
+                note=True,
+            ),
+        ),
+    )
 
 
 def _forest(pair: PairResult, told: Headline, *, in_full: bool) -> Dots:
@@ -240,27 +361,31 @@ def legend(told: Headline) -> tuple[tuple[LegendKind, str], ...]:
     )
 
 
-def _ladder(pair: PairResult, told: Headline, *, brief: bool) -> Table:
-    """One line per group: the errors that decide, the others beside them, and what shuffled rows give."""
+def ladder_table(pair: PairResult, told: Headline, *, brief: bool) -> Table:
+    """One line per group: what it explains, its errors, and what shuffled rows give."""
     drawn = [rung.null.get("shuffle") for rung in pair.rungs]
+    subset = null_rows(drawn, pair.n)
+    on = f"; shuffled and p: on {subset}" if subset else ""
+    explained = any(rung.r2 is not None for rung in pair.rungs)
 
     def line(rung: Rung, null: Null | None) -> tuple[str, ...]:
-        first, _ = told.errors(rung)
-        held_out = (number(rung.held_out.mean), interval(rung.held_out.ci95))
-        spread = (beside(first.q95, pair.verdict.epsilon), number(first.max))
-        in_sample = (number(rung.in_sample.mean), number(rung.in_sample.mean_over_diameter, 4))
-        shown = (*in_sample[::-1], *spread, *held_out) if told is PAPER else (*held_out, *spread, *in_sample)
+        r2, kept = rung.r2, rung.kept
+        shares = (
+            (MISSING, MISSING, MISSING)
+            if r2 is None
+            else (number(r2.value), interval(r2.ci95), MISSING if kept is None else percent(max(kept.value, 0.0)))
+        )
+        errors = (number(rung.held_out.mean), beside(rung.held_out.q95, pair.verdict.epsilon))
+        shown = (number(rung.in_sample.mean_over_diameter, 4), *errors) if told is PAPER else errors
         chance = (number(null.mean), probability(null.p)) if null else (MISSING, MISSING)
-        return (group_name(rung.group), *shown, *(chance if any(drawn) else ()))
+        return (group_name(rung.group), *(shares if explained else ()), *shown, *(chance if any(drawn) else ()))
 
-    heads = ("held-out", "95 % interval", "q95", "max", "in-sample", "mean/diam")
-    heads = (*heads[:3:-1], *heads[2:4], *heads[:2]) if told is PAPER else heads
-    subset = null_rows(drawn, pair.n)
+    heads = ("mean/diam", "error", "q95") if told is PAPER else ("error", "q95")
+    shares = ("R²", "95 % interval", "kept") if explained else ()
     return Table(
-        f"{arrow(pair)}: mean errors over the rms distance between rows of {display_name(pair.target)}, {number(pair.scale.rms)}; "
-        f"mean/diam: in-sample, over their largest distance, {number(pair.scale.diameter)}"
-        + (f"; shuffled and p: on {subset}" if subset else ""),
-        columns("group", *heads, *(("shuffled", "p") if any(drawn) else ())),
+        f"{arrow(pair)}: held-out R²; errors over the rms distance between rows of {display_name(pair.target)}, "
+        f"{number(pair.scale.rms)}{on}",
+        columns("group", *shares, *heads, *(("shuffled", "p") if any(drawn) else ())),
         tuple(map(line, pair.rungs, drawn)),
         next((i for i, rung in enumerate(pair.rungs) if rung.group == pair.verdict.group), None),
         brief=brief,
@@ -269,10 +394,11 @@ def _ladder(pair: PairResult, told: Headline, *, brief: bool) -> Table:
 
 def _all_errors(pair: PairResult, told: Headline) -> Table:
     def line(rung: Rung, name: str, errors: Errors) -> tuple[str, ...]:
-        shown = map(number, (errors.mean, errors.q50, errors.q95, errors.q99, errors.max))
-        return (group_name(rung.group), name, *shown, number(errors.mean_over_diameter, 4))
+        shown = map(number, (errors.q50, errors.q95, errors.q99, errors.max))
+        mean = (number(errors.mean), interval(errors.ci95))
+        return (group_name(rung.group), name, *mean, *shown, number(errors.mean_over_diameter, 4))
 
-    heads = ("mean", "median", "q95", "q99", "max", "mean / diameter")
+    heads = ("mean", "95 % interval", "median", "q95", "q99", "max", "mean / diameter")
     return Table(
         "Errors over the rms distance, held-out and in-sample",
         columns("group", "rows", *heads, words=("rows",)),
@@ -322,8 +448,7 @@ def _ladder_notes(pair: PairResult, settings: Mapping[str, Any]) -> Iterator[str
                 seen = f"The {name} mean of {group_name(larger)} is larger than that of {group_name(smaller)}, which it contains."
                 yield f"{seen} {_why_reversed(name, larger, pair)}"
     if all(rung.held_out.ci95 is None for rung in pair.rungs):
-        off = settings.get("bootstrap") == 0
-        yield "No intervals: the bootstrap was switched off." if off else "No intervals were computed."
+        yield "No intervals were computed."
     if not any(rung.null for rung in pair.rungs):
         yield "No nulls were drawn, so this page does not say what chance would give."
 
