@@ -113,7 +113,7 @@ def correlation_condition(moments: Moments) -> float:
 
 def moments_pass(blocks: Sequence[Blocks]) -> Callable[[], list[Moments]]:
     """The first pass of `compare` over these tables, folds drawn beforehand."""
-    settings = CompareOptions(groups=RUNGS, folds=FOLDS, bootstrap=0, nulls=(), seed=SEED)
+    settings = CompareOptions(groups=RUNGS, folds=FOLDS, intervals=False, axes=False, neighbours=0, nulls=(), seed=SEED)
     run = CompareRun.of(settings, settings=settings)
     run.plan = plan_rows(blocks[0].n, None, seed=SEED, n_folds=FOLDS)
     sides = [Table(b.name, b, None, run) for b in blocks]
@@ -159,9 +159,9 @@ class ProgressClock(StageClock):
 
 
 def whole_compare(paths: Paths, nulls: Sequence[str]) -> tuple[Comparison, dict[str, float]]:
-    """`compare` of two files without ICA and bootstrap, and its stages."""
+    """`compare` of two files without ICA, intervals and neighbours, and its stages."""
     clock = ProgressClock()
-    result = compare(*paths, groups=RUNGS, folds=FOLDS, bootstrap=0, nulls=nulls, seed=SEED, progress=clock)
+    result = compare(*paths, groups=RUNGS, folds=FOLDS, intervals=False, axes=False, neighbours=0, nulls=nulls, seed=SEED, progress=clock)
     clock.book(f"after {clock.stage}")
     return result, clock.seconds
 
@@ -192,7 +192,7 @@ def warm_up(X: Array, Y: Array) -> None:
     """Load what is loaded once and start the threads, on a few rows."""
     rows = min(len(X), 2000)
     x, y = X[:rows], Y[:rows]
-    compare(x, y, groups=RUNGS, bootstrap=0, null_draws=2)
+    compare(x, y, groups=RUNGS, intervals=False, axes=False, neighbours=0, null_draws=2)
     for _ in range(3):
         x.T @ x, x.T @ y
 
@@ -296,7 +296,7 @@ from machine import peak_memory_mb
 if len(sys.argv) > 2:
     x, y, nulls, groups = sys.argv[2:]
     options = {} if nulls == "default" else {"nulls": ()}
-    identifiable.api.compare(x, y, groups=groups.split(","), bootstrap=0, **options)
+    identifiable.api.compare(x, y, groups=groups.split(","), intervals=False, axes=False, neighbours=0, **options)
 print(peak_memory_mb())
 """
 

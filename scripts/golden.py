@@ -39,11 +39,11 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00")
 PROSE = 4  # a string of so many words is a sentence for readers
 
 RUNS = {
-    "compare": "compare a.npy b.npy --null-draws 19 --bootstrap 50",
-    "compare-paper": "compare a.npy b.npy --protocol paper --nulls none --bootstrap 0 --groups signed_permutation,rigid,linear",
+    "compare": "compare a.npy b.npy --null-draws 19",
+    "compare-paper": "compare a.npy b.npy --protocol paper --nulls none --no-intervals --groups signed_permutation,rigid,linear",
     "compare-three": "compare a.npy b.npy c.csv --ids ids_a.txt --ids ids_a.txt --ids id --folds 3 --null-draws 9 --seed 3",
-    "compare-grouped": "compare a.npy b.npy --group-by labels.csv:plate --nulls shuffle --null-draws 9 --bootstrap 20",
-    "compare-widths": "compare a.npy wide.npy --null-draws 9 --bootstrap 20 --epsilon 0.5",
+    "compare-grouped": "compare a.npy b.npy --group-by labels.csv:plate --nulls shuffle --null-draws 9",
+    "compare-widths": "compare a.npy wide.npy --null-draws 9 --epsilon 0.5",
     "resolve": "resolve mixed.npy -o basis.safetensors",
     "resolve-options": "resolve c.csv --ids id --rank 3 --contrast exp --order kurtosis --stability 2 --restarts 2 --precision double",
     "resolve-joint": "resolve mixed.npy remixed.npy --stability 2 --shared-above 0.9",

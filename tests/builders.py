@@ -52,10 +52,21 @@ def make_errors(mean: float, *, ci95: tuple[float, float] | None = None, quantil
     )
 
 
+def explained(mean: float) -> float:
+    """R² where all rows have this error, in units of the rms distance."""
+    return 1 - 2 * mean**2
+
+
 def make_rung(
-    group: str, mean: float, *, nulls: bool = True, bootstrap: int = 200, quantiles: bool = True
+    group: str,
+    mean: float,
+    *,
+    linear: float | None = None,
+    nulls: bool = True,
+    intervals: bool = True,
+    quantiles: bool = True,
 ) -> results.Rung:
-    """One rung: in-sample a little better than held-out, nulls far away."""
+    """One rung: in-sample a little better than held-out, nulls far away; R² where the error of `linear` is given."""
     null: dict[str, results.Null | None] = {}
     if nulls:
         null["shuffle"] = results.Null(
@@ -63,9 +74,52 @@ def make_rung(
         )
         turned = group in ("signed_permutation", "ica")
         null["rotation"] = results.Null(mean=0.81, p=0.3, observed=mean, draws=100, rows=2000) if turned else None
-    ci95 = (mean * 0.97, mean * 1.03) if bootstrap else None
-    return results.Rung(
-        group, make_errors(mean * 0.94, quantiles=quantiles), make_errors(mean, ci95=ci95, quantiles=quantiles), null
+    ci95 = (mean * 0.97, mean * 1.03) if intervals else None
+    in_sample = make_errors(mean * 0.94, quantiles=quantiles)
+    held_out = make_errors(mean, ci95=ci95, quantiles=quantiles)
+    if linear is None or group == "ica":
+        return results.Rung(group, in_sample, held_out, null)
+
+    def bounded(value: float) -> results.Bounded:
+        return results.Bounded(value, (value - 0.01, value + 0.01 * (1 - value)) if intervals else None)
+
+    r2 = explained(mean)
+    return results.Rung(group, in_sample, held_out, null, bounded(r2), bounded(r2 / explained(linear)))
+
+
+def make_verdict(ladder: Mapping[str, float], smallest: str | None, epsilon: float) -> results.Verdict:
+    """What `compare` would conclude from these errors, were all dimensions shared."""
+    r2 = {g: explained(ladder[g]) for g in ALL_GROUPS[:4] if g in ladder} or {"linear": 0.0}
+    largest = max(r2.values())
+    words = (("nearly", 0.95), ("largely", 0.8), ("partly", 0.5), ("little", 0.0))
+    degree = next((word for word, least in words if largest > least), "none")
+    kept = [g for g in ("signed_permutation", "similarity", "linear") if g in r2 and r2[g] >= 0.95 * largest]
+    form = results.Form(None, "none", None, 1.0, "unknown")
+    if degree != "none":
+        form = results.Form(kept[0] if kept else "linear", "clear", None, 1.04, "one")
+    gate = "rigid" if form.group == "similarity" else form.group
+    return results.Verdict(
+        gate if largest >= 0.9 else None,
+        epsilon,
+        below_epsilon=smallest,
+        degree=degree,
+        r2=largest,
+        degree_back=degree,
+        r2_back=largest,
+        form=form,
+    )
+
+
+def make_neighbours() -> results.Neighbours:
+    """Three of five neighbours kept as given, nine of ten after a rotation."""
+
+    def overlap(value: float) -> results.Overlap:
+        return results.Overlap(value, 0.002, (value - 0.01, value + 0.01))
+
+    null = results.Null(mean=0.002, p=0.05, observed=0.6, draws=19, rows=3000)
+    searched = {"as_given": 0.07, "signed_permutation": 0.23, "similarity": 0.9, "linear": 0.91}
+    return results.Neighbours(
+        10, 3000, overlap(0.6), {k: overlap(v) for k, v in searched.items()}, 0.71, {"mutual": null, "cknna": null}
     )
 
 
@@ -75,18 +129,25 @@ def make_pair(
     *,
     ladder: Mapping[str, float] = LADDER,
     nulls: bool = True,
-    bootstrap: int = 200,
+    intervals: bool = True,
     quantiles: bool = True,
     epsilon: float = 0.1,
     protocol: str = "default",
-    text: str = "",
+    older: str | None = None,
     n: int = 5000,
     width: int = 32,
     kept: tuple[float, float] = (1.0, 1.0),
     worst: Sequence[results.WorstRow] = (results.WorstRow("cell-0042", 0.31), results.WorstRow("cell-1207", 0.29)),
 ) -> results.PairResult:
-    """An ordered pair whose verdict follows from `ladder` as `compare` would draw it."""
-    made = {g: make_rung(g, m, nulls=nulls, bootstrap=bootstrap, quantiles=quantiles) for g, m in ladder.items()}
+    """An ordered pair whose verdict follows from `ladder` as `compare` would draw it.
+
+    `older` is the sentence of a result saved before R², shared dimensions, axes and neighbours were measured.
+    """
+    linear = min(ladder.values()) if older is None else None
+    made = {
+        g: make_rung(g, m, linear=linear, nulls=nulls, intervals=intervals, quantiles=quantiles)
+        for g, m in ladder.items()
+    }
     groups = [g for g in ALL_GROUPS[:4] if g in made]
     judged = {g: made[g].in_sample.mean_over_diameter if protocol == "paper" else made[g].held_out.q95 for g in groups}
     smallest = next((g for g in groups if judged[g] < epsilon), None)
@@ -94,11 +155,19 @@ def make_pair(
     if {"signed_permutation", "rigid", "ica"} <= set(ladder):
         way = ladder["signed_permutation"] - ladder["rigid"]
         share = (ladder["signed_permutation"] - ladder["ica"]) / way if way else None
-        bounds = (share - 0.04, share + 0.04) if bootstrap and share is not None else None
+        bounds = (share - 0.04, share + 0.04) if intervals and share is not None else None
         efficiency = results.Efficiency(share, share, bounds)
     chance = {
         key: results.Null(mean=mean, p=1 / 101, observed=0.9, draws=100, rows=2000)
         for key, mean in (("cca", 0.061), ("cka", 0.0123))
+    }
+    strong = width - width // 8
+    rho = tuple(0.99 if k < strong else 0.7 for k in range(width))
+    new: dict[str, Any] = {
+        "shared": results.SharedDimensions(width, strong, width - strong, 0.12, 0.97, 0.96, rho),
+        "axes": results.Axes(width, 100 * width, None, 2, 9, 7, 0.1, False, tuple(0.99 - 0.02 * k for k in range(width))),
+        "neighbours": make_neighbours(),
+        "moved": (results.MovedGroup("plate 7", 40, 0.31, 2.1, 0.05),),
     }
     return results.PairResult(
         source=source,
@@ -112,9 +181,10 @@ def make_pair(
         rungs=tuple(made.values()),
         ica_efficiency=efficiency,
         similarity=results.Similarity(0.983, {"16": 0.991}, 0.9712, 0.9703, chance if nulls else {}),
-        verdict=results.Verdict(smallest, epsilon, text),
+        verdict=make_verdict(ladder, smallest, epsilon) if older is None else results.Verdict(smallest, epsilon, older),
         solver=results.Solver(31.5, 28.9, width, width, False, "float64"),
         worst=tuple(worst),
+        **(new if older is None else {}),
     )
 
 
@@ -126,11 +196,11 @@ def make_comparison(
     alerts: Sequence[results.Alert] = (),
     ladder: Mapping[str, float] = LADDER,
     nulls: bool = True,
-    bootstrap: int = 200,
+    intervals: bool = True,
     quantiles: bool = True,
     width: int = 32,
     spectrum: int = 32,
-    text: str = "",
+    older: str | None = None,
     settings: Mapping[str, Any] | None = None,
     command: str = "identifiable compare run1.npy run2.npy --report out.html",
 ) -> results.Comparison:
@@ -151,10 +221,10 @@ def make_comparison(
             names[j],
             ladder=stretched(i, j),
             nulls=nulls,
-            bootstrap=bootstrap,
+            intervals=intervals,
             quantiles=quantiles,
             protocol=protocol,
-            text=text,
+            older=older,
             width=width,
         )
         for i, j in ordered
@@ -180,7 +250,7 @@ def make_comparison(
         "groups": list(ladder),
         "folds": 5,
         "group_by": None,
-        "bootstrap": bootstrap,
+        **({"intervals": intervals, "axes": True, "neighbours": 10} if older is None else {"bootstrap": 200}),
         "nulls": ["shuffle", "rotation"] if nulls else [],
         "epsilon": 0.1,
         "protocol": protocol,

@@ -14,7 +14,7 @@ from laws import rows
 distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
 import dask.array  # noqa: E402  (after the check that it is there)
 
-QUICK = {"bootstrap": 20, "null_draws": 3}
+QUICK = {"null_draws": 3}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_a_cluster_gives_the_same_json_bit_for_bit(client, files):
 
 
 def test_the_command_line_takes_a_scheduler(client, files, capsys):
-    words = ["compare", *files, "--bootstrap", "0", "--nulls", "none", "--groups", "rigid"]
+    words = ["compare", *files, "--no-intervals", "--no-axes", "--nulls", "none", "--groups", "rigid"]
     assert main([*words, "--scheduler", client.scheduler.address]) == 0
     there = capsys.readouterr().out
     assert main(words) == 0
@@ -53,7 +53,7 @@ def test_the_command_line_takes_a_scheduler(client, files, capsys):
 def test_dask_arrays_are_read_in_blocks():
     X = rows(2, n=5000, d=3)
     lazy = dask.array.from_array(X, chunks=(700, 3))
-    options = {"groups": ["rigid"], "bootstrap": 0, "nulls": ()}
+    options = {"groups": ["rigid"], "intervals": False, "axes": False, "nulls": ()}
     expected = compare(X, X + 1.0, **options).pairs[0].rungs
     assert compare(lazy, lazy + 1.0, **options).pairs[0].rungs == expected
 

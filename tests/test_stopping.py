@@ -47,7 +47,7 @@ def test_signals_at_random_moments_leave_nothing(signals: ModuleType, tmp_path: 
     np.save(tmp_path / "tall.npy", np.zeros((2_000_000, 4), np.float32))
     identifiable.save_basis(tmp_path / "basis.safetensors", identifiable.resolve(tmp_path / "a.npy", stability=0))
     commands = [
-        signals.Command(["compare", "a.npy", "a.npy", "--bootstrap", "0", "--json", "r.json"], ["r.json"]),
+        signals.Command(["compare", "a.npy", "a.npy", "--no-intervals", "--json", "r.json"], ["r.json"]),
         signals.Command(["transform", "basis.safetensors", "tall.npy", "-o", "z.npy"], ["z.npy"]),
     ]
     for k in range(8):
@@ -257,7 +257,7 @@ deconfound.evaluate(world.X, metadata=world.metadata, level="target", min_wells=
 """
 WORK = {
     "compare": "import identifiable\nX = rng.laplace(size=(9000, 3)).astype(np.float32)\n"
-    "identifiable.compare(X, X[:, ::-1] + 1, bootstrap=2, null_draws=2, workers=2)",
+    "identifiable.compare(X, X[:, ::-1] + 1, null_draws=2, workers=2)",
     "disentangle": "from identifiable.metrics import infomec\nZ = rng.standard_normal((400, 3))\n"
     "infomec(Z, rng.integers(0, 3, (400, 2)), workers=2)",
     "evaluate": SCREEN,

@@ -18,7 +18,7 @@ from identifiable.api import compare, load
 from identifiable.results import without_time
 from laws import rows
 
-QUICK = ["--bootstrap", "20", "--null-draws", "3"]
+QUICK = ["--neighbours", "5", "--null-draws", "3"]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,10 @@ def test_compare_prints_a_table_and_exits_0(folder, capsys):
 
 def test_command_line_and_python_give_the_same_result(folder, capsys):
     run("compare", "a.npy", "b.npy", *QUICK, "--seed", "7", "--json", "r.json", capsys=capsys)
-    expected = compare("a.npy", "b.npy", bootstrap=20, null_draws=3, seed=7)
+    expected = compare("a.npy", "b.npy", neighbours=5, null_draws=3, seed=7)
     found, expected = (json.loads(without_time(r).to_json()) for r in (load("r.json"), expected))
     assert (
-        found["provenance"].pop("command") == "identifiable compare a.npy b.npy --bootstrap 20 --null-draws 3 --seed 7"
+        found["provenance"].pop("command") == "identifiable compare a.npy b.npy --neighbours 5 --null-draws 3 --seed 7"
     )
     expected["provenance"].pop("command")
     assert found == expected
@@ -78,8 +78,8 @@ def test_command_line_and_python_give_the_same_result(folder, capsys):
     ],
 )
 def test_every_format_gives_the_figures_of_the_arrays(folder, capsys, words):
-    arrays = compare("a.npy", "b.npy", bootstrap=0, nulls=())
-    files = compare(*words, bootstrap=0, nulls=())
+    arrays = compare("a.npy", "b.npy", intervals=False, nulls=())
+    files = compare(*words, intervals=False, nulls=())
     for a, b in zip(arrays.rungs, files.rungs, strict=True):
         assert a.in_sample.mean == pytest.approx(b.in_sample.mean, rel=1e-9)
     if words[0].startswith("a.csv"):
@@ -104,13 +104,13 @@ def test_group_by_is_joined_by_id_and_recorded(folder, capsys):
     result = load("r.json")
     assert result.settings["group_by"] == "labels.csv:plate"
     names = np.array([f"p{i % 30}" for i in range(300)])
-    expected = compare("a.csv", "b.csv", group_by=names, bootstrap=20, null_draws=3)
+    expected = compare("a.csv", "b.csv", group_by=names, neighbours=5, null_draws=3)
     assert result.rungs[1].held_out == expected.rungs[1].held_out
 
 
 def test_one_sidecar_for_all_tables_says_that_it_pairs_by_position(folder, capsys):
     Path("ids.txt").write_text("\n".join(f"s{i}" for i in range(300)) + "\n")
-    result = compare("a.npy", "b.npy", ids="ids.txt", bootstrap=0, nulls=())
+    result = compare("a.npy", "b.npy", ids="ids.txt", intervals=False, nulls=())
     assert {a.code for a in result.alerts} >= {"one_ids_file"}
 
 
@@ -119,13 +119,13 @@ def test_a_sidecar_for_each_table_joins_rows_in_any_order(folder, capsys):
     np.save("shuffled.npy", np.load("b.npy")[order])
     Path("ids.txt").write_text("\n".join(f"s{i}" for i in range(300)) + "\n")
     Path("shuffled.txt").write_text("\n".join(f"s{i}" for i in order) + "\n")
-    quick = ["--bootstrap", "0", "--nulls", "none", "--groups", "rigid", "--quiet", "--json", "r.json"]
+    quick = ["--no-intervals", "--nulls", "none", "--groups", "rigid", "--quiet", "--json", "r.json"]
     assert (
         run("compare", "a.npy", "shuffled.npy", "--ids", "ids.txt", "--ids", "shuffled.txt", *quick, capsys=capsys)[0]
         == 0
     )
     joined = load("r.json")
-    plain = compare("a.npy", "b.npy", groups=["rigid"], bootstrap=0, nulls=())
+    plain = compare("a.npy", "b.npy", groups=["rigid"], intervals=False, nulls=())
     assert joined.rungs[0].in_sample.mean == pytest.approx(plain.rungs[0].in_sample.mean, rel=1e-9)
     assert not {"one_ids_file", "paired_by_position"} & {a.code for a in joined.alerts}
     assert joined.provenance.command.count("--ids") == 2
@@ -137,8 +137,8 @@ def test_files_of_one_name_are_told_apart_by_their_folder(folder, capsys):
     for name in ("x", "y"):
         Path(name).mkdir()
         np.save(Path(name) / "run.npy", rows(0))
-    assert [i.name for i in compare("x/run.npy", "y/run.npy", bootstrap=0, nulls=()).inputs] == ["x/run", "y/run"]
-    assert [i.name for i in compare("runs.npz:one", "runs.npz:two", bootstrap=0, nulls=()).inputs] == ["one", "two"]
+    assert [i.name for i in compare("x/run.npy", "y/run.npy", intervals=False, nulls=()).inputs] == ["x/run", "y/run"]
+    assert [i.name for i in compare("runs.npz:one", "runs.npz:two", intervals=False, nulls=()).inputs] == ["one", "two"]
 
 
 # -- the gate
@@ -149,7 +149,7 @@ def test_fail_if_decides_the_exit_code(folder, capsys):
         ["compare", "a.npy", "b.npy", *QUICK],
         holds=(
             "rigid.held_out.q95 > 0.2; similarity.cka < 0.9; similarity.null.shuffle.p > 0.9; scale.rms == 0; "
-            "ica_efficiency.held_out < -100; pairs.0.rungs.held_out.q95 > 1e3; settings.folds != 5"
+            "shared.strong < 1; pairs.0.rungs.held_out.q95 > 1e3; settings.folds != 5"
         ),
         fails=(
             "rigid.held_out.q95 > 0.001; similarity.held_out.mean < 9; n < 1000; rigid.held_out.ci95.1 >= 0; "
@@ -311,7 +311,7 @@ def test_report_redraws_the_page_byte_for_byte(folder, capsys):
 )
 def test_a_file_that_is_no_result_is_refused(folder, capsys, content, message):
     if content.startswith("1e308"):
-        data = json.loads(compare("a.npy", "b.npy", bootstrap=0, nulls=()).to_json())
+        data = json.loads(compare("a.npy", "b.npy", intervals=False, nulls=()).to_json())
         data["pairs"][0]["scale"]["rms"] = 1e308
         content = json.dumps(data)
     Path("r.json").write_text(content)
@@ -335,7 +335,7 @@ def test_demo_writes_a_page_and_ends_with_its_path(folder, capsys):
 
 def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder):
     gate = "--fail-if 'rigid.held_out.q95 > 0'"
-    line = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none {gate} | true; exit ${{PIPESTATUS[0]}}"
+    line = f"{sys.executable} -m identifiable compare a.npy b.npy --no-intervals --nulls none {gate} | true; exit ${{PIPESTATUS[0]}}"
     done = children.run(["bash", "-c", line])
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -343,7 +343,7 @@ def test_a_closed_pipe_is_not_an_error_and_does_not_lose_the_gate(folder):
 
 @pytest.mark.parametrize("stdout", ["ascii", "closed"])
 def test_a_plain_or_closed_stdout_is_not_an_error(folder, stdout):
-    words = f"{sys.executable} -m identifiable compare a.npy b.npy --bootstrap 0 --nulls none --json r.json"
+    words = f"{sys.executable} -m identifiable compare a.npy b.npy --no-intervals --nulls none --json r.json"
     line = f"PYTHONIOENCODING=ascii {words}" if stdout == "ascii" else f"{words} >&-"
     done = children.run(["bash", "-c", line])
     assert (done.returncode, done.stderr) == (0, "")

@@ -19,7 +19,7 @@ from identifiable.intake import default_provenance
 from identifiable.results import SCHEMAS, without_time
 
 CALLS = {
-    "compare": "compare a.npy b.npy --bootstrap 0 --nulls none --seed 3",
+    "compare": "compare a.npy b.npy --no-intervals --nulls none --seed 3",
     "resolve": "resolve a.npy --restarts 1 --stability 0 --rank 2",
     "joint": "resolve a.npy b.npy --restarts 1 --stability 0",
     "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",

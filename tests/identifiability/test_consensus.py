@@ -106,7 +106,7 @@ def test_the_order_of_the_models_changes_only_the_order_of_the_distances(seed):
 
 def test_models_whose_given_names_collide_are_all_there():
     named = [Representation(m, name=name) for m, name in zip(copies(0, [0.1] * 3), ["a", "a", "a (2)"], strict=True)]
-    found = compare(*named, groups=["rigid"], bootstrap=0, nulls=())
+    found = compare(*named, groups=["rigid"], intervals=False, nulls=())
     assert found.consensus is not None
     assert len({d.name for d in found.consensus.distances}) == 3
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from identifiable._checks import UsageError
-from identifiable.identifiability.rows import CELLS, RowPlan, plan_rows
+from identifiable.identifiability.rows import CELLS_PER_FOLD, FEWEST_UNITS, RowPlan, plan_rows
 
 SEEDS = [0, 1, 2, 3, 20240614]
 
@@ -44,7 +44,8 @@ def test_folds_cells_and_the_random_order_cover_the_rows_evenly(seed, n, n_folds
     folds, cells = np.bincount(plan.fold, minlength=n_folds), np.bincount(plan.cell, minlength=plan.n_cells)
     assert len(folds) == plan.n_folds == n_folds
     assert folds.max() - folds.min() <= 1
-    assert len(cells) == plan.n_cells == min(n, CELLS)
+    assert len(cells) == plan.n_cells == n_folds * CELLS_PER_FOLD
+    assert plan.can_leave_out == (n >= FEWEST_UNITS * plan.n_cells)
     assert cells.max() - cells.min() <= 1
     assert np.array_equal(np.sort(plan.shuffled), np.arange(n))
     assert not np.array_equal(plan.shuffled, np.arange(n))
@@ -142,7 +143,8 @@ def test_where_a_row_stands_says_nothing_about_its_fold(seed, identity, pattern)
     }
     plan = plan_rows(n, IDENTITIES[identity](n), seed=seed, n_folds=4)
     assert p_of_independence(label[pattern], plan.fold) > 1e-4
-    assert p_of_independence(plan.fold, plan.cell % 4) > 1e-4  # nor does the fold about the bootstrap cell
+    assert p_of_independence(label[pattern], plan.cell % CELLS_PER_FOLD) > 1e-4  # nor about its half of the fold
+    np.testing.assert_array_equal(plan.fold, plan.cell // CELLS_PER_FOLD)
 
 
 def test_the_test_of_independence_finds_folds_dealt_in_turn_or_in_runs():
@@ -184,7 +186,9 @@ def test_groups_stay_whole_in_folds_and_cells(seed, labels):
     for g in range(23):
         assert len(set(plan.fold[member == g])) == 1
         assert len(set(plan.cell[member == g])) == 1
-    assert plan.n_cells == len(set(plan.cell.tolist())) == 23
+    assert plan.n_cells == len(set(plan.cell.tolist())) == 10
+    assert (plan.units, plan.can_leave_out) == (23, True)
+    assert not plan_rows(600, None, seed=seed, n_folds=5, groups=member % 19).can_leave_out
     loose = plan_rows(600, None, seed=seed, n_folds=5)
     assert any(len(set(loose.fold[member == g])) > 1 for g in range(23))
 

@@ -43,7 +43,6 @@ def comparison() -> Comparison:
         X,
         X @ [[0.6, 0.8], [-0.8, 0.6]] + 0.01 * rng.standard_normal((60, 2)),
         rng.standard_normal((60, 3)),
-        bootstrap=5,
         null_draws=3,
     )
 
@@ -63,7 +62,7 @@ def test_a_full_comparison_comes_back_equal(comparison):
     assert back == comparison
     assert back.to_json() == comparison.to_json()
     assert back.consensus is not None
-    assert len(back.matrices) == 5
+    assert len(back.matrices) == 4
     assert len(back.pairs) == 6
     assert back != replace(comparison, alerts=())
 

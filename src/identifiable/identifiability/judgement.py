@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -32,15 +33,19 @@ def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
     return float((permutation - ica) / way) if way > MIN_WAY * permutation else None
 
 
-def efficiency_of(rungs: Sequence[Rung]) -> Efficiency | None:
-    """The efficiency of a ladder that has all three rungs."""
+def efficiency_of(rungs: Sequence[Rung], apart: Efficiency | None, protocol: str) -> Efficiency | None:
+    """The paper's in-sample efficiency, of a ladder that has all three rungs, beside that of ICA fitted on disjoint rows.
+
+    With protocol paper the held-out one is of the rungs too: ICA of both sides sees all rows, its matching does not.
+    """
     by_name: dict[str, Rung] = {r.group: r for r in rungs}
     needed = ("signed_permutation", ICA, "rigid")
     if not all(g in by_name for g in needed):
-        return None
+        return apart
     in_sample = efficiency(*(by_name[g].in_sample.mean for g in needed))
-    held_out = efficiency(*(by_name[g].held_out.mean for g in needed))
-    return Efficiency(in_sample, held_out, None)
+    if protocol == "paper":
+        return Efficiency(in_sample, efficiency(*(by_name[g].held_out.mean for g in needed)))
+    return Efficiency(in_sample, None) if apart is None else replace(apart, in_sample=in_sample)
 
 
 def degree_of(r2: float, form: Form) -> Degree:
@@ -128,7 +133,7 @@ def alerts_of(pairs: Sequence[PairResult], protocol: str) -> list[Alert]:
                         },
                     )
                 )
-        if p.ica_efficiency is not None and p.ica_efficiency.held_out is None:
+        if p.ica_efficiency is not None and p.ica_efficiency.held_out is None and p.ica_efficiency.in_sample is None:
             alerts.append(Alert("efficiency_undefined", {"name": arrow}))
         if p.solver.refined:
             alerts.append(

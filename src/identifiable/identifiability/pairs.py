@@ -214,7 +214,7 @@ class PairRun:
                     kept_target=1.0,
                     scale=scale,
                     rungs=rungs,
-                    ica_efficiency=efficiency_of(rungs) or axes[direction].efficiency,
+                    ica_efficiency=efficiency_of(rungs, axes[direction].efficiency, settings.protocol),
                     similarity=similar,
                     verdict=verdict,
                     solver=self._solver(direction, dtype),

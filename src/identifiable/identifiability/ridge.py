@@ -12,6 +12,8 @@ from identifiable.moments import Array, Moments
 PENALTIES = np.logspace(-14, 3, 69)
 ROUNDING = 1e-13  # of the target's energy: an exact fit leaves no more, so the smallest penalty wins there
 
+LEAST_FREE = 0.5  # rows left over by the parameters; a map through every training row fits exactly and says nothing
+
 
 @dataclass(frozen=True, eq=False)
 class Ridge:
@@ -47,7 +49,7 @@ class Ridge:
         found = np.sum(turned**2, axis=1)
         left = energy - np.sum(found * (self.variances + 2 * penalties) / shrunk**2, axis=1)
         free = 1 - np.sum(self.variances / shrunk, axis=1) / (self.n - 1)
-        usable = free > 1e-6  # no more parameters than rows
+        usable = free * (self.n - 1) > LEAST_FREE
         left = np.where(left > ROUNDING * energy, left, 0.0)
         error = np.where(usable, left / np.where(usable, free, 1.0) ** 2, np.inf)
         best = int(np.argmin(error))

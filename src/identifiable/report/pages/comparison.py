@@ -157,7 +157,7 @@ def _in_detail(result: Comparison, told: Headline) -> Iterator[Section]:
     yield section("shared", "Shared dimensions", shared_blocks(pair))
     yield section("axes", "Axes", axes_blocks(pair))
     yield section("neighbours", "Nearest neighbours", neighbour_blocks(pair))
-    yield section("moved", "Which rows moved", moved_blocks(pair))
+    yield section("moved", "Which rows moved", moved_blocks(pair, brief=True))
     for i, each in enumerate(result.pairs):
         blocks = tuple(pair_blocks(each, result.settings, told, in_full=True))
         folded = (Fold(f"The other way: {verdict_words(each)}", blocks),)
@@ -329,7 +329,9 @@ def _verdict_table(pairs: Sequence[PairResult], told: Headline, *, brief: bool) 
 
     def line(pair: PairResult) -> tuple[str, ...]:
         found = {
-            rung.group: number(rung.r2.value, 2) if rung.r2 is not None else beside(told.of(rung), pair.verdict.epsilon)
+            rung.group: (MISSING if rung.r2 is None else number(rung.r2.value, 2))
+            if explained
+            else beside(told.of(rung), pair.verdict.epsilon)
             for rung in pair.rungs
         }
         shared = MISSING if pair.shared is None else f"{count(pair.shared.strong)} of {count(pair.shared.possible)}"

@@ -131,7 +131,8 @@ def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
         yield "scale", f"{number(verdict.form.scale)} ({said[verdict.form.scale_state]})"
     if verdict.degree is not None:
         yield "group for gates", "none" if verdict.group is None else group_name(verdict.group)
-    yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(verdict.below_epsilon)
+    below = verdict.group if verdict.degree is None else verdict.below_epsilon  # in an older result `group` had this meaning
+    yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(below)
 
 
 def degree_name(pair: PairResult) -> str:
@@ -256,7 +257,7 @@ def neighbour_blocks(pair: PairResult) -> Iterator[Block]:
     )
 
 
-def moved_blocks(pair: PairResult) -> Iterator[Block]:
+def moved_blocks(pair: PairResult, *, brief: bool = False) -> Iterator[Block]:
     """Labels and rows that a map serves badly."""
     if pair.moved:
         yield Table(
@@ -266,7 +267,7 @@ def moved_blocks(pair: PairResult) -> Iterator[Block]:
                 (one_line(g.label), count(g.rows), number(g.error), number(g.ratio, 2), probability(g.p))
                 for g in pair.moved
             ),
-            brief=True,
+            brief=brief,
             brief_rows=5,
         )
     if pair.worst:
@@ -471,14 +472,17 @@ def efficiency_line(efficiency: Efficiency | None) -> str:
     if not shares:
         return f"{MISSING} (undefined: rigid fits no better than signed permutation)"
     reason = ""
-    if len(shares) < 2 or max(map(abs, shares)) >= 10:
+    if max(map(abs, shares)) >= 10:
         reason = " (not meaningful: rigid is hardly better than signed permutation)"
+    elif efficiency.held_out is None:
+        reason = " (no held-out value: axes are withheld, or rigid is hardly better than signed permutation)"
     elif max(shares) > 1:
         reason = " (above 100 %: ICA may rescale axes, a rigid motion may not)"
     elif min(shares) < 0:
         reason = " (below 0: worse than a signed permutation)"
     bounds = "" if efficiency.ci95 is None else f" {percent_interval(efficiency.ci95)}"
-    return f"{percent(efficiency.held_out)}{bounds} held-out, {percent(efficiency.in_sample)} in-sample{reason}"
+    in_sample = "" if efficiency.in_sample is None else f", {percent(efficiency.in_sample)} in-sample"
+    return f"{percent(efficiency.held_out)}{bounds} held-out{in_sample}{reason}"
 
 
 def _curves(pair: PairResult, told: Headline) -> Iterator[Block]:
