@@ -19,6 +19,7 @@ MarkKind = Literal["main", "hollow", "q95", "max", "shuffle", "rotation"]
 LegendKind = MarkKind | Literal["whisker", "limit", "beyond"]
 
 PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
+NEXT = "next"  # the section of what to try next
 LEFT_OUT = "The picture is left out: what the result holds in its place is not a PNG."
 
 
@@ -270,11 +271,12 @@ class Image:
 
 @dataclass(frozen=True)
 class Gallery(Block):
-    """Pictures to compare: side by side where the screen is wide enough, else one below the other."""
+    """Pictures to compare: side by side where the screen is wide enough, else one below the other. `small`: a few pixels each."""
 
     title: str
     description: str
     images: tuple[Image, ...]
+    small: bool = False
 
 
 @dataclass(frozen=True)

@@ -256,17 +256,17 @@ def neighbour_blocks(pair: PairResult) -> Iterator[Block]:
     )
 
 
-def moved_blocks(pair: PairResult) -> Iterator[Block]:
+def moved_blocks(pair: PairResult, *, brief: bool = False) -> Iterator[Block]:
     """Labels and rows that a map serves badly."""
     if pair.moved:
         yield Table(
-            "Labels whose rows moved more than shuffled labels would",
+            f"Labels whose rows moved more than shuffled labels would, {arrow(pair)} ({group_name(pair.fitting_group)})",
             columns("label", "rows", "mean error", "times the average", "p"),
             tuple(
                 (one_line(g.label), count(g.rows), number(g.error), number(g.ratio, 2), probability(g.p))
                 for g in pair.moved
             ),
-            brief=True,
+            brief=brief,
             brief_rows=5,
         )
     if pair.worst:
