@@ -168,7 +168,8 @@ class DotRow:
 class Dots(Block):
     """A dot (forest) plot; `threshold` is a labelled vertical line. Of `legend`, the marks that are drawn are shown.
 
-    Its axis starts at 0; if `span`, it runs over what is shown, for figures that are read from another value or fall below 0.
+    Its axis starts at 0 and goes to `reach` at least; if `span`, it runs over what is shown, for figures that are read from
+    another value or fall below 0.
     """
 
     title: str
@@ -178,6 +179,7 @@ class Dots(Block):
     legend: tuple[tuple[LegendKind, str], ...]
     threshold: tuple[str, float] | None = None
     span: bool = False
+    reach: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,7 @@ def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator
             if rung.r2 is not None
         ),
         (("main", f"R², {arrow(pair)}"), ("whisker", "its 95 % interval"), *reverse),
+        reach=1.0,
     )
 
 
