@@ -42,7 +42,7 @@ def demo_pictures(demo: Demo | None) -> Iterator[Block]:
     if demo is not None and demo.pictures:
         yield Gallery(
             f"The digits that moved most, {one_line(demo.source)} → {one_line(demo.target)}",
-            f"Images whose latents have the largest held-out errors ({group_name(demo.group)}). Below each digit: its error "
+            f"Images whose latents have the largest held-out errors ({group_name(demo.group)}). Above each digit: its error "
             "over the rms distance between rows.",
             tuple(
                 Image(
