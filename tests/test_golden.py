@@ -45,7 +45,7 @@ def differing_cells(kept: str, page: str) -> list[tuple[list[str], list[str]]]:
 
     def rows(text: str) -> list[list[str]]:
         tables = re.findall(r"(?:^\|.*\n)+", text.rpartition("\n## ")[0], flags=re.MULTILINE)
-        tables = [table for table in tables if "passes" not in table]  # the path of a solver
+        tables = [table for table in tables if not re.search(r"passes|\d s \|", table)]  # paths of solvers, and times
         return [re.findall(r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", line) for table in tables for line in table.splitlines()]
 
     before, after = rows(kept), rows(page)

@@ -129,7 +129,7 @@ def test_a_page_is_one_run(folder):
     [
         ("kept = 1", "made = 1"),
         ("\n2\n", "\n3\n"),
-        ("takes a day -->", ""),
+        ("<!-- not run: it takes a day -->", ""),
         ("run1.npy", "absent.npy"),
         ("```python", "```py"),
     ],

@@ -22,6 +22,7 @@ from identifiable.api import load
 from identifiable.cli import main, progress
 from identifiable.intake import default_provenance
 from identifiable.results import Table2
+from identifiable.run import Stage
 
 CALL = ["reproduce", "fig2"]
 
@@ -38,7 +39,7 @@ def calls(tmp_path, monkeypatch):
         if name == "table2":
             for k in (1, 2):
                 if options["progress"] is not None:
-                    options["progress"](f"model {k}", 1, 2)
+                    options["progress"](Stage(f"model {k}"), 1, 2)
                 if options["say"] is not None:
                     options["say"](f"run {k}/2: sprites")
             return make_table2(provenance=provenance)
@@ -270,10 +271,10 @@ def test_on_a_terminal_the_lines_stay_and_the_bar_is_taken_back(calls, monkeypat
 def test_a_line_above_the_bar_clears_it_and_the_bar_is_drawn_again_below(at_once):
     screen = Terminal()
     with progress.Bar(screen) as bar:
-        bar("training", 1, 4)
+        bar(Stage("training"), 1, 4)
         bar.say("run 1/2")
         assert shown(screen.getvalue()) == ["run 1/2", ""]
-        bar("training", 2, 4)
+        bar(Stage("training"), 2, 4)
         first, second = shown(screen.getvalue())
         assert first == "run 1/2"
         assert second.startswith("training")

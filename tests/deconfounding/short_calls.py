@@ -19,12 +19,12 @@ from identifiable.run import Run
 def short(function: Callable[..., Any], options: type, *, runs: bool = True) -> Callable[..., Any]:
     """`function(*data, options, run)` with the fields of both as keywords; other keywords are passed on."""
 
-    def taken(kind: type, given: dict[str, Any]) -> Any:
-        return kind(**{each.name: given.pop(each.name) for each in fields(kind) if each.name in given})
+    kinds = (options, Run) if runs else (options,)
 
     def call(*data: Any, **given: Any) -> Any:
-        asked = (taken(options, given), taken(Run, given)) if runs else (taken(options, given),)
-        return function(*data, *asked, **given)
+        names = [{each.name for each in fields(kind)} & given.keys() for kind in kinds]
+        asked = [kind(**{name: given[name] for name in own}) for kind, own in zip(kinds, names, strict=True)]
+        return function(*data, *asked, **{name: given[name] for name in given.keys() - set().union(*names)})
 
     return call
 

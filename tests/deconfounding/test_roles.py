@@ -285,9 +285,9 @@ def test_numbers_without_batch_or_well_are_called_unchecked():
 
 def test_plates_of_one_class_are_named():
     drugs = np.concatenate([np.repeat("DMSO", 4), np.repeat("taxol", 4), DRUGS[:4]])
-    told = [alert.values for alert in assign_roles(table(compound=drugs)).alerts if alert.code == "plates_of_one_class"]
-    assert len(told) == 2
-    assert [values["names"] for values in told] == [["P2"], ["P1"]]
+    alerts = assign_roles(table(compound=drugs)).alerts
+    assert [alert.code for alert in alerts] == ["plates_of_one_class"] * 2
+    assert [alert.values["names"] for alert in alerts] == [["P2"], ["P1"]]
     assert not assign_roles(table()).alerts
 
 

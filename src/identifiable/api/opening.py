@@ -24,16 +24,36 @@ def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(source, (str, os.PathLike))
 
 
-def open_sources(sources: Sequence[Any], ids: str | Sequence[str] | None, rows: int | None) -> list[Any]:
-    """Every path among `sources` as a `Representation`, read `rows` at a time; the rest as it is."""
+def open_sources(
+    sources: Sequence[Any],
+    ids: str | Sequence[str] | None,
+    rows: int | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Any]:
+    """Every path among `sources` as a `Representation`, read `rows` at a time, and so what `ids` or `names` are given for.
+
+    The rest is left as it is.
+    """
     each = [ids] * len(sources) if ids is None or isinstance(ids, str) else list(ids)
     if len(each) != len(sources):
         raise UsageError(f"ids: expected one for all or one for each of {len(sources)} tables, got {len(each)}.")
-    opened = [open_representation(s, ids=i, rows=rows) if is_path(s) else s for s, i in zip(sources, each, strict=True)]
-    if all(is_path(s) for s in sources):
-        for i, name in enumerate(_short_names([r.name for r in opened], [Path(s) for s in sources])):
-            opened[i] = replace(opened[i], name=name)
-    return opened
+    opened = [_opened(s, i, rows) for s, i in zip(sources, each, strict=True)]
+    if names is None and all(is_path(s) for s in sources):
+        names = _short_names([r.name for r in opened], [Path(s) for s in sources])
+    elif names is not None and (len(names) != len(sources) or len(set(names)) < len(names)):
+        raise UsageError(f"names: expected {len(sources)} different ones, one for each table, got {', '.join(names)}.")
+    if names is None:
+        return opened
+    tables = [as_representation(r, i, alone=len(opened) == 1) for i, r in enumerate(opened)]
+    return [replace(table, name=name) for table, name in zip(tables, names, strict=True)]
+
+
+def _opened(source: Any, ids: str | None, rows: int | None) -> Any:
+    if is_path(source):
+        return open_representation(source, ids=ids, rows=rows)
+    if ids is None or isinstance(source, Representation):  # one that is open has its ids
+        return source
+    return replace(as_representation(source, ids=ids, name="table"), name=Representation.name)
 
 
 def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
@@ -47,7 +67,7 @@ class Opened:
     """What a call was given, opened: tables, and the cluster that reads them, while it is entered."""
 
     def __init__(self, sources: Sequence[Any], options: Any):
-        self.tables = open_sources(sources, options.ids, options.blocks)
+        self.tables = open_sources(sources, options.ids, options.blocks, options.names)
         self._connection = connected(options.scheduler) if options.scheduler else nullcontext()
         self.cluster: Any = None
 

@@ -67,16 +67,11 @@ def structural(Z: Any, sources: Any, options: CompareOptions, **named: Any) -> C
     Implements Definition 2 of Nelson et al. 2026: the error of ``h(f(x)) - u`` for the best h of each
     group. The result holds the one pair, representation to sources; the rest is as for `compare`.
     """
-    Z = _named(as_representation(Z, 0), "representation")
-    sources = _named(as_representation(sources, 1), "sources")
+    Z, sources = as_representation(Z, name="representation"), as_representation(sources, name="sources")
     if Z.d < sources.d:
         raise UsageError(f"Definition 2 needs at least as many dimensions as sources, got {Z.d} and {sources.d}.")
     result = compare([Z, sources], options, **named)
     return replace(result, pairs=result.pairs[:1])
-
-
-def _named(representation: Representation, name: str) -> Representation:
-    return replace(representation, name=name) if len(representation.name) == 1 else representation
 
 
 def _compared(run: CompareRun, representations: list[Representation], names: Mapping[str, str | None]) -> Comparison:

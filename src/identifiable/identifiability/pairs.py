@@ -195,7 +195,7 @@ class PairRun:
             own = form if direction == FORWARD else form.reversed()
             r2, r2_back = (float(agreement.r2[SHAPES.index("linear"), d]) for d in (direction, 1 - direction))
             verdict = Verdict(
-                group=gate_group(agreement, own, shared, direction),
+                group=gate_group(agreement, own, shared, direction, settings.groups),
                 epsilon=settings.epsilon,
                 below_epsilon=group_below(rungs, settings.epsilon, settings.protocol),
                 degree=degree_of(r2, form),

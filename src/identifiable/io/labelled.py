@@ -36,7 +36,7 @@ Found = dict[str, NDArray[Any] | None]
 class LabelledRows:
     """What was read of a table: rows of features, None of metadata alone, and the columns beside them.
 
-    `label` is for errors, `notes` are for a reader. `id_name` is the column that `ids` were read from, where they are a column.
+    `label` is for errors; `notes` say how columns were taken. `id_name` is the column that `ids` were read from, where they are a column.
     `numbered` where the names of the features only number them.
     """
 

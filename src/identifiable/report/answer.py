@@ -16,6 +16,7 @@ MAPPED = {
     "linear": "after a linear map",
 }
 SAME_AXES = 0.9  # share of the components that must match to call the features of two models the same
+ASYMMETRIC = 0.1  # difference in R² from which on the two directions are told one by one
 RE_EMBED_BELOW = 0.9  # of the target's variance: a map that explains less replaces no vectors
 
 
@@ -42,7 +43,8 @@ def _agreement(pair: PairResult) -> str:
             f"{percent(shared.variance_target)} of the variance, so a linear map explains much all the same ({both})."
         )
     found = f"{dimensions(shared)}" if shared is not None else ""
-    if verdict.degree != verdict.degree_back:
+    weaker = verdict.degree if (there or 0.0) <= (back or 0.0) else verdict.degree_back
+    if verdict.degree != verdict.degree_back and abs((there or 0.0) - (back or 0.0)) > ASYMMETRIC:
         there_, back_ = (
             f"{display_name(a)} → {display_name(b)}: {_recoverable(degree)} (R² {r2(value)})"
             for a, b, degree, value in (
@@ -54,8 +56,8 @@ def _agreement(pair: PairResult) -> str:
         return f"{said} {found[0].upper()}{found[1:]}." if found else said
     said = (
         f"Little agreement: a linear map explains little ({both})"
-        if verdict.degree == "little"
-        else f"{DEGREES[str(verdict.degree)]} the same up to {_form(pair, both)}"
+        if weaker == "little"
+        else f"{DEGREES[str(weaker)]} the same up to {_form(pair, both)}"
     )
     return f"{said}: {found}." if found else f"{said}."
 
@@ -64,6 +66,8 @@ def r2(value: float | None) -> str:
     """An R² in two decimals; 1 only where it is."""
     if value is None or not known(value):
         return number(value)
+    if abs(value) < 0.005:
+        return "0.00"
     return f"{value:.2f}" if value < 0.995 else "above 0.99" if value < 0.9999 else "1.00"
 
 

@@ -68,6 +68,7 @@ from identifiable.results.evaluation import (
 from identifiable.results.record import (
     Alert,
     Answer,
+    Holder,
     Input,
     Interval,
     Note,
@@ -159,6 +160,7 @@ __all__ = [
     "Form",
     "GeneConcentration",
     "GeneScore",
+    "Holder",
     "IcaAdvice",
     "Input",
     "Interval",

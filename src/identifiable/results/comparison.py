@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from identifiable._checks import UsageError
 from identifiable.options.tables import Null as NullName
 from identifiable.options.tables import Rung as RungName
-from identifiable.results.record import Interval, Shown
+from identifiable.results.record import Interval, Shown, report_room
 
 
 @dataclass(frozen=True)
@@ -424,6 +424,74 @@ class Comparison(Shown):
             raise UsageError(f"group {group!r}: expected one of {', '.join(found.by_group)}.")
         return found.ids, found.by_group[group]
 
-    def __repr__(self) -> str:
-        names = ", ".join(i.name for i in self.inputs)
-        return f"<Comparison of {names}: {self.verdict.group or 'not the same up to any group'}>"
+    @property
+    def gist(self) -> str:
+        """The verdict of the weakest pair, as codes."""
+        pair = self.weakest
+        verdict, form = pair.verdict, pair.verdict.form
+        parts = [f"group {verdict.group or 'none'}"]
+        if verdict.degree is not None:
+            parts.append(f"degree {verdict.degree}")
+        if verdict.r2 is not None:
+            parts.append(f"R² {verdict.r2:.2f}")
+        if form is not None:
+            parts.append(f"form {form.group or 'none'} ({form.state})")
+        return ("" if len(self.pairs) <= 2 else "weakest pair ") + ", ".join(parts)
+
+    def plot(self, ax: Any = None, *, which: Literal["ladder", "shared"] | None = None) -> Any:
+        """Draw the weakest pair with matplotlib, and return the axes.
+
+        `ladder`: the held-out R² of every group, both ways, with its interval. `shared`: the correlation of every shared
+        dimension. Without `which` both, side by side; in one given `ax`, the ladder.
+        """
+        return report_room().plot(self, ax=ax, which=which)
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """One for each ordered pair, group and measure; `group` is empty where a measure has none."""
+        place = {i.name: k for k, i in enumerate(self.inputs)}
+        for pair in self.pairs:
+            way = "forward" if place[pair.source] < place[pair.target] else "back"
+            for group, measure, value, interval in _measures(pair):
+                low, high = interval or (None, None)
+                yield {
+                    "source": pair.source,
+                    "target": pair.target,
+                    "direction": way,
+                    "group": group,
+                    "measure": measure,
+                    "value": value,
+                    "low": low,
+                    "high": high,
+                }
+
+
+Measure = tuple[str, str, float, Interval | None]
+
+
+def _measures(pair: PairResult) -> Iterator[Measure]:
+    """What was measured of an ordered pair: group, measure, value, interval."""
+    for rung in pair.rungs:
+        for measure, bounded in (("r2", rung.r2), ("kept", rung.kept)):
+            if bounded is not None:
+                yield rung.group, measure, bounded.value, bounded.ci95
+        yield rung.group, "held_out_mean", rung.held_out.mean, rung.held_out.ci95
+        yield rung.group, "held_out_q95", rung.held_out.q95, None
+        for broken, null in rung.null.items():
+            if null is not None:
+                yield rung.group, f"p_{broken}", null.p, None
+    axes = None if pair.axes is None or pair.axes.withheld is not None else pair.axes
+    counted: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+        ("shared", pair.shared, ("strong", "partly", "possible", "chance", "variance_source", "variance_target")),
+        ("axes", axes, ("matched", "own_source", "own_target", "chance", "components")),
+    )
+    for what, record, names in counted:
+        for name in names:
+            if record is not None and getattr(record, name) is not None:
+                yield "", f"{what}_{name}", getattr(record, name), None
+    if (near := pair.neighbours) is not None:
+        yield "", "neighbours_mutual", near.mutual.value, near.mutual.ci95
+        yield "", "neighbours_mutual_chance", near.mutual.chance, None
+        yield "", "cknna", near.cknna, None
+        for group, overlap in near.searched.items():
+            yield group, "neighbours", overlap.value, overlap.ci95
+            yield group, "neighbours_chance", overlap.chance, None

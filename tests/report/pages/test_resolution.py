@@ -22,9 +22,11 @@ from builders import (
 )
 from identifiable import report
 from identifiable.report import words
+from identifiable.report.messages import wordings
 from identifiable.report.page import Fold, Spark, Text
 from identifiable.report.pages.components import (
     COMPONENTS_LISTED,
+    GISTS,
     PICTURED,
     gist,
     reasons,
@@ -172,6 +174,11 @@ def test_a_line_has_a_reason_in_a_few_words_and_the_table_of_reasons_all_of_it()
     assert tables_of(result, "verdict")[0].rows[0][0] == long.message
     assert "&lt;too&gt; &#34;flat&#34;" in report.html(result)
     assert len(gist(Reason("", stored="a reason that nobody has thought of so far and goes on"))) == 20
+
+
+def test_every_reason_that_the_solver_gives_has_its_few_words() -> None:
+    given = {code for code in wordings("Reason") if not code.startswith("turns_into")} - {"reproducible"}
+    assert set(GISTS) == given
 
 
 @pytest.mark.parametrize(

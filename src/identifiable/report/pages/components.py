@@ -127,7 +127,7 @@ def _common(several: Sequence[Reason]) -> str:
         return f"{one_line(first.message)}; and others"
     extent: dict[str, Extent] = {}
     for name in first.values.keys() - {"component"}:  # its number is a name, of which a range would say nothing
-        found = [v for reason in several if (v := recorded(reason.values.get(name))) is not None]
+        found = [reason.values[name] for reason in several if recorded(reason.values.get(name)) is not None]
         extent |= {name: Extent(min(found), max(found))} if found else {}
     return one_line(message("Reason", first.code, extent))
 
