@@ -64,17 +64,20 @@ def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
 
 
 class Opened:
-    """What a call was given, opened: tables, the labels of their rows, and the cluster that reads them, while it is entered."""
+    """What a call was given, opened: tables, and the cluster that reads them, while it is entered."""
 
     def __init__(self, sources: Sequence[Any], options: Any):
         self.tables = open_sources(sources, options.ids, options.blocks, options.names)
-        self.labels: Any = options.group_by
-        self.labels_name: str | None = None
-        if is_path(options.group_by):
-            self.labels_name = str(options.group_by)
-            self.labels = labels_of(options.group_by, as_representation(self.tables[0]))
         self._connection = connected(options.scheduler) if options.scheduler else nullcontext()
         self.cluster: Any = None
+
+    def labels(self, given: Any) -> tuple[Any, str | None]:
+        """One label for each row of the first table, and their name: labels, a label column of that table, or a file of them."""
+        if not is_path(given):
+            return given, None
+        first = as_representation(self.tables[0])
+        carried = first.labels.get(str(given))
+        return labels_of(given, first) if carried is None else carried, str(given)
 
     def __enter__(self) -> Self:
         self.cluster = self._connection.__enter__()

@@ -76,7 +76,9 @@ class Maps:
             off_x, off_y = new.mean_x - known.mean_x, new.mean_y - known.mean_y
             spread = float(np.trace(new.yy))
             about[direction] = spread + rows.n * (off_y @ off_y)
-            for at, (matrix, shapes) in enumerate(zip(self.matrices(direction), ((0, UNSCALED), (1, 2), (3,)), strict=True)):
+            for at, (matrix, shapes) in enumerate(
+                zip(self.matrices(direction), ((0, UNSCALED), (1, 2), (3,)), strict=True)
+            ):
                 energy, inner = new.energy(matrix, at), float(np.sum(matrix * new.xy))
                 moved = off_x @ matrix
                 for shape in shapes:

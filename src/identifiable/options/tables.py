@@ -39,6 +39,14 @@ class CompareOptions(Named, Streamed):
             metavar=GROUP_BY,
         ),
     ] = None
+    labels: Annotated[
+        Any,
+        Option(
+            "one label for each row, a label file, or the name of a label column of the first table: labels whose rows have "
+            "larger errors than chance gives are listed",
+            metavar=GROUP_BY,
+        ),
+    ] = None
     intervals: Annotated[bool, Option("95 % intervals, by a jackknife", negative="--no-intervals")] = True
     axes: Annotated[bool, Option("match the components that ICA finds on either side", negative="--no-axes")] = True
     neighbours: Annotated[

@@ -15,6 +15,7 @@ MAPPED = {
     "similarity": "after a rotation and one scale",
     "linear": "after a linear map",
 }
+SAME_AXES = 0.9  # share of the components that must match to call the features of two models the same
 ASYMMETRIC = 0.1  # difference in R² from which on the two directions are told one by one
 RE_EMBED_BELOW = 0.9  # of the target's variance: a map that explains less replaces no vectors
 
@@ -161,5 +162,7 @@ def advice(pair: PairResult) -> Iterator[str]:
         yield "Distances and neighbours differ. Carry stored vectors over by the linear map, and check what you search for."
     if axes is not None and axes.withheld == "few_rows":
         yield f"Axes were not compared: that needs {count(axes.rows_needed)} rows."
+    elif axes is not None and axes.withheld is None and (axes.matched or 0) >= SAME_AXES * axes.components > 0:
+        yield "ICA gives the same features in both models: run `identifiable resolve` on each table to get them."
     elif axes is not None and axes.withheld is None and (axes.own_source or axes.own_target):
         yield "Run `identifiable resolve` on each table for features that repeat within a model."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 from identifiable._checks import UsageError
 from identifiable.options.tables import Null as NullName
@@ -260,6 +260,13 @@ class MovedGroup:
     p: float
 
 
+class RowErrors(NamedTuple):
+    """Held-out errors of every row, divided by `Scale.rms`, by group; `ids` are sample ids, or row numbers. Not in JSON."""
+
+    ids: Any
+    by_group: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class PairResult:
     """Source to target: can the source be mapped onto the target, by how large a group?
@@ -287,6 +294,17 @@ class PairResult:
     neighbours: Neighbours | None = None
     axes: Axes | None = None
     moved: tuple[MovedGroup, ...] = ()
+    row_errors: RowErrors | None = field(default=None, compare=False, repr=False, metadata={"json": None})
+
+    @property
+    def fitting_group(self) -> str:
+        """The group that rows are judged by: that of the form, the next one where it is borderline; else the largest fitted."""
+        groups = [str(rung.group) for rung in self.rungs]
+        form = self.verdict.form
+        wanted = None if form is None else form.group if form.state == "clear" else form.beyond
+        if wanted is not None and wanted in groups:
+            return wanted
+        return ([group for group in groups if group != "ica"] or groups)[-1]
 
     def rung(self, group: str) -> Rung:
         """The rung of that name."""
@@ -340,6 +358,26 @@ class Consensus:
     distances: tuple[ConsensusDistance, ...]
 
 
+@dataclass(frozen=True)
+class RowPicture:
+    """A row that moved, drawn: a PNG in base64."""
+
+    row: str
+    label: str
+    error: float
+    png: str
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the page of `identifiable demo` shows besides: rows of the pair `source`, `target` with the largest errors."""
+
+    source: str
+    target: str
+    group: str
+    pictures: tuple[RowPicture, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """What `compare` found, and all it takes to draw it."""
@@ -348,6 +386,7 @@ class Comparison(Shown):
     spectra: tuple[Spectrum, ...]
     matrices: tuple[ErrorMatrix, ...] = ()
     consensus: Consensus | None = None
+    demo: Demo | None = None
     schema: Literal["identifiable/compare/1"] = "identifiable/compare/1"
 
     @property
@@ -370,6 +409,20 @@ class Comparison(Shown):
             return -explained, min((rung.judged(protocol) for rung in pair.rungs), default=math.inf)
 
         return max(self.pairs, key=weakness)
+
+    def row_errors(self, group: str = "linear", pair: int = 0) -> tuple[Any, Any]:
+        """Sample ids (or row numbers) and held-out errors of every row, in units of the rms distance between target rows.
+
+        `pair` is the place of an ordered pair in `pairs`. Only a result made in this process has them.
+        """
+        if not -len(self.pairs) <= pair < len(self.pairs):
+            raise UsageError(f"pair {pair}: expected a place in the {len(self.pairs)} ordered pairs, from 0.")
+        found = self.pairs[pair].row_errors
+        if found is None:
+            raise UsageError("row_errors: a result read from JSON holds no errors of rows; call compare again.")
+        if group not in found.by_group:
+            raise UsageError(f"group {group!r}: expected one of {', '.join(found.by_group)}.")
+        return found.ids, found.by_group[group]
 
     @property
     def gist(self) -> str:
