@@ -161,7 +161,17 @@ class ProgressClock(StageClock):
 def whole_compare(paths: Paths, nulls: Sequence[str]) -> tuple[Comparison, dict[str, float]]:
     """`compare` of two files without ICA, intervals and neighbours, and its stages."""
     clock = ProgressClock()
-    result = compare(*paths, groups=RUNGS, folds=FOLDS, intervals=False, axes=False, neighbours=0, nulls=nulls, seed=SEED, progress=clock)
+    result = compare(
+        *paths,
+        groups=RUNGS,
+        folds=FOLDS,
+        intervals=False,
+        axes=False,
+        neighbours=0,
+        nulls=nulls,
+        seed=SEED,
+        progress=clock,
+    )
     clock.book(f"after {clock.stage}")
     return result, clock.seconds
 

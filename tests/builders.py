@@ -165,7 +165,9 @@ def make_pair(
     rho = tuple(0.99 if k < strong else 0.7 for k in range(width))
     new: dict[str, Any] = {
         "shared": results.SharedDimensions(width, strong, width - strong, 0.12, 0.97, 0.96, rho),
-        "axes": results.Axes(width, 100 * width, None, 2, 9, 7, 0.1, False, tuple(0.99 - 0.02 * k for k in range(width))),
+        "axes": results.Axes(
+            width, 100 * width, None, 2, 9, 7, 0.1, False, tuple(0.99 - 0.02 * k for k in range(width))
+        ),
         "neighbours": make_neighbours(),
         "moved": (results.MovedGroup("plate 7", 40, 0.31, 2.1, 0.05),),
     }

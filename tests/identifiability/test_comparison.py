@@ -465,7 +465,9 @@ def test_tables_of_different_widths_are_compared_in_all_their_columns():
     pair, back = result.pairs
     assert "different_widths" not in {a.code for a in result.alerts}
     assert (pair.width, sorted(len(s.variances) for s in result.spectra)) == (3, [3, 5])
-    assert pair.rung("signed_permutation").r2.value < 0.9  # the principal axes of the wide table are X's, its columns are not
+    assert (
+        pair.rung("signed_permutation").r2.value < 0.9
+    )  # the principal axes of the wide table are X's, its columns are not
     for direction in (pair, back):
         assert direction.verdict.group == "rigid"
         assert direction.rung("rigid").held_out.q95 < 0.01

@@ -131,7 +131,9 @@ def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
         yield "scale", f"{number(verdict.form.scale)} ({said[verdict.form.scale_state]})"
     if verdict.degree is not None:
         yield "group for gates", "none" if verdict.group is None else group_name(verdict.group)
-    below = verdict.group if verdict.degree is None else verdict.below_epsilon  # in an older result `group` had this meaning
+    below = (
+        verdict.group if verdict.degree is None else verdict.below_epsilon
+    )  # in an older result `group` had this meaning
     yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(below)
 
 
