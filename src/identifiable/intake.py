@@ -24,33 +24,42 @@ from identifiable.blocks import (
     silent,
 )
 from identifiable.moments import Array, Moments, MomentSums
-from identifiable.representation import Representation
+from identifiable.representation import Representation, from_torch, is_anndata, is_frame, read_frame
 from identifiable.results import Alert, Input, Provenance
 from identifiable.run import PLAIN, Run, Stage
 
 BUFFER_ROWS = 1024  # at most, that are multiplied at once: 3 MB in float64 at 384 columns
 
 
-def as_representation(source: Any, position: int = 0) -> Representation:
-    """Arrays, nested lists, torch tensors, data frames, `Blocks` and Dask arrays as a `Representation`; one of those as it is."""
+def as_representation(
+    source: Any, position: int = 0, *, name: str | None = None, ids: str | None = None, alone: bool = False
+) -> Representation:
+    """Arrays, nested lists, torch tensors, data frames, AnnData, `Blocks` and Dask arrays as a `Representation`.
+
+    Whatever has no name of its own is called `name`, or a letter by its `position` in the call. `ids` is a column of a data
+    frame. `alone`: there is no other table to join with, so an index that names rows twice does not matter.
+    """
+    name = name or _letter(position)
     if isinstance(source, Representation):
-        return replace(source, name=_letter(position)) if source.name == Representation.name else source
+        return replace(source, name=name) if source.name == Representation.name else source
     if isinstance(source, Blocks):
-        return Representation(source, name=source.name)
-    name = _letter(position)
+        return Representation(source, name=name if source.name == Representation.name else source.name)
     if isinstance(source, np.ma.MaskedArray):
         raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
     if hasattr(source, "toarray"):
         raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
-    if hasattr(source, "detach") and hasattr(source, "cpu"):  # a torch tensor, which need not be imported to be read
-        source = source.detach().cpu().numpy()
-    columns = getattr(source, "columns", None)  # of a data frame
+    if is_frame(source) or is_anndata(source):
+        read = read_frame(source, ids, name)
+        repeats = alone and read.ids is not None and ids is None and len(set(read.ids.tolist())) < len(read.ids)
+        own = None if repeats else read.ids
+        return Representation(read.values, own, name, columns=read.columns, counted=read.counted)
+    source = from_torch(source)
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
         try:
             source = np.asarray(source)
         except ValueError as error:
             raise DataError(f"{name}: expected a table of numbers, got {type(source).__name__} ({error}).") from None
-    return Representation(source, name=name, columns=None if columns is None else tuple(columns))
+    return Representation(source, ids, name)
 
 
 def distinct(representations: Sequence[Representation]) -> list[Representation]:

@@ -53,10 +53,13 @@ def structural(Z: Any, sources: Any, /, *, options: CompareOptions) -> Compariso
 
 def _measured(measure: Callable[..., Comparison], sources: Sequence[Any], options: CompareOptions) -> Comparison:
     with Opened(sources, options) as opened:
+        group_by, group_by_name = opened.labels(options.group_by)
+        labels, labels_name = opened.labels(options.labels)
         result = measure(
             opened.tables,
-            replace(options, group_by=opened.labels),
-            group_by_name=opened.labels_name,
+            replace(options, group_by=group_by, labels=labels),
+            group_by_name=group_by_name,
+            labels_name=labels_name,
             cluster=opened.cluster,
         )
     return replace(result, alerts=(*one_ids_file(options.ids), *result.alerts))

@@ -75,7 +75,7 @@ def bilipschitz(decoder: Any, points: Any, /, *, options: BilipschitzOptions) ->
     """
     directions, seed = options.directions, options.seed
     shape = None if options.shape is None else tuple(options.shape)
-    table = as_representation(open_sources([points], options.ids, None)[0])
+    table = as_representation(open_sources([points], options.ids)[0], alone=True)
     known = decoder_of(decoder, shape=shape, latents=table.d, name=options.name)
     Z = _rows(table)
     n, d = Z.shape

@@ -21,7 +21,17 @@ from identifiable.io.factor_tables import FactorTable, read_factor_table, with_g
 from identifiable.io.label_columns import REMEDY, gaps_in, of_rows
 from identifiable.io.opening import first_gap
 from identifiable.options import DisentangleOptions, takes
-from identifiable.representation import Pairing, Representation, pair
+from identifiable.representation import (
+    Pairing,
+    Representation,
+    column_called,
+    columns_of,
+    from_torch,
+    is_anndata,
+    is_frame,
+    pair,
+    row_labels,
+)
 from identifiable.results import Alert, Disentanglement, Input
 from identifiable.run import Run
 
@@ -38,11 +48,11 @@ def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -
     Parameters
     ----------
     latents
-        (n, d): an array, a DataFrame, a `Representation`, `Blocks`, a Dask array or a path.
+        (n, d): an array, a data frame, AnnData, a `Representation`, `Blocks`, a Dask array or a path.
     factors
         The factors of the same rows, (n,) or (n, m), numbers or words: as `latents`, a list of columns, or a path. A `.csv` or
-        `.tsv` has their names in its first line and may hold words; a `.npz` may hold one array for each factor. Two DataFrames
-        are joined on their index, unless both count their rows from 0.
+        `.tsv` has their names in its first line and may hold words; a `.npz` may hold one array for each factor. Two data frames
+        are joined on their index, unless both count their rows from 0, or on the column `ids`.
 
     >>> rng = np.random.default_rng(0)
     >>> S = rng.integers(0, 4, size=(2000, 2))
@@ -53,21 +63,20 @@ def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -
     """
     ids, drop_missing = options.ids, options.drop_missing
     id_of_latents, id_of_factors = _one_for_each(ids)
-    labels = _row_labels(latents, factors)
-    table, latent_names = _latents(latents, id_of_latents, labels[0])
-    columns = _factors(factors, id_of_factors, labels[1], table.n, drop_missing=drop_missing)
+    table = _latents(latents, id_of_latents)
+    columns, counted = _factors(factors, id_of_factors, table.n, drop_missing=drop_missing)
     if columns.name == table.name:
         columns = replace(columns, name=f"{columns.name} (factors)")
     values = np.asarray(blocks_of(table)[: table.n])
     gapped = _gapped(table, values, latents, id_of_latents, drop_missing=drop_missing)
-    pairing, alerts = _joined(table, columns)
+    pairing, alerts = _joined(table, columns, counted)
     (of_latents, of_factors), dropped = _without_gaps(pairing, (table.name, gapped), (columns.name, columns.gapped))
     codes = as_codes(
         values if of_latents is None else values[of_latents],
         _table_of([c if of_factors is None else c[of_factors] for c in columns.columns]),
         discrete=_whole_numbers(table, values) if options.discrete is None else options.discrete,
         kinds=options.kinds[0] if len(options.kinds) == 1 else options.kinds,
-        latent_names=latent_names,
+        latent_names=table.columns,
         factor_names=options.factor_names if options.factor_names is not None else columns.names,
     )
     inputs = (*inputs_of([table], Run(workers=options.workers)), _input_of(columns))
@@ -91,62 +100,44 @@ Rows = NDArray[np.intp] | None
 """Places of rows; None: all, in order."""
 
 
-def _is_frame(source: Any) -> bool:
-    """Whether it is a DataFrame, which need not be imported to be read."""
-    return hasattr(source, "iloc") and hasattr(source, "columns")
-
-
-def _row_labels(*sources: Any) -> tuple[NDArray[Any] | None, ...]:
-    """The index of each of several DataFrames, to join them; none if all only count their rows, or not all are DataFrames."""
-    if not all(map(_is_frame, sources)):
-        return (None,) * len(sources)
-    labels = [np.asarray(source.index) for source in sources]
-    counted = all(np.array_equal(index, np.arange(len(index))) for index in labels)
-    return (None,) * len(sources) if counted else tuple(labels)
-
-
-def _latents(
-    source: Any, ids: str | None, labels: NDArray[Any] | None
-) -> tuple[Representation, tuple[str, ...] | None]:
-    """The table of latents, and what its file or DataFrame calls them."""
+def _latents(source: Any, ids: str | None) -> Representation:
+    """The table of latents."""
     if is_path(source):
-        opened = open_representation(source, ids=ids, gaps=True)
-        return opened, opened.columns
-    if _is_frame(source):
-        return Representation(source.to_numpy(), ids=labels, name=LATENTS), tuple(map(str, source.columns))
-    table = as_representation(source)
-    return (replace(table, name=LATENTS) if _unnamed(source) else table), None
+        return open_representation(source, ids=ids, gaps=True)
+    framed = is_frame(source) or is_anndata(source)
+    return as_representation(source, name=LATENTS, ids=ids if framed else None)
 
 
-def _unnamed(source: Any) -> bool:
-    return not isinstance(source, (Representation, Blocks)) or source.name == Representation.name
-
-
-def _factors(source: Any, ids: str | None, labels: NDArray[Any] | None, n: int, *, drop_missing: bool) -> FactorTable:
-    """The columns of factors, wherever they come from; `n` is the number of latents' rows."""
+def _factors(source: Any, ids: str | None, n: int, *, drop_missing: bool) -> tuple[FactorTable, NDArray[Any] | None]:
+    """The columns of factors, wherever they come from, and labels that only count them; `n` is the number of latents' rows."""
     if is_path(source):
-        return read_factor_table(source, ids=ids, drop_missing=drop_missing)
+        return read_factor_table(source, ids=ids, drop_missing=drop_missing), None
+    counted = None
     if isinstance(source, (Representation, Blocks)) or hasattr(source, "compute"):
-        table = as_representation(source)
+        table = as_representation(source, name=FACTORS)
         rows = blocks_of(table)[: table.n]
-        name = FACTORS if _unnamed(source) else table.name
-        found = FactorTable(tuple(rows.T), None, table.ids, name, str(rows.dtype))
+        found, counted = (
+            FactorTable(tuple(rows.T), table.columns, table.ids, table.name, str(rows.dtype)),
+            table.counted,
+        )
     else:
-        columns = _columns(source, n)
+        labels, names = None, None
+        if is_frame(source):
+            held = [(key, column) for key, column in columns_of(source) if key != ids]
+            labels, counted = (column_called(source, ids, FACTORS), None) if ids else row_labels(source)
+            names, source = tuple(key for key, _ in held), [column.to_numpy() for _, column in held]
+        columns = _columns(from_torch(source), n if names is None else -1)
         lengths = sorted({len(column) for column in columns})
         if len(lengths) > 1:
             raise DataError(f"{FACTORS}: expected columns of one length, got lengths {', '.join(map(str, lengths))}.")
         dtypes = {str(column.dtype) for column in columns}
-        names = tuple(map(str, source.columns)) if _is_frame(source) else None
         found = FactorTable(tuple(columns), names, labels, FACTORS, dtypes.pop() if len(dtypes) == 1 else "mixed")
     marked = with_gaps(found, found.name, drop_missing=drop_missing)
-    return replace(marked, columns=tuple(map(_of_one_kind, marked.columns)))
+    return replace(marked, columns=tuple(map(_of_one_kind, marked.columns))), counted
 
 
 def _columns(source: Any, n: int) -> list[NDArray[Any]]:
     """Every column of factors in memory as its own array."""
-    if _is_frame(source):
-        return [source.iloc[:, j].to_numpy() for j in range(source.shape[1])]
     if isinstance(source, (list, tuple)) and source and len(source) != n and all(np.ndim(c) == 1 for c in source):
         return [np.asarray(column) for column in source]
     given = np.asarray(source)
@@ -214,17 +205,17 @@ def _whole_numbers(table: Representation, values: NDArray[Any]) -> bool:
     return values.dtype.kind in "iub"
 
 
-def _joined(table: Representation, factors: FactorTable) -> tuple[Pairing, list[Alert]]:
+def _joined(table: Representation, factors: FactorTable, counted: NDArray[Any] | None) -> tuple[Pairing, list[Alert]]:
     """Which rows belong together. A join takes ids on both sides; those of one side alone cannot be used."""
-    beside = Representation(np.zeros((factors.n, 1)), ids=factors.ids, name=factors.name)
-    both = table.ids is not None and beside.ids is not None
-    if both:
+    beside = Representation(np.zeros((factors.n, 1)), ids=factors.ids, name=factors.name, counted=counted)
+    sides = (table, beside)
+    known = [r for r in sides if r.ids is not None]
+    if known and all(r.ids is not None or r.counted is not None for r in sides):
         pairing = pair(table, beside)
         lost = {t.name: k for t, k in zip((table, beside), pairing.dropped, strict=True) if k}
         return pairing, [Alert("rows_dropped", {"dropped": lost, "remain": pairing.n})] if lost else []
     pairing = pair(replace(table, ids=None), replace(beside, ids=None))
-    having = table if table.ids is not None else beside if beside.ids is not None else None
-    return pairing, [Alert("paired_by_position", {} if having is None else {"only": having.name})]
+    return pairing, [Alert("paired_by_position", {"only": known[0].name} if known else {})]
 
 
 def _input_of(table: FactorTable) -> Input:

@@ -29,7 +29,7 @@ from identifiable.intake import as_representation
 from identifiable.io import load_basis, save_basis
 from identifiable.moments import Array
 from identifiable.options import IcaOptions, ResolveOptions
-from identifiable.representation import Representation
+from identifiable.representation import Representation, from_torch, is_anndata, read_frame
 from identifiable.results import Alert, Resolution
 
 ACCEPTED = (np.float64, np.float32)  # what is kept as it is; anything else becomes the first
@@ -164,7 +164,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Resolve the rows of `X`; `y` is ignored."""
         options = self._options()
-        source = self._opened_for_fit(_frame_of(X) if _is_anndata(X) else X)
+        source = self._opened_for_fit(_frame_of(X))
         try:
             self.basis_: Resolved = ica.resolve(source, options)
         except UsageError:
@@ -179,11 +179,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def transform(self, X: Any) -> NDArray[Any]:
         """Components of the rows of `X`, in float32 if that is what `X` is in."""
         check_is_fitted(self)
-        if _is_anndata(X):
+        if is_anndata(X):
             result: NDArray[Any] = self.transform(_frame_of(X))  # set_output then names the rows by obs_names
             return result
         if not _is_lazy(X):
-            X = self._named(validate_data(self, X, dtype=ACCEPTED, reset=False))  # which has checked the names
+            # Names are checked by it.
+            X = self._named(validate_data(self, from_torch(X), dtype=ACCEPTED, reset=False))
         elif not hasattr(self, "feature_names_in_"):  # with names, the columns are looked for among any number
             X = self._of_width(X, self.n_features_in_, "features")
         return transform(self.basis_, _called_x(X))
@@ -192,7 +193,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Rows from components. Directions that were dropped come back as their mean."""
         check_is_fitted(self)
         if not _is_lazy(X):
-            X = check_array(_frame_of(X) if _is_anndata(X) else X, dtype=ACCEPTED, estimator=self, input_name="X")
+            X = check_array(_frame_of(X), dtype=ACCEPTED, estimator=self, input_name="X")
             X = Representation(X, name="X")
         return transform(self.basis_, self._of_width(X, self._n_features_out, "components"), inverse=True)
 
@@ -340,19 +341,12 @@ def _called_x(X: Any, name: str = "X") -> Any:
     return X if is_path(X) else Blocks(X, name=name)
 
 
-def _is_anndata(X: Any) -> bool:
-    return hasattr(X, "obs_names") and hasattr(X, "to_df")
-
-
-def _frame_of(adata: Any) -> Any:
-    """`X` of an AnnData, with the names of its rows and columns."""
-    if not isinstance(adata.X, np.ndarray):
-        embeddings = ", ".join(adata.obsm) or "it has none"
-        raise DataError(
-            f"X: expected an AnnData whose X is a dense array in memory, got {type(adata.X).__name__}; "
-            f"pass one of its obsm ({embeddings}), or the path of the .h5ad file, which is read in blocks."
-        )
-    return adata.to_df()
+def _frame_of(X: Any) -> Any:
+    """`X` of an AnnData as a data frame, with the names of its rows and columns; a torch tensor as an array."""
+    if not is_anndata(X):
+        return from_torch(X)
+    read_frame(X, None, "X")  # which refuses what is not dense
+    return X.to_df()
 
 
 def _seed(random_state: Any) -> int:

@@ -24,16 +24,36 @@ def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(source, (str, os.PathLike))
 
 
-def open_sources(sources: Sequence[Any], ids: str | Sequence[str] | None, rows: int | None) -> list[Any]:
-    """Every path among `sources` as a `Representation`, read `rows` at a time; the rest as it is."""
+def open_sources(
+    sources: Sequence[Any],
+    ids: str | Sequence[str] | None,
+    rows: int | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Any]:
+    """Every path among `sources` as a `Representation`, read `rows` at a time, and so what `ids` or `names` are given for.
+
+    The rest is left as it is.
+    """
     each = [ids] * len(sources) if ids is None or isinstance(ids, str) else list(ids)
     if len(each) != len(sources):
         raise UsageError(f"ids: expected one for all or one for each of {len(sources)} tables, got {len(each)}.")
-    opened = [open_representation(s, ids=i, rows=rows) if is_path(s) else s for s, i in zip(sources, each, strict=True)]
-    if all(is_path(s) for s in sources):
-        for i, name in enumerate(_short_names([r.name for r in opened], [Path(s) for s in sources])):
-            opened[i] = replace(opened[i], name=name)
-    return opened
+    opened = [_opened(s, i, rows) for s, i in zip(sources, each, strict=True)]
+    if names is None and all(is_path(s) for s in sources):
+        names = _short_names([r.name for r in opened], [Path(s) for s in sources])
+    elif names is not None and (len(names) != len(sources) or len(set(names)) < len(names)):
+        raise UsageError(f"names: expected {len(sources)} different ones, one for each table, got {', '.join(names)}.")
+    if names is None:
+        return opened
+    tables = [as_representation(r, i, alone=len(opened) == 1) for i, r in enumerate(opened)]
+    return [replace(table, name=name) for table, name in zip(tables, names, strict=True)]
+
+
+def _opened(source: Any, ids: str | None, rows: int | None) -> Any:
+    if is_path(source):
+        return open_representation(source, ids=ids, rows=rows)
+    if ids is None or isinstance(source, Representation):  # one that is open has its ids
+        return source
+    return replace(as_representation(source, ids=ids, name="table"), name=Representation.name)
 
 
 def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
@@ -44,17 +64,20 @@ def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
 
 
 class Opened:
-    """What a call was given, opened: tables, the labels of their rows, and the cluster that reads them, while it is entered."""
+    """What a call was given, opened: tables, and the cluster that reads them, while it is entered."""
 
     def __init__(self, sources: Sequence[Any], options: Any):
-        self.tables = open_sources(sources, options.ids, options.blocks)
-        self.labels: Any = options.group_by
-        self.labels_name: str | None = None
-        if is_path(options.group_by):
-            self.labels_name = str(options.group_by)
-            self.labels = labels_of(options.group_by, as_representation(self.tables[0]))
+        self.tables = open_sources(sources, options.ids, options.blocks, options.names)
         self._connection = connected(options.scheduler) if options.scheduler else nullcontext()
         self.cluster: Any = None
+
+    def labels(self, given: Any) -> tuple[Any, str | None]:
+        """One label for each row of the first table, and their name: labels, a label column of that table, or a file of them."""
+        if not is_path(given):
+            return given, None
+        first = as_representation(self.tables[0])
+        carried = first.labels.get(str(given))
+        return labels_of(given, first) if carried is None else carried, str(given)
 
     def __enter__(self) -> Self:
         self.cluster = self._connection.__enter__()

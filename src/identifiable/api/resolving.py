@@ -42,8 +42,9 @@ def resolve(*representations: Any, options: ResolveOptions) -> Any:
             "shared_above compares components of several representations, got one; pass two, or leave it out."
         )
     with Opened(representations, options) as opened:
-        labelled = replace(options, group_by=opened.labels)
-        named: dict[str, Any] = {"group_by_name": opened.labels_name, "cluster": opened.cluster}
+        group_by, name = opened.labels(options.group_by)
+        labelled = replace(options, group_by=group_by)
+        named: dict[str, Any] = {"group_by_name": name, "cluster": opened.cluster}
         if len(representations) == 1:
             return ica.resolve(opened.tables[0], labelled, **named)
         found = ica.resolve_jointly(opened.tables, labelled, **named)

@@ -40,8 +40,8 @@ from identifiable.options import (
     takes,
 )
 from identifiable.options.running import Threaded
-from identifiable.representation import Representation
-from identifiable.results import Alert, Attribution, Audit, Cleaning, Input, ScreenDesign, ScreenEvaluation
+from identifiable.representation import Representation, from_torch, is_frame
+from identifiable.results import Alert, Attribution, Audit, Cleaning, Holder, Input, ScreenDesign, ScreenEvaluation
 from identifiable.run import PLAIN, Run
 
 Path_ = str | os.PathLike[str]
@@ -145,15 +145,12 @@ def evaluate(source: Any, /, *, options: EvaluateOptions) -> ScreenEvaluation:
     return evaluate_representations(opened.blocks, opened.design, options, run, given=given, store=store)
 
 
-@dataclass(frozen=True, eq=False)
-class Attributed:
+@dataclass(frozen=True, eq=False, repr=False)
+class Attributed(Holder):
     """What `attribute` found, and the basis whose components it speaks of."""
 
     result: Attribution
     resolved: Resolved
-
-    def __repr__(self) -> str:
-        return f"<Attributed: {self.result.headline}>"
 
 
 @takes(AttributeOptions)
@@ -176,8 +173,8 @@ def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[A
     return Attributed(attribute_components(found, opened.blocks, opened.design, options, run), found), opened
 
 
-@dataclass(frozen=True, eq=False)
-class Cleaned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Cleaned(Holder):
     """A cleaned screen: what `clean` found, the basis that was resolved, and the cleaning itself as a basis.
 
     `basis` maps rows of the same model to the components that were kept (weighted, if shrunk); it needs no batch label, so new
@@ -193,9 +190,6 @@ class Cleaned:
     def spaces(self) -> dict[str, AffineMap]:
         """The maps to the spaces that an `.h5ad` holds: PCA-white, all components, the cleaned ones, one random rotation."""
         return compared_spaces(self.resolved, self.basis, self.result.provenance.seed)
-
-    def __repr__(self) -> str:
-        return f"<Cleaned: {self.result.headline}>"
 
 
 @takes(CleanOptions)
@@ -280,14 +274,16 @@ def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
         return open_screen(source, metadata=metadata, ids=ids, features=features)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
         return screen_of_anndata(source, use_rep=options.use_rep, metadata=metadata, ids=ids)
-    if hasattr(source, "iloc") and hasattr(source, "columns"):
+    if is_frame(source):
         return screen_of_frame(source, features, metadata=metadata, ids=ids)
     if metadata is None and not getattr(source, "labels", None):
         raise UsageError(
             "an array says nothing about wells; pass metadata: a path, or a mapping or DataFrame with a column for each role."
         )
     return screen_of_array(
-        source if isinstance(source, Blocks | Representation) else np.asarray(source), metadata=metadata, ids=ids
+        source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source)),
+        metadata=metadata,
+        ids=ids,
     )
 
 

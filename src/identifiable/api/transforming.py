@@ -105,7 +105,7 @@ def transform(
     blocks
         For a path: rows to read from storage at once.
     ids
-        For a path: the column, key or sidecar file that holds sample ids.
+        The column, key or sidecar file that holds sample ids; of a data frame a column. Without it its index goes along.
     dtype
         float16, float32 or float64; by default float32 for rows stored in at most that, else float64.
 
@@ -158,7 +158,8 @@ def apply_basis(
     found = as_basis(basis)
     columns = _identifiable_columns(found, inverse) if only_identifiable else None
     beside = _beside(X, output, ids)
-    table = _opened(found, X, ids, blocks, _has_labels(output) and not (beside and "obs" in beside.kept), inverse)
+    with_labels = _has_labels(output) and not (beside and "obs" in beside.kept)
+    table = _opened(found, X, ids, blocks, output, inverse, with_labels)
     table, alerts = _arranged(table, found, inverse)
     source = blocks_of(table)
     _check_width(source, found, inverse)
@@ -221,11 +222,17 @@ def _has_labels(output: str | os.PathLike[str] | None) -> bool:
 
 
 def _opened(
-    basis: Resolved, X: Any, ids: str | None, blocks: int | None, with_labels: bool, inverse: bool
+    basis: Resolved,
+    X: Any,
+    ids: str | None,
+    blocks: int | None,
+    output: str | os.PathLike[str] | None,
+    inverse: bool,
+    with_labels: bool,
 ) -> Representation:
     """`X` as a table; of a file with other columns beside those of the basis only these, the others as metadata."""
     if not is_path(X):
-        return as_representation(X)
+        return as_representation(open_sources([X], ids)[0], alone=output is None)
     known = _known(basis, inverse)
     path, part = split_spec(X, (*HEADED, ANNDATA))
     if known and part is None and suffix_of(path) in HEADED:

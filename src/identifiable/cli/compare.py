@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from identifiable._checks import UsageError
-from identifiable.cli.measuring import Command, Job, listed_ids
+from identifiable.cli.measuring import Command, Job, Output, listed_ids
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.options import CompareOptions
 from identifiable.results import Comparison
@@ -22,6 +22,23 @@ def _check(job: Job) -> None:
         raise UsageError(f"compare needs at least two tables, got {len(job.paths)}; name another file.")
 
 
+def _write_rows(job: Job, found: Comparison, path: str) -> None:
+    """A line for each row, a column for each ordered pair and group."""
+    import numpy as np
+
+    from identifiable.blocks import Blocks
+    from identifiable.io import save_table
+
+    columns = {
+        f"{pair.source}->{pair.target}.{rung.group}": found.row_errors(rung.group, i)
+        for i, pair in enumerate(found.pairs)
+        for rung in pair.rungs
+    }
+    ids, _ = next(iter(columns.values()))
+    errors = np.column_stack([errors for _, errors in columns.values()])
+    save_table(path, Blocks(errors, name=path), {}, ids=ids, feature_names=list(columns))
+
+
 COMMAND = Command(
     name="compare",
     text="Are these the same representation, and up to what?",
@@ -32,5 +49,6 @@ COMMAND = Command(
     result=lambda job: Comparison,
     gate="'rigid.held_out.q95 > 0.2'",
     check=_check,
-    inputs=lambda job: [job.options.group_by, *listed_ids(job.options)],
+    inputs=lambda job: [job.options.group_by, job.options.labels, *listed_ids(job.options)],
+    files=(Output(("--rows-out",), "held-out errors of every row", (".csv", ".parquet"), _write_rows),),
 )

@@ -238,7 +238,7 @@ def _paths(kind: Any, before: str = "", depth: int = 5) -> Iterator[str]:
 def _kinds(kind: Any) -> dict[str, Any]:
     """The annotation of every field and public property of a dataclass, fields first."""
     hints = typing.get_type_hints(kind)
-    found = {f.name: hints[f.name] for f in fields(kind)}
+    found = {f.name: hints[f.name] for f in fields(kind) if f.metadata.get("json", f.name) is not None}
     for name, value in vars(kind).items():
         if isinstance(value, property) and not name.startswith("_"):
             found[name] = typing.get_type_hints(value.fget).get("return", Any)

@@ -41,7 +41,7 @@ def _call(job: Job) -> Any:
     from identifiable.api import resolve
     from identifiable.api.opening import open_sources
 
-    tables = open_sources(job.paths, job.options.ids, job.options.blocks)
+    tables = open_sources(job.paths, job.options.ids, job.options.blocks, job.options.names)
     job.typed.bases = _bases(job.typed.output, [table.name for table in distinct(tables)])
     check_outputs([job.typed.json, job.typed.report, *job.typed.bases], [*job.paths, *_beside(job)])
     return resolve(*tables, **job.keywords())

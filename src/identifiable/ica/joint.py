@@ -26,7 +26,7 @@ from identifiable.intake import (
 from identifiable.moments import Array
 from identifiable.options import ResolveOptions
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import Alert, ComponentMatch, JointResolution
+from identifiable.results import Alert, ComponentMatch, Holder, JointResolution
 from identifiable.rows import uniforms
 from identifiable.run import Run
 
@@ -36,15 +36,12 @@ TEST_ROWS = 2_000  # rows the permutation test shuffles
 DRAWS = 200
 
 
-@dataclass(frozen=True, eq=False)
-class JointlyResolved:
+@dataclass(frozen=True, eq=False, repr=False)
+class JointlyResolved(Holder):
     """The models, each resolved by itself, and the result that says what they share."""
 
     models: tuple[Resolved, ...]
     result: JointResolution
-
-    def __repr__(self) -> str:
-        return f"<JointlyResolved: {self.result.headline}>"
 
 
 def resolve_jointly(

@@ -20,7 +20,7 @@ from identifiable.intake import as_representation, blocks_of, default_provenance
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation
-from identifiable.results import Alert, Component, Resolution
+from identifiable.results import Alert, Component, Holder, Resolution
 from identifiable.run import Run, Stage
 
 DEFAULT = ResolveOptions()
@@ -32,8 +32,8 @@ COLUMNS = "columns"  # the setting that holds the names of the columns, where th
 START_GAP = 1e-3  # relative difference in contrast from which on starts are said to disagree
 
 
-@dataclass(frozen=True, eq=False)
-class Resolved:
+@dataclass(frozen=True, eq=False, repr=False)
+class Resolved(Holder):
     """A resolved representation: the map to its components, the map back, and the result that describes them."""
 
     to_components: AffineMap
@@ -57,9 +57,6 @@ class Resolved:
             from_components=AffineMap(back.matrix[:, order], back.offset[order]),
             result=replace(self.result, settings=settings),
         )
-
-    def __repr__(self) -> str:
-        return f"<Resolved {self.result.inputs[0].name}: {self.result.headline}>"
 
 
 def resolve(
@@ -86,7 +83,7 @@ def resolve(
     """
     settings = options.shared(IcaOptions)
     run, group_by = Run.of(options, cluster=cluster), options.group_by
-    representation = as_representation(source)
+    representation = as_representation(source, alone=True)
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
         found = _resolved(representation, settings, groups, run)

@@ -15,12 +15,13 @@ from itertools import product
 import numpy as np
 
 from identifiable.blocks import in_threads
-from identifiable.groups import Linear, procrustes, projection
+from identifiable.groups import Linear, correlation, permutation_matrix, procrustes, projection
 from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder
 from identifiable.moments import Array, Moments
 from identifiable.run import PLAIN, Run, Stage
 
 SHAPES = ("signed_permutation", "rigid", "similarity", "linear")
+UNSCALED = len(SHAPES)  # a further row: the signed permutation without a scale, whose errors the ladder shows
 DIRECTIONS = (FORWARD, BACKWARD)
 LEAST = 1e-15  # of the variance: what rounding leaves of an exact fit
 
@@ -34,14 +35,14 @@ class Maps:
     training: Moments
 
     def again(self, training: Moments) -> Maps:
-        """Fitted to fewer rows: the same matching of columns and the same penalty per row, everything else anew."""
+        """Fitted to fewer rows: the same penalty per row, everything else anew."""
         before = self.ladder
         share = training.n / self.training.n
         rotation, back = _turned(training, before)
         ladder = Ladder(
             training.mean_x,
             training.mean_y,
-            permutation=before.permutation,
+            permutation=permutation_matrix(correlation(training)),
             rotation=rotation,
             rotation_yx=back,
             linear_xy=_penalised(training, self.penalties[FORWARD] * share, FORWARD),
@@ -69,17 +70,19 @@ class Maps:
         return result
 
     def squares(self, rows: Moments) -> tuple[Array, Array]:
-        """Sums of squared errors (shape, direction), and those about the training mean (direction), on these rows."""
-        errors, about = np.zeros((len(SHAPES), 2)), np.zeros(2)
+        """Sums of squared errors (shape and UNSCALED, direction), and those about the training mean (direction), on these rows."""
+        errors, about = np.zeros((UNSCALED + 1, 2)), np.zeros(2)
         for direction, new, known in zip(DIRECTIONS, _sides(rows), _sides(self.training), strict=True):
             off_x, off_y = new.mean_x - known.mean_x, new.mean_y - known.mean_y
             spread = float(np.trace(new.yy))
             about[direction] = spread + rows.n * (off_y @ off_y)
-            for at, (matrix, shapes) in enumerate(zip(self.matrices(direction), ((0,), (1, 2), (3,)), strict=True)):
+            for at, (matrix, shapes) in enumerate(
+                zip(self.matrices(direction), ((0, UNSCALED), (1, 2), (3,)), strict=True)
+            ):
                 energy, inner = new.energy(matrix, at), float(np.sum(matrix * new.xy))
                 moved = off_x @ matrix
                 for shape in shapes:
-                    scale = 1.0 if SHAPES[shape] == "rigid" else self._scale(matrix, known, at)
+                    scale = 1.0 if shape in (SHAPES.index("rigid"), UNSCALED) else self._scale(matrix, known, at)
                     left = scale * moved - off_y
                     errors[shape, direction] = scale**2 * energy - 2 * scale * inner + spread + rows.n * (left @ left)
         return errors, about
@@ -167,11 +170,12 @@ class Agreement:
         Such an error goes with the root of 1 - R², so it has half its spread on the logarithmic scale.
         """
         spread = _spread(np.log((1 - self.r2_without).clip(LEAST))) / 2
+        spread[0] = spread[UNSCALED]
         return np.exp(np.stack([-spread, spread]))
 
 
 def _kept(r2: Array) -> Array:
-    linear = r2[..., -1:, :]
+    linear = r2[..., SHAPES.index("linear"), :][..., None, :]
     return np.where(linear > 0, r2 / np.where(linear > 0, linear, 1.0), 0.0)
 
 
@@ -197,7 +201,7 @@ def measure_agreement(
     """From the moments of every cell (two to a fold, in order), of every fold, and the maps fitted to the other folds."""
     whole = [m.squares(fold) for m, fold in zip(maps, folds, strict=True)]
     if not intervals:
-        return Agreement(_r2(whole), np.zeros((0, len(SHAPES), 2)))
+        return Agreement(_r2(whole), np.zeros((0, UNSCALED + 1, 2)))
     per_fold = len(cells) // len(folds)
 
     def without(item: tuple[int, int]) -> tuple[Array, Array]:

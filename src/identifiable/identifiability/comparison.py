@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -24,7 +24,12 @@ from identifiable.results import Comparison, Consensus, ErrorMatrix, PairResult
 
 
 def compare(
-    representations: Sequence[Any], options: CompareOptions, *, group_by_name: str | None = None, cluster: Any = None
+    representations: Sequence[Any],
+    options: CompareOptions,
+    *,
+    group_by_name: str | None = None,
+    labels_name: str | None = None,
+    cluster: Any = None,
 ) -> Comparison:
     """Compare two or more representations of the same rows, for every ordered pair.
 
@@ -39,7 +44,8 @@ def compare(
     representations
         Arrays (n, d), `Representation`s, `Blocks` or Dask arrays. With ids rows are joined on them.
     options
-        `group_by` holds one label per row of the first representation, called `group_by_name` in the result.
+        `group_by` and `labels` hold one label per row of the first representation, called `group_by_name` and `labels_name`
+        in the result.
     cluster
         A `distributed.Client`: its workers make the passes over the rows.
     """
@@ -47,9 +53,12 @@ def compare(
         raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
     run = CompareRun.of(options, cluster=cluster, settings=options)
     import_module("scipy.optimize")  # columns are matched in threads, which do not import
-    name = group_by_name or ("labels" if options.group_by is not None else None)
+    names = {
+        "group_by": group_by_name or ("labels" if options.group_by is not None else None),
+        "labels": labels_name or ("labels" if options.labels is not None else None),
+    }
     with one_blas_thread():
-        return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], name)
+        return _compared(run, [as_representation(r, i) for i, r in enumerate(representations)], names)
 
 
 def structural(Z: Any, sources: Any, options: CompareOptions, **named: Any) -> Comparison:
@@ -58,24 +67,19 @@ def structural(Z: Any, sources: Any, options: CompareOptions, **named: Any) -> C
     Implements Definition 2 of Nelson et al. 2026: the error of ``h(f(x)) - u`` for the best h of each
     group. The result holds the one pair, representation to sources; the rest is as for `compare`.
     """
-    Z = _named(as_representation(Z, 0), "representation")
-    sources = _named(as_representation(sources, 1), "sources")
+    Z, sources = as_representation(Z, name="representation"), as_representation(sources, name="sources")
     if Z.d < sources.d:
         raise UsageError(f"Definition 2 needs at least as many dimensions as sources, got {Z.d} and {sources.d}.")
     result = compare([Z, sources], options, **named)
     return replace(result, pairs=result.pairs[:1])
 
 
-def _named(representation: Representation, name: str) -> Representation:
-    return replace(representation, name=name) if len(representation.name) == 1 else representation
-
-
-def _compared(run: CompareRun, representations: list[Representation], group_by: str | None) -> Comparison:
+def _compared(run: CompareRun, representations: list[Representation], names: Mapping[str, str | None]) -> Comparison:
     representations = distinct(representations)
     pairing = _join(run, representations)
     run.ids = pairing.ids
-    labels = _joined_labels(run.settings.group_by, representations[0], pairing)
-    run.plan = plan_rows(pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=labels)
+    groups, run.labels = (_joined_labels(name, run.settings, representations[0], pairing) for name in names)
+    run.plan = plan_rows(pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=groups)
     tables = [
         Table(r.name, blocks_of(r) if rows is None else blocks_of(r).select(rows), rows, run)
         for r, rows in zip(representations, pairing.rows, strict=True)
@@ -91,7 +95,7 @@ def _compared(run: CompareRun, representations: list[Representation], group_by: 
     run.alerts += alerts_of(pairs, run.settings.protocol)
     return Comparison(
         inputs=inputs,
-        settings=run.settings.settings(group_by=group_by),
+        settings=run.settings.settings(**names),
         alerts=tuple(dict.fromkeys(run.alerts)),
         provenance=default_provenance(run.settings.seed, run.settings.command or "identifiable.compare(...)"),
         pairs=tuple(pairs),
@@ -141,13 +145,15 @@ def _matrices(names: Sequence[str], pairs: Sequence[PairResult]) -> tuple[ErrorM
     return tuple(matrices)
 
 
-def _joined_labels(group_by: Any, first: Representation, pairing: Pairing) -> NDArray[Any] | None:
-    if group_by is None:
+def _joined_labels(name: str, settings: CompareOptions, first: Representation, pairing: Pairing) -> NDArray[Any] | None:
+    """The labels that an option gives, of the rows that are compared."""
+    given = getattr(settings, name)
+    if given is None:
         return None
-    labels = np.asarray(group_by)
+    labels = np.asarray(given)
     if labels.shape != (first.n,):
         raise PairingError(
-            f"group_by: expected one label for each of the {first.n} rows of {first.name}, got shape {labels.shape}."
+            f"{name}: expected one label for each of the {first.n} rows of {first.name}, got shape {labels.shape}."
         )
     rows = pairing.rows[0]
     return labels if rows is None else labels[rows]

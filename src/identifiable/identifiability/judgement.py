@@ -96,14 +96,17 @@ def scale_state(scale: float, r2: float) -> ScaleState:
     return "one" if r2 >= 0.8 else "unknown"
 
 
-def gate_group(agreement: Agreement, form: Form, shared: SharedDimensions, direction: int) -> str | None:
-    """The group for gates: it certainly holds, explains `SAME`, and nearly all dimensions are strongly shared."""
+def gate_group(
+    agreement: Agreement, form: Form, shared: SharedDimensions, direction: int, asked: Sequence[str]
+) -> str | None:
+    """The group for gates, of those asked for: it certainly holds, explains `SAME`, and nearly all dimensions are strongly shared."""
     group = form.group if form.state == "clear" else form.beyond
     if group is None or shared.strong < SAME * shared.possible:
         return None
-    if agreement.r2[SHAPES.index(group), direction] < SAME:
-        return None
-    return "rigid" if group == "similarity" and form.scale_state == "one" else group
+    if group == "similarity" and form.scale_state == "one":
+        group = "rigid"
+    found = next((at for at in range(SHAPES.index(group), len(SHAPES)) if SHAPES[at] in asked), None)
+    return None if found is None or agreement.r2[found, direction] < SAME else SHAPES[found]
 
 
 def group_below(rungs: Sequence[Rung], epsilon: float, protocol: str) -> str | None:

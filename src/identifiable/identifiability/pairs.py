@@ -26,6 +26,7 @@ from identifiable.identifiability.ladder import (
     IcaMatcher,
     Ladder,
 )
+from identifiable.identifiability.moved import moved_groups
 from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbours
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
 from identifiable.identifiability.ridge import Ridge
@@ -44,6 +45,7 @@ from identifiable.results import (
     Neighbours,
     Null,
     PairResult,
+    RowErrors,
     Rung,
     Scale,
     Similarity,
@@ -193,7 +195,7 @@ class PairRun:
             own = form if direction == FORWARD else form.reversed()
             r2, r2_back = (float(agreement.r2[SHAPES.index("linear"), d]) for d in (direction, 1 - direction))
             verdict = Verdict(
-                group=gate_group(agreement, own, shared, direction),
+                group=gate_group(agreement, own, shared, direction, settings.groups),
                 epsilon=settings.epsilon,
                 below_epsilon=group_below(rungs, settings.epsilon, settings.protocol),
                 degree=degree_of(r2, form),
@@ -224,9 +226,19 @@ class PairRun:
                     shared=shared if direction == FORWARD else shared.reversed(),
                     neighbours=neighbours[direction] if neighbours else None,
                     axes=axes[direction].axes,
+                    row_errors=measured.rows(settings.groups, direction, scale, run.ids),
                 )
             )
-        return results
+        return [self._with_moved(result) for result in results]
+
+    def _with_moved(self, result: PairResult) -> PairResult:
+        """Which labels moved, where rows have labels."""
+        run = self.run
+        if run.labels is None or result.row_errors is None:
+            return result
+        errors = result.row_errors.by_group[result.fitting_group]
+        rng = np.random.default_rng([run.settings.seed, 7])
+        return replace(result, moved=moved_groups(errors, run.labels, rng=rng, groups=run.plan.group))
 
     @staticmethod
     def _by_chance(nulls: NullResults | None) -> bool:
@@ -390,6 +402,10 @@ class _Measured:
         return tuple(
             WorstRow(str(name), float(errors[r]) / scale.rms) for name, r in zip(names.tolist(), rows, strict=True)
         )
+
+    def rows(self, groups: Sequence[str], direction: int, scale: Scale, ids: NDArray[Any] | None) -> RowErrors:
+        found = {g: self.table.column(1, COLUMNS[g, direction]) / np.float32(scale.rms) for g in groups}
+        return RowErrors(np.arange(len(self.plan.cell)) if ids is None else ids, found)
 
 
 def _interval(bounds: Array) -> Interval:

@@ -30,6 +30,7 @@ class CompareRun(Run):
     settings: CompareOptions
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
+    labels: NDArray[Any] | None = field(init=False, default=None)
     cross_scatters: dict[tuple[str, str, int, int], Array] = field(default_factory=dict)
 
     def alert(self, code: str, **values: Any) -> None:

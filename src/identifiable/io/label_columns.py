@@ -272,7 +272,9 @@ def labels_from_numbers(values: NDArray[Any], missing: NDArray[np.bool_] | None 
 
 
 def labels_from_series(series: Any, where: str) -> NDArray[Any]:
-    """A column of a pandas frame."""
+    """A column of a pandas frame, or of polars."""
+    if not hasattr(series, "iloc"):
+        return labels_from_objects(series.to_list(), where)
     if hasattr(series, "cat"):
         return taken(
             labels_from_objects(series.cat.categories.tolist(), where), series.cat.codes.to_numpy().astype(np.intp)

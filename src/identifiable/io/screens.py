@@ -35,7 +35,15 @@ from identifiable.io.labelled import (
     own_id_name,
 )
 from identifiable.io.opening import LABELLED, check_count, labelled_table, located, open_representation, sidecar_ids
-from identifiable.representation import Representation, comparable_ids
+from identifiable.representation import (
+    Representation,
+    columns_of,
+    comparable_ids,
+    is_frame,
+    kind_of,
+    numbers_of,
+    row_labels,
+)
 from identifiable.results import Alert
 
 SHOWN_CELLS = 5
@@ -173,7 +181,7 @@ class FrameTable(LabelledTable):
     """A data frame. Its index names the rows, unless it counts them."""
 
     def __init__(self, frame: Any, name: str):
-        self.label, self._index = name, frame.index
+        self.label, self._row_labels = name, row_labels(frame)[0]
         if getattr(frame.columns, "nlevels", 1) > 1:
             raise DataError(f"{name}: expected columns with one name each, got several levels; join them to one first.")
         keys = [str(key) for key in frame.columns]
@@ -181,10 +189,11 @@ class FrameTable(LabelledTable):
         if not len(frame):
             raise DataError(f"{name}: expected at least one row, got none.")
         self.names = tuple(keys)
-        self._series = {key: frame.iloc[:, j] for j, key in enumerate(keys)}
+        self._index_name = getattr(getattr(frame, "index", None), "name", None)
+        self._series = dict(columns_of(frame))
 
     def kinds(self) -> dict[str, Kind]:
-        letters = {key: getattr(series.dtype, "kind", "O") for key, series in self._series.items()}
+        letters = {key: kind_of(series.dtype) for key, series in self._series.items()}
         return {
             k: "float" if letter == "f" else "whole" if letter in "iu" else "other" for k, letter in letters.items()
         }
@@ -193,21 +202,17 @@ class FrameTable(LabelledTable):
         return {name: labels_from_series(self._series[name], self.where(name)) for name in names}
 
     def rows(self, features: Sequence[str]) -> NDArray[Any]:
-        dtypes = [self._series[name].dtype for name in features]
-        dtype = np.result_type(*(np.dtype(getattr(each, "numpy_dtype", each)) for each in dtypes))
-        table = np.empty((len(self._index), len(features)), dtype if dtype.kind == "f" else np.dtype(np.float64))
-        for j, name in enumerate(features):
-            table[:, j] = self._series[name].to_numpy(dtype=table.dtype, na_value=np.nan)
-        return table
+        table = np.column_stack([numbers_of(self._series[name]) for name in features])
+        return table if table.dtype.kind == "f" else table.astype(np.float64)
 
     def identified(
         self, asked: str | None, among: Sequence[str], found: Found
     ) -> tuple[NDArray[Any] | None, str | None]:
-        index, where = self._index, f"{self.label}: index"
-        if asked is not None or type(index).__name__ == "RangeIndex" or getattr(index, "nlevels", 1) != 1:
+        if asked is not None or self._row_labels is None:
             return super().identified(asked, among, found)
-        own = filled_ids(labels_from_objects(index.tolist(), where), where)
-        return identities(own, where), None if index.name is None else str(index.name)
+        where = f"{self.label}: index"
+        own = filled_ids(labels_from_objects(self._row_labels.tolist(), where), where)
+        return identities(own, where), None if self._index_name is None else str(self._index_name)
 
 
 def _matrix_of(adata: Any, use_rep: str, name: str) -> tuple[Any, tuple[str, ...], bool]:
@@ -277,7 +282,7 @@ def _joined(values: LabelledRows, name: str, metadata: Any, ids: str | None, pat
 def _metadata(source: Any) -> LabelledRows:
     if isinstance(source, (str, os.PathLike)):
         return _metadata_file(source)
-    if hasattr(source, "columns") and hasattr(source, "index"):
+    if is_frame(source):
         return FrameTable(source, "metadata").metadata()
     if not isinstance(source, Mapping):
         raise UsageError(

@@ -89,7 +89,7 @@ class Declared:
         if value is None and self.optional:
             return None
         if self.item is not None:
-            values = (value,) if isinstance(value, str) else value
+            values = with_commas(value) if isinstance(value, str) else value
             try:
                 return tuple(self._one(item, self.item) for item in values)
             except TypeError:
@@ -136,6 +136,11 @@ class Declared:
         number = "a whole number" if _accepts(kind, int) else "a number" if _accepts(kind, float) else ""
         words = [*([" ".join([number, " and ".join(limits)]).strip()] if number else []), *self.choices]
         return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or _named(kind)
+
+
+def with_commas(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 class Options:

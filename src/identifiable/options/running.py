@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -44,11 +44,22 @@ class Identified(Options):
     ids: Annotated[
         Any,
         Option(
-            "for paths: the column, key or sidecar file with sample ids to join rows on; one for all tables, or one for each",
+            "the column, key or sidecar file with sample ids to join rows on, or the column of a data frame; one for all "
+            "tables, or one for each",
             repeat=True,
             setting=False,
             metavar="NAME",
         ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named(Identified):
+    """A call of several tables."""
+
+    names: Annotated[
+        Sequence[str] | None,
+        Option("names of the tables, in place of those of their files", setting=False, metavar="LIST"),
     ] = None
 
 
@@ -64,8 +75,3 @@ class Streamed(Threaded):
         str | None,
         Option(f"address of a Dask scheduler whose workers read the rows; {UNMOVED}", moves=False, metavar="ADDRESS"),
     ] = None
-
-
-def with_commas(text: str) -> tuple[str, ...]:
-    """The parts of a list with commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from identifiable._checks import UsageError
-from identifiable.options.declaring import Option, Options
-from identifiable.options.running import UNMOVED, Identified, Seeded, Streamed, Threaded, with_commas
+from identifiable.options.declaring import Option, Options, with_commas
+from identifiable.options.running import UNMOVED, Identified, Named, Seeded, Streamed, Threaded
 
 Rung = Literal["signed_permutation", "rigid", "similarity", "linear", "ica"]
 RUNGS: tuple[Rung, ...] = ("signed_permutation", "rigid", "similarity", "linear", "ica")
@@ -24,7 +24,7 @@ GROUP_BY = "FILE:COLUMN"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(Identified, Streamed):
+class CompareOptions(Named, Streamed):
     """Are these the same representation, and up to what?"""
 
     groups: Annotated[
@@ -36,6 +36,14 @@ class CompareOptions(Identified, Streamed):
         Any,
         Option(
             "one label for each row, or a label file: rows with the same label stay together in folds, intervals and nulls",
+            metavar=GROUP_BY,
+        ),
+    ] = None
+    labels: Annotated[
+        Any,
+        Option(
+            "one label for each row, a label file, or the name of a label column of the first table: labels whose rows have "
+            "larger errors than chance gives are listed",
             metavar=GROUP_BY,
         ),
     ] = None
@@ -108,7 +116,7 @@ class IcaOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResolveOptions(IcaOptions, Identified, Streamed):
+class ResolveOptions(IcaOptions, Named, Streamed):
     """Find components that mean the same thing in every run: whitening and ICA, saved as a basis."""
 
     group_by: Annotated[
@@ -202,7 +210,7 @@ class BilipschitzOptions(Seeded):
     directions: Annotated[
         int, Option("random directions of the paper's estimate, 0 for none", least=0, metavar="N")
     ] = 10
-    ids: Annotated[str | None, Option("for a path: the column or key with sample ids", metavar="NAME")] = None
+    ids: Annotated[str | None, Option("the column or key with sample ids, which is no value", metavar="NAME")] = None
     name: Annotated[str | None, Option("name of the decoder, for tables and pages", flag=None, moves=False)] = None
     memory: Annotated[
         int | None, Option("bytes of Jacobian to hold at once; affects rounding only", least=1, flag=None, moves=False)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from identifiable.report.headlines import headline
 from identifiable.report.messages import message
 from identifiable.report.pages import page_of, text_table
+from identifiable.report.plots import plot
 from identifiable.report.render.html import html as _html
 from identifiable.report.render.markdown import markdown as _markdown
 from identifiable.results import Shown
 
-__all__ = ["fragment", "headline", "html", "markdown", "message", "text_table"]
+__all__ = ["fragment", "headline", "html", "markdown", "message", "plot", "text_table"]
 
 
 def html(result: Shown) -> str:

@@ -15,6 +15,8 @@ MAPPED = {
     "similarity": "after a rotation and one scale",
     "linear": "after a linear map",
 }
+SAME_AXES = 0.9  # share of the components that must match to call the features of two models the same
+ASYMMETRIC = 0.1  # difference in R² from which on the two directions are told one by one
 RE_EMBED_BELOW = 0.9  # of the target's variance: a map that explains less replaces no vectors
 
 
@@ -41,7 +43,8 @@ def _agreement(pair: PairResult) -> str:
             f"{percent(shared.variance_target)} of the variance, so a linear map explains much all the same ({both})."
         )
     found = f"{dimensions(shared)}" if shared is not None else ""
-    if verdict.degree != verdict.degree_back:
+    weaker = verdict.degree if (there or 0.0) <= (back or 0.0) else verdict.degree_back
+    if verdict.degree != verdict.degree_back and abs((there or 0.0) - (back or 0.0)) > ASYMMETRIC:
         there_, back_ = (
             f"{display_name(a)} → {display_name(b)}: {_recoverable(degree)} (R² {r2(value)})"
             for a, b, degree, value in (
@@ -53,8 +56,8 @@ def _agreement(pair: PairResult) -> str:
         return f"{said} {found[0].upper()}{found[1:]}." if found else said
     said = (
         f"Little agreement: a linear map explains little ({both})"
-        if verdict.degree == "little"
-        else f"{DEGREES[str(verdict.degree)]} the same up to {_form(pair, both)}"
+        if weaker == "little"
+        else f"{DEGREES[str(weaker)]} the same up to {_form(pair, both)}"
     )
     return f"{said}: {found}." if found else f"{said}."
 
@@ -63,6 +66,8 @@ def r2(value: float | None) -> str:
     """An R² in two decimals; 1 only where it is."""
     if value is None or not known(value):
         return number(value)
+    if abs(value) < 0.005:
+        return "0.00"
     return f"{value:.2f}" if value < 0.995 else "above 0.99" if value < 0.9999 else "1.00"
 
 
@@ -157,5 +162,7 @@ def advice(pair: PairResult) -> Iterator[str]:
         yield "Distances and neighbours differ. Carry stored vectors over by the linear map, and check what you search for."
     if axes is not None and axes.withheld == "few_rows":
         yield f"Axes were not compared: that needs {count(axes.rows_needed)} rows."
+    elif axes is not None and axes.withheld is None and (axes.matched or 0) >= SAME_AXES * axes.components > 0:
+        yield "ICA gives the same features in both models: run `identifiable resolve` on each table to get them."
     elif axes is not None and axes.withheld is None and (axes.own_source or axes.own_target):
         yield "Run `identifiable resolve` on each table for features that repeat within a model."

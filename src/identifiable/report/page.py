@@ -19,6 +19,7 @@ MarkKind = Literal["main", "hollow", "q95", "max", "shuffle", "rotation"]
 LegendKind = MarkKind | Literal["whisker", "limit", "beyond"]
 
 PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
+NEXT = "next"  # the section of what to try next
 LEFT_OUT = "The picture is left out: what the result holds in its place is not a PNG."
 
 
@@ -167,7 +168,8 @@ class DotRow:
 class Dots(Block):
     """A dot (forest) plot; `threshold` is a labelled vertical line. Of `legend`, the marks that are drawn are shown.
 
-    Its axis starts at 0; if `span`, it runs over what is shown, for figures that are read from another value or fall below 0.
+    Its axis starts at 0 and goes to `reach` at least; if `span`, it runs over what is shown, for figures that are read from
+    another value or fall below 0.
     """
 
     title: str
@@ -177,6 +179,7 @@ class Dots(Block):
     legend: tuple[tuple[LegendKind, str], ...]
     threshold: tuple[str, float] | None = None
     span: bool = False
+    reach: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -270,11 +273,12 @@ class Image:
 
 @dataclass(frozen=True)
 class Gallery(Block):
-    """Pictures to compare: side by side where the screen is wide enough, else one below the other."""
+    """Pictures to compare: side by side where the screen is wide enough, else one below the other. `small`: a few pixels each."""
 
     title: str
     description: str
     images: tuple[Image, ...]
+    small: bool = False
 
 
 @dataclass(frozen=True)

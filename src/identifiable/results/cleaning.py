@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
@@ -84,6 +84,7 @@ class Attribution(Shown):
     biology: float = float("nan")
     biology_ci95: Interval = (float("nan"), float("nan"))
     schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
+    rows_in: ClassVar[str] = "components"
 
     def of_role(self, *roles: ComponentRole) -> tuple[ComponentCard, ...]:
         """The components of these roles."""
@@ -92,9 +93,6 @@ class Attribution(Shown):
     @property
     def text(self) -> str:
         return self.told.message
-
-    def __repr__(self) -> str:
-        return f"<Attribution of {self.inputs[0].name}: {self.headline}>"
 
 
 @dataclass(frozen=True)
@@ -166,10 +164,8 @@ class Cleaning(Shown):
     outputs: tuple[str, ...] = ()
     differences: tuple[CleanDifference, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
+    rows_in: ClassVar[str] = "metrics"
 
     @property
     def text(self) -> str:
         return self.told.message
-
-    def __repr__(self) -> str:
-        return f"<Cleaning of {self.inputs[0].name}: {self.headline}>"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 from identifiable._checks import UsageError
 from identifiable.options.tables import Null as NullName
 from identifiable.options.tables import Rung as RungName
-from identifiable.results.record import Interval, Shown
+from identifiable.results.record import Interval, Shown, report_room
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,13 @@ class MovedGroup:
     p: float
 
 
+class RowErrors(NamedTuple):
+    """Held-out errors of every row, divided by `Scale.rms`, by group; `ids` are sample ids, or row numbers. Not in JSON."""
+
+    ids: Any
+    by_group: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class PairResult:
     """Source to target: can the source be mapped onto the target, by how large a group?
@@ -288,6 +295,17 @@ class PairResult:
     neighbours: Neighbours | None = None
     axes: Axes | None = None
     moved: tuple[MovedGroup, ...] = ()
+    row_errors: RowErrors | None = field(default=None, compare=False, repr=False, metadata={"json": None})
+
+    @property
+    def fitting_group(self) -> str:
+        """The group that rows are judged by: that of the form, the next one where it is borderline; else the largest fitted."""
+        groups = [str(rung.group) for rung in self.rungs]
+        form = self.verdict.form
+        wanted = None if form is None else form.group if form.state == "clear" else form.beyond
+        if wanted is not None and wanted in groups:
+            return wanted
+        return ([group for group in groups if group != "ica"] or groups)[-1]
 
     def rung(self, group: str) -> Rung:
         """The rung of that name."""
@@ -341,6 +359,26 @@ class Consensus:
     distances: tuple[ConsensusDistance, ...]
 
 
+@dataclass(frozen=True)
+class RowPicture:
+    """A row that moved, drawn: a PNG in base64."""
+
+    row: str
+    label: str
+    error: float
+    png: str
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the page of `identifiable demo` shows besides: rows of the pair `source`, `target` with the largest errors."""
+
+    source: str
+    target: str
+    group: str
+    pictures: tuple[RowPicture, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """What `compare` found, and all it takes to draw it."""
@@ -349,6 +387,7 @@ class Comparison(Shown):
     spectra: tuple[Spectrum, ...]
     matrices: tuple[ErrorMatrix, ...] = ()
     consensus: Consensus | None = None
+    demo: Demo | None = None
     schema: Literal["identifiable/compare/1"] = "identifiable/compare/1"
 
     @property
@@ -372,6 +411,88 @@ class Comparison(Shown):
 
         return max(self.pairs, key=weakness)
 
-    def __repr__(self) -> str:
-        names = ", ".join(i.name for i in self.inputs)
-        return f"<Comparison of {names}: {self.verdict.group or 'not the same up to any group'}>"
+    def row_errors(self, group: str = "linear", pair: int = 0) -> tuple[Any, Any]:
+        """Sample ids (or row numbers) and held-out errors of every row, in units of the rms distance between target rows.
+
+        `pair` is the place of an ordered pair in `pairs`. Only a result made in this process has them.
+        """
+        if not -len(self.pairs) <= pair < len(self.pairs):
+            raise UsageError(f"pair {pair}: expected a place in the {len(self.pairs)} ordered pairs, from 0.")
+        found = self.pairs[pair].row_errors
+        if found is None:
+            raise UsageError("row_errors: a result read from JSON holds no errors of rows; call compare again.")
+        if group not in found.by_group:
+            raise UsageError(f"group {group!r}: expected one of {', '.join(found.by_group)}.")
+        return found.ids, found.by_group[group]
+
+    @property
+    def gist(self) -> str:
+        """The verdict of the weakest pair, as codes."""
+        pair = self.weakest
+        verdict, form = pair.verdict, pair.verdict.form
+        parts = [f"group {verdict.group or 'none'}"]
+        if verdict.degree is not None:
+            parts.append(f"degree {verdict.degree}")
+        if verdict.r2 is not None:
+            parts.append(f"R² {verdict.r2:.2f}")
+        if form is not None:
+            parts.append(f"form {form.group or 'none'} ({form.state})")
+        return ("" if len(self.pairs) <= 2 else "weakest pair ") + ", ".join(parts)
+
+    def plot(self, ax: Any = None, *, which: Literal["ladder", "shared"] | None = None) -> Any:
+        """Draw the weakest pair with matplotlib, and return the axes.
+
+        `ladder`: the held-out R² of every group, both ways, with its interval. `shared`: the correlation of every shared
+        dimension. Without `which` both, side by side; in one given `ax`, the ladder.
+        """
+        return report_room().plot(self, ax=ax, which=which)
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """One for each ordered pair, group and measure; `group` is empty where a measure has none."""
+        place = {i.name: k for k, i in enumerate(self.inputs)}
+        for pair in self.pairs:
+            way = "forward" if place[pair.source] < place[pair.target] else "back"
+            for group, measure, value, interval in _measures(pair):
+                low, high = interval or (None, None)
+                yield {
+                    "source": pair.source,
+                    "target": pair.target,
+                    "direction": way,
+                    "group": group,
+                    "measure": measure,
+                    "value": value,
+                    "low": low,
+                    "high": high,
+                }
+
+
+Measure = tuple[str, str, float, Interval | None]
+
+
+def _measures(pair: PairResult) -> Iterator[Measure]:
+    """What was measured of an ordered pair: group, measure, value, interval."""
+    for rung in pair.rungs:
+        for measure, bounded in (("r2", rung.r2), ("kept", rung.kept)):
+            if bounded is not None:
+                yield rung.group, measure, bounded.value, bounded.ci95
+        yield rung.group, "held_out_mean", rung.held_out.mean, rung.held_out.ci95
+        yield rung.group, "held_out_q95", rung.held_out.q95, None
+        for broken, null in rung.null.items():
+            if null is not None:
+                yield rung.group, f"p_{broken}", null.p, None
+    axes = None if pair.axes is None or pair.axes.withheld is not None else pair.axes
+    counted: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+        ("shared", pair.shared, ("strong", "partly", "possible", "chance", "variance_source", "variance_target")),
+        ("axes", axes, ("matched", "own_source", "own_target", "chance", "components")),
+    )
+    for what, record, names in counted:
+        for name in names:
+            if record is not None and getattr(record, name) is not None:
+                yield "", f"{what}_{name}", getattr(record, name), None
+    if (near := pair.neighbours) is not None:
+        yield "", "neighbours_mutual", near.mutual.value, near.mutual.ci95
+        yield "", "neighbours_mutual_chance", near.mutual.chance, None
+        yield "", "cknna", near.cknna, None
+        for group, overlap in near.searched.items():
+            yield group, "neighbours", overlap.value, overlap.ci95
+            yield group, "neighbours_chance", overlap.chance, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -113,5 +113,12 @@ class Disentanglement(Shown):
     after: tuple[AfterICA, ...] = ()
     schema: Literal["identifiable/disentangle/1"] = "identifiable/disentangle/1"
 
-    def __repr__(self) -> str:
-        return f"<Disentanglement: {self.headline}>"
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """One for each score: before ICA (`ica` is empty), and after it in each mode."""
+        for ica, metrics in (("", self.metrics), *((step.mode, step.metrics) for step in self.after)):
+            for name, metric in metrics.items():
+                for score, value in metric.scores.items():
+                    low, high = metric.intervals.get(score, (None, None))
+                    null = metric.nulls.get(score)
+                    found = {"ica": ica, "metric": name, "score": score, "value": value, "low": low, "high": high}
+                    yield {**found, "null_mean": null.mean if null else None, "null_p": null.p if null else None}

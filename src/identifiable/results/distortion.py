@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -147,5 +147,12 @@ class Distortion(Shown):
         """The largest constant seen; NaN where no point has a derivative."""
         return self.summary["constant"].max if "constant" in self.summary else math.nan
 
-    def __repr__(self) -> str:
-        return f"<Distortion of {self.decoder}: {self.headline}>"
+    @property
+    def about(self) -> str:
+        return f"Distortion of {self.decoder}"
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """One for each point."""
+        names = ("sigma_min", "sigma_max", "constant", "condition", "log_volume")
+        for values in zip(*(getattr(self, name) for name in names), strict=True):
+            yield dict(zip(names, values, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
@@ -181,6 +181,7 @@ class ScreenEvaluation(Shown):
     times: tuple[StageTime, ...]
     scores: tuple[FoldScore, ...]
     schema: Literal["identifiable/deconfound-evaluate/1"] = "identifiable/deconfound-evaluate/1"
+    rows_in: ClassVar[str] = "scores"
 
     def condition(
         self, representation: str, classifier: str | None = None, target: str = ALL, **which: str
@@ -212,6 +213,3 @@ class ScreenEvaluation(Shown):
     @property
     def text(self) -> str:
         return self.told.message
-
-    def __repr__(self) -> str:
-        return f"<ScreenEvaluation of {self.inputs[0].name}: {self.headline}>"

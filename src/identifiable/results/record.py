@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from identifiable._extras import require
 from identifiable.results.serial import SCHEMAS, plain, to_json
 from identifiable.results.writing import write_text
 
 Interval = tuple[float, float]
+CI95 = "ci95"  # the end of the name of every field that holds an interval
+LINE = 199  # characters of a repr, at most
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Said:
     @property
     def message(self) -> str:
         words = (
-            _report_room().message(type(self).__name__, self.code, self.values) if self.stored is None else self.stored
+            report_room().message(type(self).__name__, self.code, self.values) if self.stored is None else self.stored
         )
         return str(words)
 
@@ -94,12 +97,17 @@ class Provenance:
 
 @dataclass(frozen=True, repr=False)
 class Shown:
-    """A result: what every result has, and how it shows itself as text, JSON or a page. A class is known by its `schema`."""
+    """A result: what every result has, and how it shows itself in a line, as text, JSON, a page or a data frame.
+
+    A class is known by its `schema`. `about` and `gist` make the line; `rows_in` names the field whose records are the rows of
+    the data frame.
+    """
 
     inputs: tuple[Input, ...]
     settings: Mapping[str, Any]
     alerts: tuple[Alert, ...]
     provenance: Provenance
+    rows_in: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
         if "schema" in vars(cls):
@@ -108,11 +116,38 @@ class Shown:
     @property
     def headline(self) -> str:
         """What was found, in a sentence."""
-        return str(_report_room().headline(self))
+        return str(report_room().headline(self))
+
+    @property
+    def about(self) -> str:
+        """What it is a result of: the kind, and the tables by name."""
+        names = [shorten(i.name, 24) for i in self.inputs]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return f"{type(self).__name__} of {', '.join(names[:3])}{more}"
+
+    @property
+    def gist(self) -> str:
+        """What was found, as briefly as possible."""
+        return self.headline
+
+    def __repr__(self) -> str:
+        return f"<{shorten(f'{self.about}: {self.gist}', LINE - 2)}>"
+
+    def to_frame(self) -> Any:
+        """The numbers as a tidy pandas data frame: one row for each pair and measure, component, score or point."""
+        require("pandas", extra="frames", what="to_frame")
+        import pandas
+
+        return pandas.DataFrame(list(self.rows()))
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """The rows of `to_frame`, by column."""
+        for record in getattr(self, self.rows_in):
+            yield flat(record)
 
     def table(self) -> str:
         """The result as text, as the command line prints it."""
-        return str(_report_room().text_table(self))
+        return str(report_room().text_table(self))
 
     def to_json(self) -> str:
         """The result as JSON text; `schema` names its form."""
@@ -120,13 +155,54 @@ class Shown:
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write the self-contained page and return its path."""
-        return write_text(path, _report_room().html(self))
+        return write_text(path, report_room().html(self))
 
     def _repr_html_(self) -> str:
-        return str(_report_room().fragment(self))
+        return str(report_room().fragment(self))
 
 
-def _report_room() -> Any:
+class Holder:
+    """What a call returns with its result: it shows itself as the result does."""
+
+    result: Any
+
+    def __repr__(self) -> str:
+        return f"<{shorten(f'{type(self).__name__}: {self.result.headline}', LINE - 2)}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.result._repr_html_())
+
+    def to_frame(self) -> Any:
+        """The result as a pandas data frame."""
+        return self.result.to_frame()
+
+
+def flat(record: Any, before: str = "") -> dict[str, Any]:
+    """The numbers and words of a record by name; an interval `x_ci95` as x_low and x_high, a record within it as x_name."""
+    found: dict[str, Any] = {}
+    for each in (f for f in fields(record) if f.name != "stored"):
+        name, value = f"{before}{each.name}", getattr(record, each.name)
+        if isinstance(value, Said):
+            found[name] = value.message
+        elif is_dataclass(value):
+            found |= flat(value, f"{name}_")
+        elif each.name.endswith(CI95):
+            stem = name.removesuffix(CI95)
+            found |= dict(zip((f"{stem}low", f"{stem}high"), value or (None, None), strict=True))
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[name] = value
+    if isinstance(record, Said):
+        found[f"{before}message"] = record.message
+    return found
+
+
+def shorten(text: str, width: int) -> str:
+    """In one line of at most `width` characters, all of which can be printed."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+def report_room() -> Any:
     """The one call upwards: a result can show and word itself. By name and when asked, so this room imports nothing above it."""
     return import_module("identifiable.report")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.distortion import Summary
 from identifiable.results.record import Interval, Shown
@@ -133,6 +133,7 @@ class Reproduction(Shown):
     leak_spearman: float | None
     leak_spearman_ci95: Interval | None
     schema: Literal["identifiable/reproduce/1"] = "identifiable/reproduce/1"
+    rows_in: ClassVar[str] = "runs"
 
     def fit(self, form: Form = "mean", estimator: Estimator = "exact", unit: Unit = "latent") -> Fit:
         """The fit of this form."""
@@ -143,5 +144,6 @@ class Reproduction(Shown):
         """Pairs that take no part in the figures."""
         return sum(run.removed is not None for run in self.runs)
 
-    def __repr__(self) -> str:
-        return f"<Reproduction of {self.experiment} at scale {self.scale}: {self.headline}>"
+    @property
+    def about(self) -> str:
+        return f"Reproduction of {self.experiment} at scale {self.scale}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from identifiable.results.record import Reason, Shown
+from identifiable.results.record import Reason, Shown, flat
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,12 @@ class Resolution(Shown):
     ties: tuple[Tie, ...]
     density_edges: tuple[float, ...]
     schema: Literal["identifiable/resolve/1"] = "identifiable/resolve/1"
+    rows_in: ClassVar[str] = "components"
 
     @property
     def identifiable(self) -> tuple[Component, ...]:
         """The components that are reproducible."""
         return tuple(c for c in self.components if c.identifiable)
-
-    def __repr__(self) -> str:
-        return f"<Resolution of {self.inputs[0].name}: {self.headline}>"
 
 
 @dataclass(frozen=True)
@@ -185,5 +184,7 @@ class JointResolution(Shown):
         """Components that every model has."""
         return tuple(m for m in self.matches if m.shared)
 
-    def __repr__(self) -> str:
-        return f"<JointResolution: {self.headline}>"
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """One for each component of the first model: what is known of its match, and its place in every model."""
+        for match in self.matches:
+            yield {**flat(match), **{i.name: place for i, place in zip(self.inputs, match.partners, strict=True)}}

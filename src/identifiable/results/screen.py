@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from identifiable.results.record import Answer, Interval, Said, Shown
 
@@ -129,10 +129,8 @@ class Audit(Shown):
     verdict: AuditVerdict
     told: Answer = field(compare=False, metadata={"json": "text"})
     schema: Literal["identifiable/deconfound-audit/1"] = "identifiable/deconfound-audit/1"
+    rows_in: ClassVar[str] = "findings"
 
     @property
     def text(self) -> str:
         return self.told.message
-
-    def __repr__(self) -> str:
-        return f"<Audit of {self.inputs[0].name}: {self.headline}>"

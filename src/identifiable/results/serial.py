@@ -59,7 +59,7 @@ def _no_constant(text: str) -> Any:
 def plain(value: Any) -> Any:
     """What JSON text of a value holds: dataclasses as objects, non-finite numbers as null."""
     if is_dataclass(value):
-        items = ((name, getattr(value, name)) for name in map(_name, fields(value)))
+        items = ((name, getattr(value, name)) for name in map(_name, _kept(type(value))))
         optional = {f.name for f in fields(value) if f.default is None or f.default == ()}
         return {k: plain(v) for k, v in items if not (k in optional and v in (None, ()))}
     if isinstance(value, Mapping):
@@ -73,6 +73,11 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _kept(kind: type) -> list[Field[Any]]:
+    """The fields that JSON holds: all but those with ``metadata={"json": None}``, which must have a default."""
+    return [f for f in fields(kind) if f.metadata.get("json", f.name) is not None]
+
+
 def _name(field: Field[Any]) -> str:
     """The name in JSON: that of the field, or of the property that its metadata name."""
     return str(field.metadata.get("json", field.name))
@@ -82,7 +87,7 @@ def _name(field: Field[Any]) -> str:
 def _annotations(kind: type) -> dict[str, tuple[str, Any]]:
     """Of every name in JSON the field of a dataclass, and its annotation."""
     hints = typing.get_type_hints(kind)
-    return {_name(f): (f.name, hints[f.name]) for f in fields(kind)}
+    return {_name(f): (f.name, hints[f.name]) for f in _kept(kind)}
 
 
 def _typed(kind: Any, value: Any, path: str) -> Any:
@@ -138,7 +143,7 @@ def _record(kind: type, value: Any, path: str) -> Any:
         value = {"code": "", "message": value}
     if not isinstance(value, dict):
         raise _Wrong(path, f"an object for {kind.__name__}", value)
-    needed = [_name(f) for f in fields(kind) if f.default is f.default_factory is MISSING or _name(f) != f.name]
+    needed = [_name(f) for f in _kept(kind) if f.default is f.default_factory is MISSING or _name(f) != f.name]
     missing = [name for name in needed if name not in value]
     if missing:
         raise _Wrong(path, f"the field {missing[0]}", sorted(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.disentanglement import Kind
 from identifiable.results.record import Interval, Shown
@@ -127,6 +127,7 @@ class Table2(Shown):
     traversals: tuple[Traversal, ...]
     experiment: Literal["table2"] = "table2"
     schema: Literal["identifiable/reproduce-table2/1"] = "identifiable/reproduce-table2/1"
+    rows_in: ClassVar[str] = "cells"
 
     def cell(self, row: str, data: str = ALL_DATA) -> Cell | None:
         """The cell of a row, or None."""
@@ -136,5 +137,6 @@ class Table2(Shown):
         """The lift of a mode of ICA, or None."""
         return next((found for found in self.lifts if (found.ica, found.data) == (ica, data)), None)
 
-    def __repr__(self) -> str:
-        return f"<Table 2 at scale {self.scale}: {self.headline}>"
+    @property
+    def about(self) -> str:
+        return f"Table 2 at scale {self.scale}"

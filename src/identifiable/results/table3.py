@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from identifiable.results.evaluation import ScreenEvaluation
 from identifiable.results.record import Interval, Shown
@@ -64,6 +64,8 @@ class Table3(Shown):
     stricter: ScreenEvaluation | None = None
     experiment: Literal["table3"] = "table3"
     schema: Literal["identifiable/reproduce-table3/1"] = "identifiable/reproduce-table3/1"
+    rows_in: ClassVar[str] = "genes"
 
-    def __repr__(self) -> str:
-        return f"<Table 3 at scale {self.scale}: {self.headline}>"
+    @property
+    def about(self) -> str:
+        return f"Table 3 at scale {self.scale}"

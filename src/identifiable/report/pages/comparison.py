@@ -14,6 +14,7 @@ from scipy.spatial.distance import squareform
 from identifiable.report.answer import advice, answer, near
 from identifiable.report.frame import framed, glossary, marks, matrix, section, shade, terms, thinned
 from identifiable.report.page import (
+    NEXT,
     Block,
     Card,
     Curve,
@@ -31,6 +32,7 @@ from identifiable.report.page import (
     Tone,
     columns,
 )
+from identifiable.report.pages.demo import demo_commands, demo_data, demo_lesson, demo_pictures
 from identifiable.report.pages.ladder import (
     BEYOND,
     CURVES_IN_COLOUR,
@@ -112,6 +114,7 @@ def page(result: Comparison) -> Page:
                 _folded("All measures", _similarity(_unordered(result.pairs))),
             ),
             section("spectra", "Spectrum and effective rank", _folded("Principal variances", _spectra(result.spectra))),
+            section(NEXT, "What to try next", demo_commands(result.demo)),
         ],
         reading=(
             Text(glossary("comparison")[""]),
@@ -135,8 +138,8 @@ def _one_answer(result: Comparison, told: Headline) -> Iterator[Block]:
     """The sentence, the picture, the ladder, and what to do next."""
     pair, back = result.pairs[0], result.pairs[1] if len(result.pairs) > 1 else None
     yield card(pair, brief=True)
-    yield from _near(pair)
     yield from ladder_picture(pair, back)
+    yield from _near(pair)
     yield ladder_table(pair, told, brief=True)
     yield from _next(pair)
 
@@ -168,6 +171,8 @@ def _in_detail(result: Comparison, told: Headline) -> Iterator[Section]:
 
 
 def _several(result: Comparison, names: Sequence[str], told: Headline) -> Iterator[Section]:
+    moved = moved_blocks(result.weakest, brief=True)
+    yield section("moved", "Which rows moved", (*demo_pictures(result.demo), *moved))
     yield section("overview", "All pairs at a glance", _overview(result, names, told))
     yield section("pairs", "Each pair", _each_pair(result, told))
 
@@ -180,6 +185,7 @@ def _several_answers(result: Comparison) -> Iterator[Block]:
     spread = (("R² of linear maps", f"{number(min(r2), 2)} to {number(max(r2), 2)}"),) if r2 else ()
     facts = tuple((name, f"{count(n)} of {total} ordered pairs") for name, n in found.most_common())
     tone: Tone = "good" if pair.verdict.degree in ("nearly", "largely") else "caution"
+    yield from demo_data(result)
     yield Card(
         f"{count(len(result.inputs))} models, the weakest of all pairs",
         degree_name(pair),
@@ -188,8 +194,9 @@ def _several_answers(result: Comparison) -> Iterator[Block]:
         (*facts, *spread),
         brief=True,
     )
-    yield from _near(pair)
+    yield from demo_lesson(result)
     yield from ladder_picture(pair)
+    yield from _near(pair)
     yield ladder_table(pair, HELD_OUT, brief=True)
     yield from _next(pair)
 

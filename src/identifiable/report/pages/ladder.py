@@ -183,6 +183,7 @@ def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator
             if rung.r2 is not None
         ),
         (("main", f"R², {arrow(pair)}"), ("whisker", "its 95 % interval"), *reverse),
+        reach=1.0,
     )
 
 
@@ -263,7 +264,7 @@ def moved_blocks(pair: PairResult, *, brief: bool = False) -> Iterator[Block]:
     """Labels and rows that a map serves badly."""
     if pair.moved:
         yield Table(
-            "Labels whose rows moved more than shuffled labels would",
+            f"Labels whose rows moved more than shuffled labels would, {arrow(pair)} ({group_name(pair.fitting_group)})",
             columns("label", "rows", "mean error", "times the average", "p"),
             tuple(
                 (one_line(g.label), count(g.rows), number(g.error), number(g.ratio, 2), probability(g.p))

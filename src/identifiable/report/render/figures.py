@@ -283,7 +283,7 @@ def _dot_axis(figure: Dots) -> tuple[float, float, list[float]]:
     near += [bound[1] for row in figure.rows for bound, _ in _bounds(row)]
     near += [figure.threshold[1]] if figure.threshold is not None else []
     far = [m.value for row in figure.rows for m in row.marks if m.kind == "max"]
-    usual = max(near, default=0.0)
+    usual = max([figure.reach, *near])
     furthest = max(far, default=0.0)
     upper = 1.03 * max(usual, furthest if furthest <= 2.5 * usual else 0.0)
     upper = upper if upper > 0 else 1.0
