@@ -57,7 +57,7 @@ def with_rung(result: Any, i: int = 0, **changes: Any) -> Any:
 
 
 def test_the_page_opens_with_sentence_picture_ladder_and_what_to_do() -> None:
-    assert [type(b) for b in blocks_of(make_comparison(), "verdict")] == [Card, Text, Dots, Table, Terms]
+    assert [type(b) for b in blocks_of(make_comparison(), "verdict")] == [Card, Dots, Text, Table, Terms]
     older = make_comparison(older="As recorded.")
     assert [type(b) for b in blocks_of(older, "verdict")] == [Card, Table]  # nothing to draw the others from
     keys = [section.key for section in page_of(make_comparison()).sections]
@@ -391,5 +391,6 @@ def test_a_terminal_has_the_matrix_of_few_models_and_the_list_of_a_few_more(
     assert max(map(words.columns_wide, text.splitlines())) <= 100
     brief: list[Block] = [b for b in blocks_of(make_comparison(models)) if b.brief]
     found = [b for b in brief if isinstance(b, Table)]
-    moved = consensus = 1
-    assert len(found) == 1 + (moved if models == 2 else matrices + listed + consensus)  # 1 is the ladder
+    ladder = moved = 1
+    consensus = models > 2
+    assert len(found) == ladder + moved + matrices + listed + consensus
