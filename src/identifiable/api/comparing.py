@@ -25,7 +25,7 @@ def compare(*representations: Any, options: CompareOptions) -> Comparison:
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((200, 2))
-    >>> compare(X, X @ [[0.6, 0.8], [-0.8, 0.6]], bootstrap=0, nulls=()).verdict.group
+    >>> compare(X, X @ [[0.6, 0.8], [-0.8, 0.6]], intervals=False, nulls=()).verdict.group
     'rigid'
     """
     return _measured(identifiability.compare, representations, options)
@@ -43,7 +43,7 @@ def structural(Z: Any, sources: Any, /, *, options: CompareOptions) -> Compariso
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> U = rng.laplace(size=(300, 2))
-    >>> structural(U @ [[1.0, 1.0], [-1.0, 1.0]], U, bootstrap=0, nulls=(), groups=["rigid", "similarity"]).verdict.group
+    >>> structural(U @ [[1.0, 1.0], [-1.0, 1.0]], U, intervals=False, nulls=(), groups=["rigid", "similarity"]).verdict.group
     'similarity'
     """
     return _measured(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from identifiable.report.words import UP_TO, count, counted, display_name, known, number, one_line, percent, ratio
-from identifiable.results import Axes, Neighbours, PairResult, Rung, SharedDimensions
+from identifiable.results import Neighbours, PairResult, Rung, SharedDimensions
 
 DEGREES = {"nearly": "Nearly", "largely": "Largely", "partly": "Partly"}
 NOUNS = {"signed_permutation": "reordering the axes", "similarity": "a similarity", "linear": "a linear map"}
@@ -24,7 +24,7 @@ def answer(pair: PairResult) -> str:
     """The sentence to take away. A result without the numbers for it (an older file) has the one it was saved with."""
     if pair.verdict.degree is None:
         return one_line(pair.verdict.text) or "This result holds no verdict."
-    return " ".join(part for part in (_agreement(pair), _axes(pair.axes)) if part)
+    return " ".join(part for part in (_agreement(pair), _axes(pair)) if part)
 
 
 def _agreement(pair: PairResult) -> str:
@@ -87,18 +87,34 @@ def _form(pair: PairResult, both: str) -> str:
     form = pair.verdict.form
     if form is None or form.group is None:
         return f"a linear map ({both})"
+    if form.state == "clear" and form_group(pair) == "rigid":
+        return f"a rotation ({_details(pair, 'similarity')})"
     rungs: dict[str, Rung] = {rung.group: rung for rung in pair.rungs}
     named = form.group if form.state == "clear" else str(form.beyond)
     own = rungs.get(named)
-    details = both if own is None or own.r2 is None or named == "linear" else f"R² {r2(own.r2.value)}"
-    if named != "linear" and own is not None and own.r2 is not None and r2(own.r2.value) != r2(pair.verdict.r2):
-        details += f"; a linear map {r2(pair.verdict.r2)}"
+    details = both if own is None or own.r2 is None or named == "linear" else _details(pair, named)
     smaller = form.group if form.state == "borderline" else "similarity" if named == "linear" else None
     if smaller is not None and (rung := rungs.get(smaller)) is not None and rung.kept is not None:
         border = ", borderline" if form.state == "borderline" else ""
         details += f"; {NOUNS[smaller]} keeps {percent(max(rung.kept.value, 0.0))}{border}"
     few = ", a lower bound" if pair.shared is not None and pair.shared.lower_bound else ""
     return f"{UP_TO[named]} ({details}{few})"
+
+
+def form_group(pair: PairResult) -> str | None:
+    """The group of the form; a similarity whose scale cannot be told from 1 is a rotation."""
+    form = pair.verdict.form
+    if form is None or form.group is None:
+        return None
+    group = form.group if form.state == "clear" else form.beyond
+    return "rigid" if group == "similarity" and form.scale_state == "one" else group
+
+
+def _details(pair: PairResult, group: str) -> str:
+    """'R² 0.96; a linear map 0.98'."""
+    own = next((rung.r2.value for rung in pair.rungs if rung.group == group and rung.r2 is not None), pair.verdict.r2)
+    more = "" if r2(own) == r2(pair.verdict.r2) else f"; a linear map {r2(pair.verdict.r2)}"
+    return f"R² {r2(own)}{more}"
 
 
 def dimensions(shared: SharedDimensions) -> str:
@@ -110,26 +126,26 @@ def dimensions(shared: SharedDimensions) -> str:
     return f"{least}{count(shared.strong)} of {count(shared.possible)} dimensions shared{partly}"
 
 
-def _axes(axes: Axes | None) -> str:
+def _axes(pair: PairResult) -> str:
+    axes = pair.axes
     if axes is None or axes.withheld is not None or axes.matched is None:
         return ""
-    own = max(axes.own_source or 0, axes.own_target or 0)
     least = "at least " if axes.at_least else ""
     match = "component matches" if axes.matched == 1 else "components match"
-    repeat = "repeats" if own == 1 else "repeat"
-    return f"After ICA {least}{count(axes.matched)} of {count(axes.components)} {match} ({count(own)} {repeat} within a model)."
+    own = axes.own_source or 0, axes.own_target or 0
+    names = display_name(pair.source), display_name(pair.target)
+    within = f"{count(own[0])} repeat within {names[0]}, {count(own[1])} within {names[1]}"
+    return f"After ICA {least}{count(axes.matched)} of {count(axes.components)} {match} ({within})."
 
 
 def near(neighbours: Neighbours | None) -> str:
     """How many neighbours are kept; empty where nobody looked."""
     if neighbours is None:
         return ""
-    said = f"Among {count(neighbours.rows)} rows {percent(neighbours.mutual.value)} of the {neighbours.k} nearest neighbours are kept"
-    turned = neighbours.searched.get("similarity") or neighbours.searched.get("rigid")
+    mutual = neighbours.mutual
     return (
-        f"{said}."
-        if turned is None
-        else f"{said}; {percent(turned.value)} are found in the other model after a rotation."
+        f"Of the {neighbours.k} nearest neighbours of a row, {percent(mutual.value)} are the same in both models "
+        f"(by chance {percent(mutual.chance)}; among {count(neighbours.rows)} rows)."
     )
 
 
@@ -157,12 +173,12 @@ def advice(pair: PairResult) -> Iterator[str]:
     elif group == "signed_permutation":
         yield "Stored vectors can be carried over by reordering and flipping columns."
     elif group == "similarity":
-        yield "Distances and neighbours agree. Stored vectors can be carried over by a rotation; single columns cannot be compared."
+        yield "Distances are kept. Stored vectors can be carried over by a rotation; single columns cannot be compared."
     else:
-        yield "Distances and neighbours differ. Carry stored vectors over by the linear map, and check what you search for."
+        yield "Distances are not kept. Carry stored vectors over by the linear map, and check what you search for."
     if axes is not None and axes.withheld == "few_rows":
         yield f"Axes were not compared: that needs {count(axes.rows_needed)} rows."
     elif axes is not None and axes.withheld is None and (axes.matched or 0) >= SAME_AXES * axes.components > 0:
-        yield "ICA gives the same features in both models: run `identifiable resolve` on each table to get them."
+        yield "ICA gives the same features in both models: run identifiable resolve on each table to get them."
     elif axes is not None and axes.withheld is None and (axes.own_source or axes.own_target):
-        yield "Run `identifiable resolve` on each table for features that repeat within a model."
+        yield "Do not compare single components of ICA between these models: few of them match."

@@ -187,7 +187,7 @@ def _several_answers(result: Comparison) -> Iterator[Block]:
     tone: Tone = "good" if pair.verdict.degree in ("nearly", "largely") else "caution"
     yield from demo_data(result)
     yield Card(
-        f"{count(len(result.inputs))} models, the weakest of all pairs",
+        f"{count(len(result.inputs))} models; the pair that agrees least",
         degree_name(pair),
         f"{arrow(pair)}: {answer(pair)}",
         tone,

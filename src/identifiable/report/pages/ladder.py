@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from identifiable.report.answer import answer, dimensions
+from identifiable.report.answer import answer, dimensions, form_group
 from identifiable.report.frame import marks, thinned
 from identifiable.report.page import (
     Block,
@@ -107,7 +107,8 @@ def card(pair: PairResult, *, brief: bool = False) -> Card:
     """The sentence to take away, and the numbers behind it."""
     verdict = pair.verdict
     facts = list(_facts(pair))
-    facts += [("rows n", count(pair.n)), ("rows dropped", count(pair.dropped)), ("n / d", ratio(pair.n, pair.width))]
+    facts += [("rows", count(pair.n))] + ([("rows dropped", count(pair.dropped))] if pair.dropped else [])
+    facts += [("rows per dimension", ratio(pair.n, pair.width))]
     tone: Tone = (
         "good" if verdict.degree in ("nearly", "largely") else "plain" if verdict.degree == "partly" else "caution"
     )
@@ -126,15 +127,13 @@ def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
         if shared.strong:
             carried = f"{percent(shared.variance_source)} and {percent(shared.variance_target)}"
             yield "their share of the variance (source, target)", carried
-    if verdict.form is not None and known(verdict.form.scale):
-        said = {"one": "not told from 1", "other": "not 1", "unknown": "cannot be told from 1 or not"}
-        yield "scale", f"{number(verdict.form.scale)} ({said[verdict.form.scale_state]})"
+    if verdict.form is not None and verdict.form.group is not None and known(verdict.form.scale):
+        said = {"one": "compatible with 1", "other": "not 1", "unknown": "uncertain"}
+        yield "scale of target to source", f"{number(verdict.form.scale)} ({said[verdict.form.scale_state]})"
     if verdict.degree is not None:
-        yield "group for gates", "none" if verdict.group is None else group_name(verdict.group)
-    below = (
-        verdict.group if verdict.degree is None else verdict.below_epsilon
-    )  # in an older result `group` had this meaning
-    yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(below)
+        yield "verdict.group, for gates", "none" if verdict.group is None else group_name(verdict.group)
+    else:  # of an older version, which had one rule
+        yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(verdict.group)
 
 
 def degree_name(pair: PairResult) -> str:
@@ -155,8 +154,11 @@ def verdict_words(pair: PairResult) -> str:
     verdict, form = pair.verdict, pair.verdict.form
     if verdict.degree is None or form is None or form.group is None:
         return degree_name(pair)
-    group = form.group if form.state == "clear" else form.beyond or form.group
-    return f"{degree_name(pair)}, {group_name(group)} (R² {number(verdict.r2, 2)})"
+    return f"{degree_name(pair)}, {group_name(form_group(pair) or form.group)} (R² {number(verdict.r2, 2)})"
+
+
+def _keeps(share: float) -> str:
+    return "keeps all" if share > 0.995 else f"keeps {percent(max(share, 0.0))}"
 
 
 def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator[Block]:
@@ -168,16 +170,16 @@ def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator
     reverse = (("hollow", f"R², {arrow(back)}"),) if back is not None else ()
     yield Dots(
         f"How much each group explains, {arrow(pair)}",
-        "One line per group; a larger group can only explain more. Values below 0 are drawn at 0.",
+        "One line per group. A scale is fitted in every group but the rigid one. Values below 0 are drawn at 0.",
         "held-out R² (1 = the same, 0 = no better than the mean)",
         tuple(
             DotRow(
                 group_name(rung.group),
                 number(rung.r2.value),
                 marks(("main", max(rung.r2.value, 0.0)), ("hollow", max(others.get(rung.group, math.nan), 0.0))),
-                "" if rung.kept is None or rung.group == "linear" else f"keeps {percent(max(rung.kept.value, 0.0))}",
+                "" if rung.kept is None or rung.group == "linear" else _keeps(rung.kept.value),
                 None if rung.r2.ci95 is None else (max(rung.r2.ci95[0], 0.0), max(rung.r2.ci95[1], 0.0)),
-                pair.verdict.form is not None and rung.group == pair.verdict.form.group,
+                rung.group == form_group(pair),
             )
             for rung in there
             if rung.r2 is not None
@@ -368,8 +370,12 @@ def legend(told: Headline) -> tuple[tuple[LegendKind, str], ...]:
 def ladder_table(pair: PairResult, told: Headline, *, brief: bool) -> Table:
     """One line per group: what it explains, its errors, and what shuffled rows give."""
     drawn = [rung.null.get("shuffle") for rung in pair.rungs]
-    subset = null_rows(drawn, pair.n)
-    on = f"; shuffled and p: on {subset}" if subset else ""
+    subset, draws = null_rows(drawn, pair.n), max((null.draws for null in drawn if null), default=0)
+    on = (
+        f"; error of shuffled rows{f' (on {subset})' if subset else ''}, p at least {number(1 / (1 + draws), 2)}"
+        if draws
+        else ""
+    )
     explained = any(rung.r2 is not None for rung in pair.rungs)
 
     def line(rung: Rung, null: Null | None) -> tuple[str, ...]:
@@ -387,11 +393,11 @@ def ladder_table(pair: PairResult, told: Headline, *, brief: bool) -> Table:
     heads = ("mean/diam", "error", "q95") if told is PAPER else ("error", "q95")
     shares = ("R²", "95 % interval", "kept") if explained else ()
     return Table(
-        f"{arrow(pair)}: held-out R²; errors over the rms distance between rows of {display_name(pair.target)}, "
-        f"{number(pair.scale.rms)}{on}",
+        f"{arrow(pair)}: held-out R², its share of that of the linear map (kept); mean and 95 % quantile (q95) of errors over the rms "
+        f"distance between rows of {display_name(pair.target)}{on}",
         columns("group", *shares, *heads, *(("shuffled", "p") if any(drawn) else ())),
         tuple(map(line, pair.rungs, drawn)),
-        next((i for i, rung in enumerate(pair.rungs) if rung.group == pair.verdict.group), None),
+        next((i for i, rung in enumerate(pair.rungs) if rung.group == form_group(pair)), None),
         brief=brief,
     )
 
