@@ -21,7 +21,6 @@ from identifiable.moments import Array, Moments
 from identifiable.run import PLAIN, Run, Stage
 
 SHAPES = ("signed_permutation", "rigid", "similarity", "linear")
-UNSCALED = len(SHAPES)  # a further row: the signed permutation without a scale, whose errors the ladder shows
 DIRECTIONS = (FORWARD, BACKWARD)
 LEAST = 1e-15  # of the variance: what rounding leaves of an exact fit
 
@@ -70,19 +69,17 @@ class Maps:
         return result
 
     def squares(self, rows: Moments) -> tuple[Array, Array]:
-        """Sums of squared errors (shape and UNSCALED, direction), and those about the training mean (direction), on these rows."""
-        errors, about = np.zeros((UNSCALED + 1, 2)), np.zeros(2)
+        """Sums of squared errors (shape, direction), and those about the training mean (direction), on these rows."""
+        errors, about = np.zeros((len(SHAPES), 2)), np.zeros(2)
         for direction, new, known in zip(DIRECTIONS, _sides(rows), _sides(self.training), strict=True):
             off_x, off_y = new.mean_x - known.mean_x, new.mean_y - known.mean_y
             spread = float(np.trace(new.yy))
             about[direction] = spread + rows.n * (off_y @ off_y)
-            for at, (matrix, shapes) in enumerate(
-                zip(self.matrices(direction), ((0, UNSCALED), (1, 2), (3,)), strict=True)
-            ):
+            for at, (matrix, shapes) in enumerate(zip(self.matrices(direction), ((0,), (1, 2), (3,)), strict=True)):
                 energy, inner = new.energy(matrix, at), float(np.sum(matrix * new.xy))
                 moved = off_x @ matrix
                 for shape in shapes:
-                    scale = 1.0 if shape in (SHAPES.index("rigid"), UNSCALED) else self._scale(matrix, known, at)
+                    scale = 1.0 if SHAPES[shape] == "rigid" else self._scale(matrix, known, at)
                     left = scale * moved - off_y
                     errors[shape, direction] = scale**2 * energy - 2 * scale * inner + spread + rows.n * (left @ left)
         return errors, about
@@ -149,6 +146,11 @@ class Agreement:
     r2_without: Array  # (draw, shape, direction)
 
     @property
+    def bounded(self) -> bool:
+        """Whether there are intervals."""
+        return len(self.r2_without) > 0
+
+    @property
     def kept(self) -> Array:
         return _kept(self.r2)
 
@@ -170,7 +172,6 @@ class Agreement:
         Such an error goes with the root of 1 - R², so it has half its spread on the logarithmic scale.
         """
         spread = _spread(np.log((1 - self.r2_without).clip(LEAST))) / 2
-        spread[0] = spread[UNSCALED]
         return np.exp(np.stack([-spread, spread]))
 
 
@@ -201,7 +202,7 @@ def measure_agreement(
     """From the moments of every cell (two to a fold, in order), of every fold, and the maps fitted to the other folds."""
     whole = [m.squares(fold) for m, fold in zip(maps, folds, strict=True)]
     if not intervals:
-        return Agreement(_r2(whole), np.zeros((0, UNSCALED + 1, 2)))
+        return Agreement(_r2(whole), np.zeros((0, len(SHAPES), 2)))
     per_fold = len(cells) // len(folds)
 
     def without(item: tuple[int, int]) -> tuple[Array, Array]:

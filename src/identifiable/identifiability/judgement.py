@@ -16,6 +16,7 @@ from identifiable.results.comparison import Degree, ScaleState, Shape
 
 DEGREES: dict[Degree, float] = {"nearly": 0.95, "largely": 0.8, "partly": 0.5}  # R² from which on
 CLEAR = 0.95  # of the linear map's R², kept by a group that holds
+SOMETHING = 0.05  # R² above which a direction says something about the form
 SAME = 0.9  # R², and share of the dimensions, that a gate asks for
 MIN_WAY = 0.01  # a rigid motion must beat a signed permutation by this share, or the efficiency is 0/0
 
@@ -55,25 +56,41 @@ def degree_of(r2: float, form: Form) -> Degree:
     return next((word for word, least in DEGREES.items() if r2 >= least), "little")
 
 
-def form_of(agreement: Agreement, scale: float, *, chance: bool) -> Form:
+def form_of(agreement: Agreement, scale: float, *, chance: bool, sure: bool = True, seen: bool = True) -> Form:
     """The smallest group that keeps what a linear map explains, in both directions.
 
     Ours. A group is clear where the lower bounds of what it keeps are at least `CLEAR` in both directions, ruled out where
     the upper bounds are below `ruled_out_below` in both; else it is borderline. Noise in the target makes the reverse direction
-    look like shrinkage, so the second limit falls with R². `scale` is that of y over that of x.
+    look like shrinkage, so the second limit falls with R². A direction in which nothing is explained says nothing. Where
+    intervals are withheld (not `sure`) nothing is clear, and nothing is ruled out where rows do not span the columns (not
+    `seen`): no rotation can be told from a linear map there. `scale` is that of y over that of x.
     """
-    r2 = float(agreement.r2[SHAPES.index("linear")].min())
-    if chance or agreement.r2[SHAPES.index("linear")].max() <= 0:
+    linear = SHAPES.index("linear")
+    r2 = agreement.r2[linear]
+    if chance or r2.max() <= 0:
         return Form(None, "none", None, scale, "unknown")
-    low, high = agreement.kept_interval() if len(agreement.r2_without) else (agreement.kept, agreement.kept)
-    limit = ruled_out_below(r2)
-    state = scale_state(scale, r2)
-    steps: tuple[tuple[Shape, Shape], ...] = (("signed_permutation", "similarity"), ("similarity", "linear"))
-    for group, beyond in steps:
-        at = SHAPES.index(group)
-        if low[at].min() >= CLEAR:
+    told = (
+        np.flatnonzero(agreement.r2_interval()[0][linear] > SOMETHING)
+        if agreement.bounded
+        else np.flatnonzero(r2 > SOMETHING)
+    )
+    told = told if told.size else np.flatnonzero(r2 == r2.max())
+    state = scale_state(scale, float(r2[told].min()))
+    low, high = agreement.kept_interval() if agreement.bounded else (agreement.kept, agreement.kept)
+    limit = ruled_out_below(float(r2[told].min()))
+
+    def holds(group: Shape) -> bool:
+        return bool(low[SHAPES.index(group), told].min() >= CLEAR)
+
+    def fails(group: Shape) -> bool:
+        return bool(seen and high[SHAPES.index(group), told].max() < limit)
+
+    groups: tuple[Shape, ...] = ("signed_permutation", "similarity", "linear")
+    for at, group in enumerate(groups[:-1]):
+        if holds(group) and sure:
             return Form(group, "clear", None, scale, state)
-        if not high[at].max() < limit:
+        if holds(group) or not (fails(group) and sure):
+            beyond: Shape = next((g for g in groups[at + 1 : -1] if holds(g) and sure), "linear")
             return Form(group, "borderline", beyond, scale, state)
     return Form("linear", "clear", None, scale, state)
 
@@ -89,7 +106,7 @@ def scale_state(scale: float, r2: float) -> ScaleState:
     >>> scale_state(2.0, 0.95), scale_state(1.01, 0.95), scale_state(1.3, 0.5)
     ('other', 'one', 'unknown')
     """
-    if r2 <= 0:
+    if r2 <= 0 or not np.isfinite(scale) or scale <= 0:
         return "unknown"
     if abs(np.log(scale)) > -0.5 * np.log(r2) + 0.05:
         return "other"
@@ -105,8 +122,8 @@ def gate_group(
         return None
     if group == "similarity" and form.scale_state == "one":
         group = "rigid"
-    found = next((at for at in range(SHAPES.index(group), len(SHAPES)) if SHAPES[at] in asked), None)
-    return None if found is None or agreement.r2[found, direction] < SAME else SHAPES[found]
+    possible = [at for at in range(SHAPES.index(group), len(SHAPES)) if SHAPES[at] in asked]
+    return next((SHAPES[at] for at in possible if agreement.r2[at, direction] >= SAME), None)
 
 
 def group_below(rungs: Sequence[Rung], epsilon: float, protocol: str) -> str | None:

@@ -51,6 +51,7 @@ class Ladder:
     mean_x: Array
     mean_y: Array
     permutation: Array | None = None
+    permutation_scales: tuple[float, float] | None = None  # there and back; None for no scale
     rotation: Array | None = None
     rotation_yx: Array | None = None
     scale_xy: float | None = None
@@ -68,11 +69,14 @@ class Ladder:
         *,
         linear: LinearSolver | None = None,
         ica: IcaMatcher | None = None,
+        scaled: bool = True,
     ) -> Ladder:
-        """Fit the rungs named. `linear` and `ica` say how to get the matrices of those two."""
+        """Fit the rungs named. `linear` and `ica` say how to get the matrices of those two; `scaled` gives the permutation a scale."""
         parts: dict[str, Any] = {}
         if "signed_permutation" in rungs:
             parts["permutation"] = permutation_matrix(correlation(moments))
+            if scaled:
+                parts["permutation_scales"] = permutation_scales(parts["permutation"], moments)
         if "rigid" in rungs or "similarity" in rungs:
             parts |= _rotations(moments)
         if "linear" in rungs and linear is not None:
@@ -85,7 +89,7 @@ class Ladder:
         """Without the maps of other rungs."""
         drop: dict[str, Any] = {}
         for names, parts in (
-            (("signed_permutation",), ("permutation",)),
+            (("signed_permutation",), ("permutation", "permutation_scales")),
             (("rigid", "similarity"), ("rotation", "rotation_yx", "scale_xy", "scale_yx")),
             (("linear",), ("linear_xy", "linear_yx")),
             ((ICA,), ("ica_xy", "ica_yx")),
@@ -128,16 +132,16 @@ class Ladder:
                 if matrix is not None:
                     np.matmul(source, matrix, out=room)
                     out[:, COLUMNS[rung, direction]] = _norms(np.subtract(room, target, out=room))
-            if direction == BACKWARD and self.one_width:
-                continue
-            if self.permutation is not None:
+            again = direction == FORWARD or not self.one_width
+            if self.permutation is not None and (again or self.permutation_scales is not None):
                 matrix = self.permutation if direction == FORWARD else self.permutation.T
                 picked = np.argmax(np.abs(matrix), axis=0)
                 np.take(source, picked, axis=1, out=room, mode="clip")
-                np.multiply(room, matrix[picked, np.arange(len(picked))], out=room)
+                size = 1.0 if self.permutation_scales is None else self.permutation_scales[direction]
+                np.multiply(room, (size * matrix[picked, np.arange(len(picked))]).astype(x.dtype), out=room)
                 out[:, COLUMNS["signed_permutation", direction]] = _norms(np.subtract(room, target, out=room))
             matrix, scale = ((self.rotation, self.scale_xy), (self.rotation_yx, self.scale_yx))[direction]
-            if matrix is not None:
+            if matrix is not None and again:
                 turned = source @ matrix
                 out[:, COLUMNS["rigid", direction]] = _norms(np.subtract(turned, target, out=room))
                 if self.one_width:
@@ -146,7 +150,7 @@ class Ladder:
                 np.multiply(turned, x.dtype.type(scale), out=turned)
                 out[:, COLUMNS["similarity", direction]] = _norms(np.subtract(turned, target, out=turned))
         if self.one_width:  # lengths are kept, so there and back are the same
-            for rung in ("signed_permutation", "rigid"):
+            for rung in ("rigid",) if self.permutation_scales is not None else ("signed_permutation", "rigid"):
                 out[:, COLUMNS[rung, BACKWARD]] = out[:, COLUMNS[rung, FORWARD]]
         return out
 
@@ -166,6 +170,14 @@ def _rotations(moments: Moments) -> dict[str, Any]:
         "scale_xy": best_scale(forward, moments.xx, moments.xy),
         "scale_yx": best_scale(backward, moments.yy, moments.xy.T),
     }
+
+
+def permutation_scales(permutation: Array, moments: Moments) -> tuple[float, float]:
+    """The best scales of a signed permutation, there and back."""
+    inner = max(float(np.sum(permutation * moments.xy)), 0.0)
+    matched = np.abs(permutation)
+    energies = float(np.diag(moments.xx) @ matched.sum(axis=1)), float(np.diag(moments.yy) @ matched.sum(axis=0))
+    return inner / energies[0] if energies[0] > 0 else 0.0, inner / energies[1] if energies[1] > 0 else 0.0
 
 
 def best_scale(matrix: Array, scatter: Array, cross: Array) -> float:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from identifiable import similarity
 from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis, haar_rotation, permutation_matrix
-from identifiable.identifiability.ladder import BACKWARD, COLUMNS, FORWARD, ICA, IcaMatcher, Ladder
+from identifiable.identifiability.ladder import BACKWARD, COLUMNS, FORWARD, ICA, IcaMatcher, Ladder, best_scale
 from identifiable.identifiability.ridge import Ridge
 from identifiable.identifiability.run import CompareRun
 from identifiable.moments import Array, Moments
@@ -77,7 +77,8 @@ def measure_nulls(run: CompareRun, x: Array, y: Array, rows: NDArray[np.intp], i
     """Observed and null held-out means on the rows `rows`, held in memory; their folds decide which of them are test rows."""
     settings, plan = run.settings, run.plan
     group = None if plan.group is None else plan.group[rows]
-    sample = _Sample(x, y, plan.fold[rows], settings.groups, ica, group, settings.protocol == "default")
+    asked = tuple(dict.fromkeys((*settings.groups, "linear")))  # the answer asks whether a linear map beats chance
+    sample = _Sample(x, y, plan.fold[rows], asked, ica, group, settings.protocol == "default")
     nulls, draws, rungs = settings.nulls, settings.null_draws, settings.groups
     observed, similar = sample.paired(sample.as_given())
     drawn: dict[str, Array] = {}
@@ -146,7 +147,9 @@ class _Sample:
         """Held-out mean of every map, and (CCA, CKA), under a pairing."""
         y, y_test = self.y[rows[0]], self.y_test[rows[1]]
         cross = self.x.T @ y
-        ladder = Ladder.fit(_with_cross(self.moments, cross), self.rungs, linear=self._linear, ica=self.ica)
+        scaled = self.ridges is not None
+        moments = _with_cross(self.moments, cross)
+        ladder = Ladder.fit(moments, self.rungs, linear=self._linear, ica=self.ica, scaled=scaled)
         errors: Array = ladder.errors(self.x_test, y_test).mean(axis=0)
         whole = _with_cross(self.whole, cross + self.x_test.T @ y_test + self.between)
         return errors, np.array([similarity.cca(whole, *self.whole_white), similarity.cka(whole)])
@@ -160,7 +163,12 @@ class _Sample:
             spread = np.sqrt(np.outer(np.sum(turn * (m.xx @ turn), axis=0), np.diag(m.yy)))
             cross = turn.T @ m.xy
             permuted = turn @ permutation_matrix(np.divide(cross, spread, out=np.zeros_like(cross), where=spread > 0))
-            parts |= {"linear_xy": permuted, "linear_yx": permuted.T}
+            there, back = (
+                (1.0, 1.0)
+                if self.ridges is None
+                else (best_scale(permuted, m.xx, m.xy), best_scale(permuted.T, m.yy, m.xy.T))
+            )
+            parts |= {"linear_xy": there * permuted, "linear_yx": back * permuted.T}
         if self.ica is not None:
             turn_x, turn_y = haar_rotation(self.white_x.rank, rng), haar_rotation(self.white_y.rank, rng)
             to_x, to_y = self.white_x.basis @ turn_x, self.white_y.basis @ turn_y

@@ -126,7 +126,8 @@ class PairRun:
             careful = self._least_squares(again)
             linear = [m if p else c for m, p, c in zip(linear or careful, penalties, careful, strict=True)]
         rungs = (*GROUPS, ICA) if self._ica is not None else tuple(GROUPS)
-        ladder = Ladder.fit(moments, rungs, linear=lambda _: (linear[0], linear[1]), ica=self._ica)
+        scaled = self.run.settings.protocol == "default"
+        ladder = Ladder.fit(moments, rungs, linear=lambda _: (linear[0], linear[1]), ica=self._ica, scaled=scaled)
         return Maps(ladder, (penalties[0], penalties[1]), moments)
 
     @cached_property
@@ -184,7 +185,13 @@ class PairRun:
         neighbours = self._neighbours(maps[1:])
         shared = measure_shared(run, (self.x, self.y), self.total, self.training, self.folds)
         axes = self._axes()
-        form = form_of(agreement, maps[0].ladder.relative_scale, chance=self._by_chance(nulls))
+        form = form_of(
+            agreement,
+            maps[0].ladder.relative_scale,
+            chance=self._by_chance(nulls),
+            sure=agreement.bounded or not settings.intervals,
+            seen=min(m.n for m in self.training) > max(self.total.widths),
+        )
         results = []
         for direction, source, target in ((FORWARD, self.x, self.y), (BACKWARD, self.y, self.x)):
             scale = Scale(target.diameter, target.rms)
@@ -193,7 +200,8 @@ class PairRun:
                 for g in settings.groups
             )
             own = form if direction == FORWARD else form.reversed()
-            r2, r2_back = (float(agreement.r2[SHAPES.index("linear"), d]) for d in (direction, 1 - direction))
+            best = agreement.r2[SHAPES.index("similarity") :].max(axis=0)  # with few rows a rotation may predict better
+            r2, r2_back = float(best[direction]), float(best[1 - direction])
             verdict = Verdict(
                 group=gate_group(agreement, own, shared, direction, settings.groups),
                 epsilon=settings.epsilon,
@@ -240,12 +248,11 @@ class PairRun:
         rng = np.random.default_rng([run.settings.seed, 7])
         return replace(result, moved=moved_groups(errors, run.labels, rng=rng, groups=run.plan.group))
 
-    @staticmethod
-    def _by_chance(nulls: NullResults | None) -> bool:
+    def _by_chance(self, nulls: NullResults | None) -> bool:
         """Whether no direction of the linear map beats rows paired at random."""
         found = [nulls.rung("shuffle", "linear", d, 1.0) for d in (FORWARD, BACKWARD)] if nulls else []
         known = [n.p for n in found if n is not None]
-        return bool(known) and min(known) > CHANCE_LEVEL
+        return bool(known) and 1 / (1 + self.run.settings.null_draws) <= CHANCE_LEVEL < min(known)
 
     def _rung_nulls(
         self, nulls: NullResults | None, group: str, direction: int, scale: float
@@ -285,7 +292,8 @@ class PairRun:
                     image[own] = fitted.mapped(source[own], at, direction)
                 images[direction][name] = image
         group = None if plan.group is None else plan.group[rows]
-        shuffles = [shuffled_rows(len(rows), group, [run.settings.seed, 6, t]) for t in range(run.settings.null_draws)]
+        draws = run.settings.null_draws if "shuffle" in run.settings.nulls else 0
+        shuffles = [shuffled_rows(len(rows), group, [run.settings.seed, 6, t]) for t in range(draws)]
         return compare_neighbours(x, y, *images, shuffles=shuffles, part=plan.cell[rows], run=run)
 
     def _similarity(self, spread: Array, nulls: NullResults | None) -> Similarity:
@@ -370,8 +378,12 @@ class _Measured:
             return Rung(group, in_sample, held_out, nulls)
         at = (SHAPES.index(group), direction)
         r2, kept = self.agreement.r2[at], self.agreement.kept[at]
-        if not len(self.agreement.r2_without):
-            return Rung(group, in_sample, held_out, nulls, Bounded(float(r2)), Bounded(float(kept)))
+        linear = (SHAPES.index("linear"), direction)
+        if not self.agreement.bounded:
+            share = Bounded(float(kept)) if self.agreement.r2[linear] > 0 else None
+            return Rung(group, in_sample, held_out, nulls, Bounded(float(r2)), share)
+        explained = self.agreement.r2_interval()[0][linear] > 0  # a share of nothing is not a number
+        share = Bounded(float(kept), _interval(self.agreement.kept_interval()[:, *at])) if explained else None
         factors = self.agreement.relative_error_interval()[:, *at]
         return Rung(
             group,
@@ -379,7 +391,7 @@ class _Measured:
             replace(held_out, ci95=_interval(held_out.mean * factors)),
             nulls,
             Bounded(float(r2), _interval(self.agreement.r2_interval()[:, *at])),
-            Bounded(float(kept), _interval(self.agreement.kept_interval()[:, *at])),
+            share,
         )
 
     def _errors(self, kind: int, column: int, scale: Scale) -> Errors:

@@ -17,6 +17,7 @@ from identifiable._checks import UsageError
 from identifiable.rows import GAMMA, mixed
 
 CELLS_PER_FOLD = 2  # five folds then make the ten groups of rows that a jackknife leaves out in turn
+MOST_ROWS = 0.4  # share of the rows that one cell may hold
 FEWEST_UNITS = 2  # independent units (rows, or groups of rows) in a cell, below which there are no intervals
 
 _FOLDS, _CELLS, _SAMPLE = 1, 2, 3  # purposes: different, unrelated decisions from one seed
@@ -44,10 +45,12 @@ class RowPlan:
     def fold(self) -> NDArray[np.int64]:
         return self.cell // CELLS_PER_FOLD
 
-    @property
+    @cached_property
     def can_leave_out(self) -> bool:
-        """Whether every cell holds enough independent units for a jackknife."""
-        return self.units >= FEWEST_UNITS * self.n_cells
+        """Whether the cells hold enough independent units for a jackknife, and none of them most of the rows."""
+        sizes = np.bincount(self.cell, minlength=self.n_cells)
+        fair = sizes.min() > 0 and sizes.max() <= MOST_ROWS * len(self.cell)
+        return bool(fair and self.units >= FEWEST_UNITS * self.n_cells)
 
     def sample(self, rows: int) -> NDArray[np.intp]:
         """`rows` rows drawn at random, or all of them."""

@@ -128,7 +128,7 @@ class Table:
         """The nearest neighbours of a sample of rows."""
         settings = self.run.settings
         rows = self.blocks[self.run.plan.sample(SAMPLE_ROWS)]
-        return Neighbourhood.of(rows, k=settings.neighbours, run=self.run)
+        return Neighbourhood.of(rows, k=max(1, min(settings.neighbours, (len(rows) - 1) // 2)), run=self.run)
 
     @cached_property
     def closeness(self) -> Closeness:

@@ -98,12 +98,13 @@ def measure_shared(
     chance = expected_chance(run.plan.units, total.widths)
     if chance > SHUFFLE_ABOVE:
         chance = _chance(run, tables)
-    possible = min(total.widths)
-    strong = int(np.sum(rho > max(STRONG, chance)))
-    partly = int(np.sum(rho > max(PARTLY, chance))) - strong
+    possible = min(min(total.widths), len(rho)) if len(rho) else min(total.widths)
+    withheld = chance > STRONG  # rows paired at random reach it: nothing can be counted
+    strong = 0 if withheld else int(np.sum(rho > max(STRONG, chance)))
+    partly = 0 if withheld else int(np.sum(rho > max(PARTLY, chance))) - strong
     carried = whole.variance_shares(total, strong)
     few = total.n < FEW_ROWS * max(total.widths)
-    return SharedDimensions(possible, strong, partly, chance, *carried, tuple(rho.tolist()), few)
+    return SharedDimensions(possible, strong, partly, chance, *carried, tuple(rho.tolist()), few, withheld)
 
 
 def _chance(run: CompareRun, tables: tuple[Table, Table]) -> float:

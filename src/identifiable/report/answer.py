@@ -34,7 +34,7 @@ def _agreement(pair: PairResult) -> str:
     if verdict.degree == "none":
         return (
             f"No agreement beyond chance: a linear map between {display_name(pair.source)} and {display_name(pair.target)} "
-            f"predicts held-out rows no better than shuffled ones ({both})."
+            f"predicts held-out rows no better than {_floor(pair)} ({both})."
         )
     if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
         verb, carry = ("is", "It carries") if shared.strong == 1 else ("are", "They carry")
@@ -62,6 +62,11 @@ def _agreement(pair: PairResult) -> str:
     return f"{said}: {found}." if found else f"{said}."
 
 
+def _floor(pair: PairResult) -> str:
+    shuffled = any(rung.null.get("shuffle") is not None for rung in pair.rungs)
+    return "shuffled ones" if shuffled else "their mean"
+
+
 def r2(value: float | None) -> str:
     """An R² in two decimals; 1 only where it is."""
     if value is None or not known(value):
@@ -73,7 +78,7 @@ def r2(value: float | None) -> str:
 
 def _few(shared: SharedDimensions) -> bool:
     """Whether most dimensions have nothing to do with the other side."""
-    return shared.strong + shared.partly < shared.possible / 2
+    return not shared.withheld and shared.strong + shared.partly < shared.possible / 2
 
 
 def _recoverable(degree: str | None) -> str:
@@ -92,11 +97,17 @@ def _form(pair: PairResult, both: str) -> str:
     rungs: dict[str, Rung] = {rung.group: rung for rung in pair.rungs}
     named = form.group if form.state == "clear" else str(form.beyond)
     own = rungs.get(named)
-    details = both if own is None or own.r2 is None or named == "linear" else _details(pair, named)
+    details = (
+        both
+        if named == "linear"
+        else f"a linear map {both}"
+        if own is None or own.r2 is None
+        else _details(pair, named)
+    )
     smaller = form.group if form.state == "borderline" else "similarity" if named == "linear" else None
     if smaller is not None and (rung := rungs.get(smaller)) is not None and rung.kept is not None:
         border = ", borderline" if form.state == "borderline" else ""
-        details += f"; {NOUNS[smaller]} keeps {percent(max(rung.kept.value, 0.0))}{border}"
+        details += f"; {NOUNS[smaller]} keeps {percent(min(max(rung.kept.value, 0.0), 1.0))}{border}"
     few = ", a lower bound" if pair.shared is not None and pair.shared.lower_bound else ""
     return f"{UP_TO[named]} ({details}{few})"
 
@@ -119,6 +130,10 @@ def _details(pair: PairResult, group: str) -> str:
 
 def dimensions(shared: SharedDimensions) -> str:
     """'11 of 96 dimensions shared, 37 partly'."""
+    if shared.withheld:
+        return "too few independent rows to count shared dimensions"
+    if shared.strong == shared.possible == 1:
+        return "the one dimension is shared"
     if shared.strong == shared.possible:
         return f"all {counted(shared.possible, 'dimension')} shared"
     least = "at least " if shared.lower_bound else ""
@@ -169,6 +184,10 @@ def advice(pair: PairResult) -> Iterator[str]:
         yield (
             f"Do not carry stored vectors from {display_name(pair.source)} to {display_name(pair.target)}: a linear map leaves "
             f"{percent(1 - explained)} of the variance unexplained. Embed the data again."
+        )
+    elif (verdict.r2_back or 0.0) < RE_EMBED_BELOW:
+        yield (
+            f"Stored vectors can be carried from {display_name(pair.source)} to {display_name(pair.target)} by a linear map, and not back."
         )
     elif group == "signed_permutation":
         yield "Stored vectors can be carried over by reordering and flipping columns."

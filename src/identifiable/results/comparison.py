@@ -143,7 +143,7 @@ class SharedDimensions:
     `rho` is each canonical pair's correlation, sqrt(held-out x in-sample); `strong` counts those above 0.9, `partly` those
     from 0.5 to 0.9, both above `chance`, the 95 % point of the largest with rows paired at random. `variance_source`
     and `variance_target` are the shares of variance that the strong ones carry. `lower_bound`: there are fewer than
-    four rows per dimension.
+    four rows per dimension. `withheld`: rows paired at random reach 0.9, so nothing is counted.
     """
 
     possible: int
@@ -154,6 +154,7 @@ class SharedDimensions:
     variance_target: float
     rho: tuple[float, ...]
     lower_bound: bool = False
+    withheld: bool = False
 
     def reversed(self) -> SharedDimensions:
         """The other way."""
@@ -170,7 +171,7 @@ Shape = Literal["signed_permutation", "similarity", "linear"]
 class Form:
     """The smallest group that keeps what a linear map explains, in both directions.
 
-    `clear`: `group` does. `borderline`: `group` may or may not; the next larger one, `beyond`, does. `none`: nothing is explained,
+    `clear`: `group` does. `borderline`: `group` may or may not; the larger one `beyond` does. `none`: nothing is explained,
     so nothing has a form. `scale` is the ratio of the target's spread to the source's; whether it is 1 is judged apart.
     """
 
@@ -191,7 +192,7 @@ class Verdict:
 
     `group` is for gates: the smallest group that certainly holds, has a held-out R² of at least 0.9, where at least 0.9 of
     the dimensions are strongly shared; else None. `below_epsilon` is the smallest group whose error (`held_out.q95`, or
-    the paper's) is below `epsilon`. `degree` goes by `r2`, that of the linear map; `_back` is the other direction.
+    the paper's) is below `epsilon`. `degree` goes by `r2`, that of the better of similarity and linear map; `_back` is the other direction.
     """
 
     group: str | None
@@ -272,9 +273,8 @@ class RowErrors(NamedTuple):
 class PairResult:
     """Source to target: can the source be mapped onto the target, by how large a group?
 
-    `dropped` counts the rows of both sides without a partner. Where the sides differ in width, the wider one is
-    compared in its first `width` principal components; `kept_source` and `kept_target` are the shares of variance
-    that were compared.
+    `dropped` counts the rows of both sides without a partner, `width` is that of the narrower side. `kept_source` and
+    `kept_target` are shares of variance that were compared: 1, but in results of older versions, which cut the wider side.
     """
 
     source: str

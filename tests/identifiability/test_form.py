@@ -1,0 +1,102 @@
+"""What the answer must not claim: cases found by a reviewer, each false before."""
+
+import numpy as np
+import pytest
+
+import identifiable
+
+BARE = {"nulls": (), "axes": False, "neighbours": 0}
+
+
+def rotation(d, rng):
+    return np.linalg.qr(rng.standard_normal((d, d)))[0]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(11)
+
+
+def first(X, Y, **options):
+    return identifiable.compare(X, Y, **(BARE | options)).pairs[0]
+
+
+def test_few_draws_do_not_deny_an_agreement(rng):
+    X = rng.standard_normal((300, 5))
+    pair = first(X, X @ rotation(5, rng) + 0.3 * rng.standard_normal(X.shape), nulls=("shuffle",), null_draws=9)
+    assert pair.verdict.degree == "largely"
+
+
+def test_a_stretch_along_axes_is_no_similarity(rng):
+    X = rng.standard_normal((2000, 8))
+    pair = first(X, X * np.linspace(0.55, 1.45, 8) + 0.02 * rng.standard_normal(X.shape))
+    assert pair.verdict.form.state == "borderline"
+    assert pair.verdict.form.beyond == "linear"
+    assert pair.verdict.group == "linear"
+
+
+def test_shared_dimensions_are_counted_within_the_rank(rng):
+    B = rng.standard_normal((400, 4))
+    D = np.hstack([B, B, B[:, :2]])
+    shared = first(D, D.copy()).shared
+    assert (shared.strong, shared.possible) == (4, 4)
+
+
+def test_nothing_is_counted_where_chance_reaches_everything(rng):
+    A = rng.standard_normal((500, 3))
+    group = np.repeat(np.arange(5), 100)
+    pair = first(A, A @ rotation(3, rng) + 0.2 * rng.standard_normal(A.shape), group_by=group)
+    if pair.shared.withheld:
+        assert pair.shared.strong == 0
+    assert pair.verdict.group is None
+    assert pair.verdict.form.state != "clear"
+
+
+def test_rows_that_do_not_span_the_columns_rule_no_rotation_out(rng):
+    A = rng.standard_normal((40, 60))
+    form = first(A, A @ rotation(60, rng)).verdict.form
+    assert (form.group, form.state) != ("linear", "clear")
+
+
+def test_withheld_intervals_leave_the_form_open_and_the_gate_closed(rng):
+    X = rng.standard_normal((16, 3))
+    pair = first(X, X @ rotation(3, rng) + 0.05 * rng.standard_normal(X.shape))
+    assert pair.rung("linear").r2.ci95 is None
+    assert pair.verdict.form.state == "borderline"
+
+
+def test_units_move_neither_errors_of_a_permutation_nor_labels(rng):
+    X = rng.standard_normal((600, 5))
+    X[500:] *= 3
+    Y = X[:, [2, 0, 1, 4, 3]] + 0.1 * rng.standard_normal(X.shape)
+    labels = ["near"] * 500 + ["far"] * 100
+    one, three = (first(X, s * Y, labels=labels) for s in (1, 3))
+    for group in ("signed_permutation", "similarity", "linear"):
+        assert one.rung(group).held_out.mean == pytest.approx(three.rung(group).held_out.mean)
+    assert [g.label for g in one.moved] == [g.label for g in three.moved]
+    assert one.verdict.group == three.verdict.group
+
+
+def test_a_gate_takes_the_next_group_where_the_smallest_explains_too_little(rng):
+    A = rng.standard_normal((400, 5))
+    B = (A @ rotation(5, rng) + 0.3 * rng.standard_normal(A.shape)) * 1.05
+    groups = [p.verdict.group for p in identifiable.compare(A, B, **BARE).pairs]
+    assert None not in groups
+
+
+def test_chance_is_judged_by_a_linear_map_that_nobody_asked_for(rng):
+    pair = first(*rng.standard_normal((2, 300, 4)), groups=["rigid"], nulls=("shuffle",))
+    assert pair.verdict.degree == "none"
+
+
+def test_one_giant_group_withholds_intervals(rng):
+    X = rng.standard_normal((624, 3))
+    group = np.r_[np.zeros(600), np.arange(1, 25)]
+    pair = first(X, X + 0.1 * rng.standard_normal(X.shape), group_by=group)
+    assert pair.rung("linear").r2.ci95 is None
+
+
+def test_more_neighbours_than_rows_are_cut(rng):
+    pair = first(*rng.standard_normal((2, 20, 2)), neighbours=50)
+    assert pair.neighbours.k == 9
+    assert pair.neighbours.mutual.value < 0.9
