@@ -30,7 +30,7 @@ from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
 from identifiable.identifiability import axes
 from identifiable.identifiability.rows import plan_rows
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import CompareOptions
@@ -97,7 +97,7 @@ class World:
 
 def measure(x: Array, y: Array, seed: int) -> tuple[axes.AxesOf, float]:
     """What is found, and the CPU seconds beyond the moments, which compare has."""
-    run = Run(CompareOptions(seed=seed, workers=1))
+    run = CompareRun(seed, 1, settings=CompareOptions(seed=seed, workers=1))
     run.plan = plan_rows(len(x), None, seed=seed, n_folds=5)
     tables = [Table(name, Blocks(rows, name=name), None, run) for name, rows in (("x", x), ("y", y))]
     cell = run.plan.cell % CELLS

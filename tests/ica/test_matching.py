@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError, PairingError, UsageError
-from identifiable.ica import match_components, permutation_matrix
+from identifiable.groups import permutation_matrix
+from identifiable.ica import match_components
 
 SEEDS = [0, 1, 2]
 

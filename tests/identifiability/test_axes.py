@@ -12,7 +12,7 @@ from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
 from identifiable.identifiability.axes import AxesOf, measure_axes
 from identifiable.identifiability.rows import plan_rows
-from identifiable.identifiability.run import Run, Table
+from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import CompareOptions
@@ -21,7 +21,7 @@ CELLS = 10
 
 
 def measured(x: Array, y: Array, *, seed: int = 0, groups: Array | None = None) -> tuple[AxesOf, AxesOf]:
-    run = Run(CompareOptions(seed=seed, workers=1))
+    run = CompareRun(seed, 1, settings=CompareOptions(seed=seed, workers=1))
     run.plan = plan_rows(len(x), None, seed=seed, n_folds=5, groups=groups)
     cell = run.plan.cell % CELLS
     tables = [Table(name, Blocks(rows, name=name), None, run) for name, rows in (("x", x), ("y", y))]

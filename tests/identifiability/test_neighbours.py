@@ -24,6 +24,7 @@ from identifiable.identifiability.neighbours import (
 )
 from identifiable.moments import Array
 from identifiable.results import Neighbours
+from identifiable.run import Run
 
 K = 10
 
@@ -50,14 +51,14 @@ def brute_overlap(left: Index, right: Index) -> float:
 
 
 def searched(rows: Array, queries: Array, k: int = K, workers: int | None = 1) -> Index:
-    return Neighbourhood.of(rows, k=k).index.nearest(queries, k, workers=workers)
+    return Neighbourhood.of(rows, k=k).index.nearest(queries, k, Run(workers=workers))
 
 
 def compared(x: Array, y: Array, *, draws: int = 0, seed: int = 0, **images: Array) -> Neighbours:
     rng = np.random.default_rng(seed)
     shuffles = [rng.permutation(len(x)) for _ in range(draws)]
-    source, target = (Neighbourhood.of(side, workers=1) for side in (x, y))
-    return compare_neighbours(source, target, images, {}, shuffles=shuffles, workers=1)[0]
+    source, target = (Neighbourhood.of(side, run=Run(workers=1)) for side in (x, y))
+    return compare_neighbours(source, target, images, {}, shuffles=shuffles, run=Run(workers=1))[0]
 
 
 def tables(name: str) -> Array:
@@ -238,7 +239,7 @@ def test_few_rows_have_as_many_neighbours_as_there_are() -> None:
 def near(rows: Array, group: NDArray[np.int64] | None = None) -> Closeness:
     queries = np.random.default_rng(0).permutation(len(rows))[: neighbours.QUERIES]
     rms = float(np.sqrt(2 * rows.var(axis=0, dtype=np.float64).sum()))
-    return closeness(Blocks(rows), queries, mean=rows.mean(axis=0), rms=rms, group=group, workers=1)
+    return closeness(Blocks(rows), queries, Run(workers=1), mean=rows.mean(axis=0), rms=rms, group=group)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -248,7 +249,7 @@ def test_nearest_of_all_rows_is_that_of_brute_force(dtype: type) -> None:
     queries = rng.permutation(9000)[: neighbours.QUERIES]
     wide = rows.astype(np.float64)
     rms = float(np.sqrt(2 * wide.var(axis=0).sum()))
-    found = closeness(Blocks(rows), queries, mean=wide.mean(axis=0), rms=rms, workers=2)
+    found = closeness(Blocks(rows), queries, Run(workers=1), mean=wide.mean(axis=0), rms=rms)
     distances = NearestNeighbors(n_neighbors=2).fit(wide).kneighbors(wide[queries])[0][:, 1] / rms
     assert found.median == pytest.approx(np.median(distances), abs=1e-3)
     assert found.q05 == pytest.approx(np.quantile(distances, 0.05), abs=1e-3)

@@ -338,7 +338,7 @@ def test_the_same_rows_in_any_format_are_the_same_representation(tmp_path):
     plates = {"plate": np.array(["p", "q"] * 100), "dose": np.arange(200) / 7}
     a = save_table(tmp_path / "a.parquet", Blocks(X), plates, ids=ids)
     b = save_anndata(tmp_path / "b.h5ad", Blocks(X[::-1].copy()), {}, ids=ids[::-1].copy())
-    pair = compare(a, b, folds=2, bootstrap=0, nulls=()).pairs[0]
+    pair = compare(a, b, folds=2, intervals=False, nulls=()).pairs[0]
     assert pair.n == 200
     assert max(rung.in_sample.max for rung in pair.rungs) < 1e-9
     assert read_labels(f"{a}:plate")[1] == "q"

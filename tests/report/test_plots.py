@@ -60,7 +60,7 @@ def test_what_cannot_be_drawn_is_refused():
         answered(make_comparison()).plot(which="errors")
     for which in ("ladder", "shared"):
         with pytest.raises(UsageError, match="run"):
-            make_comparison().plot(which=which)
+            make_comparison(older="As recorded.").plot(which=which)
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

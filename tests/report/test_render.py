@@ -144,7 +144,9 @@ def test_labels_stand_beside_the_axis_where_no_line_crosses_them() -> None:
     assert plots
     assert not any('class="label' in plot for plot in plots)
     beside = re.findall(r'<svg class="beside".*?</svg>', text, flags=re.DOTALL)
-    assert sum("signed permutation</text>" in column for column in beside) == 2  # one forest for each direction
+    assert (
+        sum("signed permutation</text>" in column for column in beside) == 3
+    )  # the ladder, a forest for each direction
     assert any("q95 0.094</text>" in column for column in beside)
     assert all(not re.search("<(path|line)", column) for column in beside)
 

@@ -74,7 +74,7 @@ def test_the_frame_of_a_comparison_is_tidy():
 
 
 def test_what_was_not_measured_is_not_in_the_frame():
-    frame = make_comparison(nulls=False).to_frame()
+    frame = make_comparison(nulls=False, older="As recorded.").to_frame()
     assert not {"r2", "shared_strong", "axes_matched", "p_shuffle"} & set(frame.measure)
     assert {"held_out_mean"} <= set(frame.measure)
     assert make_comparison(4).to_frame().groupby(["source", "target"]).ngroups == 12

@@ -40,7 +40,7 @@ def efficiency_of(rungs: Sequence[Rung], apart: Efficiency | None, protocol: str
     With protocol paper the held-out one is of the rungs too: ICA of both sides sees all rows, its matching does not.
     """
     by_name: dict[str, Rung] = {r.group: r for r in rungs}
-    needed = ("signed_permutation", ICA, "rigid")
+    needed = ("signed_permutation", ICA, "rigid" if protocol == "paper" else "similarity")  # ends of the same scale
     if not all(g in by_name for g in needed):
         return apart
     in_sample = efficiency(*(by_name[g].in_sample.mean for g in needed))

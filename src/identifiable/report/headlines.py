@@ -107,7 +107,7 @@ def _judged(result: Audit | ScreenEvaluation | Cleaning) -> str:
 
 
 HEADLINES: dict[type, Callable[[Any], str]] = {
-    Comparison: lambda result: answer(result.weakest),
+    Comparison: lambda result: answer(result.pairs[0] if len(result.pairs) <= 2 else result.weakest),
     Resolution: _resolution,
     JointResolution: _joint,
     Disentanglement: _disentanglement,

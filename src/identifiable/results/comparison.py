@@ -402,12 +402,14 @@ class Comparison(Shown):
 
     @property
     def weakest(self) -> PairResult:
-        """The pair of which a linear map explains least; in an older result, the one with the largest error."""
+        """The pair that takes the largest group, or has none; of those, the one of which least is explained."""
         protocol = str(self.settings.get("protocol"))
 
-        def weakness(pair: PairResult) -> tuple[float, float]:
-            explained = math.inf if pair.verdict.r2 is None else pair.verdict.r2
-            return -explained, min((rung.judged(protocol) for rung in pair.rungs), default=math.inf)
+        def weakness(pair: PairResult) -> tuple[int, float, float]:
+            names = [rung.group for rung in pair.rungs]
+            place = names.index(pair.verdict.group) if pair.verdict.group in names else len(names)
+            explained = 0.0 if pair.verdict.r2 is None else pair.verdict.r2
+            return place, -explained, min((rung.judged(protocol) for rung in pair.rungs), default=math.inf)
 
         return max(self.pairs, key=weakness)
 

@@ -109,7 +109,7 @@ def test_the_sentence_names_degree_form_and_dimensions() -> None:
     pair = make_pair()
     shared = pair.shared
     assert shared is not None
-    assert re.search(r"^Nearly .*similarity.* 28 of 32 .* 4 partly", answer(pair))
+    assert re.search(r"^Nearly .*rotation.* 28 of 32 .* 4 partly", answer(pair))
     assert re.search(r"^Largely", answer(make_pair(ladder={**LADDER, "linear": 0.3, "rigid": 0.31, "similarity": 0.3})))
     one = replace(shared, strong=1, partly=0, variance_target=0.99)
     assert re.search(r"\b1 of 32 .* 99 %", answer(replace(pair, shared=one)))
@@ -192,10 +192,9 @@ def test_the_card_names_degree_gates_and_size() -> None:
     assert (good.badge, good.tone) == ("nearly the same", "good")
     assert none.tone == "caution"
     facts = dict(good.facts)
-    assert (facts["group for gates"], facts["shared dimensions"]) == ("rigid", "28 of 32, 4 partly")
-    assert facts["smallest group with an error below ε = 0.1"] == "rigid"
-    assert dict(none.facts)["group for gates"] == "none"
-    assert (facts["rows n"], facts["rows dropped"], facts["n / d"]) == ("5,000", "12", "156")
+    assert (facts["verdict.group, for gates"], facts["shared dimensions"]) == ("rigid", "28 of 32, 4 partly")
+    assert dict(none.facts)["verdict.group, for gates"] == "none"
+    assert (facts["rows"], facts["rows dropped"], facts["rows per dimension"]) == ("5,000", "12", "156")
 
 
 def test_rounding_errors_need_no_note() -> None:
