@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -19,7 +22,8 @@ QUICK = {"null_draws": 3}
 
 @pytest.fixture(scope="module")
 def client():
-    # Two processes, so that everything a fold needs really travels.
+    # Two processes, so that everything a fold needs really travels; they cannot import this file.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
     with (
         dask.config.set(scheduler=None),  # a client leaves its scheduler behind as the default, for every later test
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,

@@ -96,8 +96,7 @@ def test_a_file_that_may_not_grow_is_refused_in_one_line(inputs, tmp_path):
     limits = []
     for suffix in SUFFIXES:
         whole = transform(load_basis(inputs[0]), inputs[1], tmp_path / f"whole{suffix}").stat().st_size
-        step = whole // 3 if suffix == ".h5ad" else whole
-        limits += [(suffix, limit) for limit in (*range(STEP, whole - 1, step), whole - 1, whole)]
+        limits += [(suffix, limit) for limit in (STEP, whole - 1, whole)]
     folder = tmp_path / "limited"
     folder.mkdir()
     found = attempts("limit", inputs, folder, limits)
@@ -119,7 +118,7 @@ def test_a_disk_that_is_nearly_full_is_refused_in_one_line(inputs, tmp_path):
 
 
 def test_an_interrupt_while_h5ad_is_written_is_no_crash(inputs, tmp_path):
-    microseconds = np.random.default_rng(8).integers(0, 6_000, size=8).tolist()
+    microseconds = np.random.default_rng(8).integers(0, 6_000, size=4).tolist()
     found = attempts("interrupt", inputs, tmp_path, [(".h5ad", wait) for wait in microseconds])
     assert all(one["code"] in (0, 130, -signal.SIGINT) for one in found), found
     assert all(one["rows"] == 3000 for one in found if one["code"] == 0)
