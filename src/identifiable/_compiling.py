@@ -22,7 +22,7 @@ def compiled(function: F, fastmath: frozenset[str] = frozenset({"contract"})) ->
 
 
 # Numba imports a hundred modules when it first compiles or finds a function kept on disk. No thread of a pass may import
-# (`blocks`), so it does that here, on next to nothing.
+# (`blocks`), so it does that here, on a tiny input.
 njit("void(float32[:])", nogil=True)(lambda values: None)
 
 

@@ -97,7 +97,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         An integer is the seed; None is the seed 0, so that a fit is reproducible unless asked otherwise; a
         `numpy.random.Generator` or `RandomState` draws one at every fit.
     workers
-        Threads; None for one per core. Changes no figure.
+        Threads; None for one per core. Does not affect results.
 
     Attributes
     ----------

@@ -126,7 +126,7 @@ def evaluable_perturbations(design: Design, fold_of: Codes, min_wells: int) -> t
 
 
 def _blind_scores(design: Design, fold_of: Codes, wells: Mapping[str, Codes], run: Run) -> list[BlindScore]:
-    """What place alone tells of perturbations: each on its own, and all together where controls are on the same plate."""
+    """How well place alone predicts perturbations: each on its own, and all together where controls are on the same plate."""
     draws = _plate_draws(design, run.seed)
     with_controls = design.plate.count(design.control) > 0
     beside = ~design.control & with_controls[design.plate.codes]
@@ -313,7 +313,7 @@ class _Shape:
     def __init__(self, mean: Array, scale: Array):
         self.mean, self.scale = mean, scale
         self.fourth = np.zeros(len(mean))
-        # Odd multipliers, the same in every strip; any will do, since equal hashes are compared row by row before they are named.
+        # Odd multipliers, the same in every strip; any odd ones work, since equal hashes are compared row by row before they are named.
         self.weights = np.random.default_rng(71).integers(0, 2**63, len(mean), dtype=np.uint64) * 2 + 1
         self.hashes: list[NDArray[np.uint64]] = []
 
