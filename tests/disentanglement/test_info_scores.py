@@ -18,17 +18,19 @@ from sklearn.metrics import log_loss
 from errors import naming
 from identifiable import DataError, PairingError, UsageError
 from identifiable.disentanglement import PROFILES, as_codes, disentangle, kernels
-from identifiable.disentanglement.info_scores import converged_infoe
-from identifiable.disentanglement.kernels import descend, exponentials, logarithms, logistic_loss
-from identifiable.disentanglement.logistic import (
+from identifiable.disentanglement.info_scores import (
     GRADIENT_TOLERANCE,
     RELATIVE_TOLERANCE,
     Regressors,
+    converged_infoe,
     cross_entropy,
     design,
+    digamma_table,
     regress,
+    ross,
+    sorted_column,
 )
-from identifiable.disentanglement.neighbours import digamma_table, ross, sorted_column
+from identifiable.disentanglement.kernels import descend, exponentials, logarithms, logistic_loss
 from identifiable.metrics import infomec, noise_sweep
 from identifiable.options import ScoreOptions
 

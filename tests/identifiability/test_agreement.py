@@ -5,7 +5,7 @@ import pytest
 
 import identifiable
 from identifiable.groups import haar_rotation, procrustes, projection
-from identifiable.identifiability.ridge import Ridge
+from identifiable.identifiability.ladder import Ridge
 from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.shared import expected_chance
 from identifiable.moments import Moments

@@ -13,7 +13,7 @@ from errors import naming
 from identifiable import Blocks, DataError, PairingError, Representation, UsageError, compare, structural
 from identifiable.groups import WhiteBasis
 from identifiable.identifiability.judgement import efficiency
-from identifiable.identifiability.ridge import PENALTIES
+from identifiable.identifiability.ladder import PENALTIES
 from identifiable.identifiability.rows import plan_rows
 from identifiable.results import without_time
 from laws import LADDER, member_outside, rows

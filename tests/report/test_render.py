@@ -28,7 +28,7 @@ from identifiable.report.page import (
     columns,
 )
 from identifiable.report.render.figures import nice_ticks
-from identifiable.report.render.pictures import GAUGE, HEIGHT, draw_picture
+from identifiable.report.render.html import GAUGE, HEIGHT, draw_picture
 from identifiable.report.render.terminal import WIDTH, terminal
 from identifiable.report.words import columns_wide
 

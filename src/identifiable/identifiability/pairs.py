@@ -32,11 +32,11 @@ from identifiable.identifiability.ladder import (
     ErrorTable,
     IcaMatcher,
     Ladder,
+    Ridge,
 )
 from identifiable.identifiability.moved import moved_groups
 from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbours
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
-from identifiable.identifiability.ridge import Ridge
 from identifiable.identifiability.rows import FEWEST_UNITS, RowPlan
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.identifiability.shared import measure_shared
