@@ -290,27 +290,6 @@ MADE_BY = results.Provenance(
 )
 
 
-def answered(result: results.Comparison) -> results.Comparison:
-    """A comparison with the numbers of the answer in every pair."""
-    near = results.Overlap(0.5, 0.01, (0.45, 0.55))
-    pairs = tuple(
-        replace(
-            pair,
-            rungs=tuple(
-                replace(r, r2=results.Bounded(0.96, (0.95, 0.97)), kept=results.Bounded(0.99)) for r in pair.rungs
-            ),
-            shared=results.SharedDimensions(32, 20, 4, 0.1, 0.8, 0.7, (0.99,) * 20 + (0.7,) * 12),
-            neighbours=results.Neighbours(10, 1000, near, {"rigid": near}, 0.4, {}),
-            axes=results.Axes(32, 6400, matched=3, own_source=4, own_target=5, chance=0.1),
-            verdict=replace(
-                pair.verdict, degree="nearly", r2=0.96, form=results.Form("rigid", "clear", None, 1.0, "one")
-            ),
-        )
-        for pair in result.pairs
-    )
-    return replace(result, pairs=pairs)
-
-
 def make_density(peaked: float) -> tuple[float, ...]:
     """A histogram of unit variance: a Gaussian at 0, a Laplace density at 1, an even one at -1, mixtures between."""
     other = (lambda x: math.exp(-math.sqrt(2) * abs(x)) / math.sqrt(2)) if peaked > 0 else _even
