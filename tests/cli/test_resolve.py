@@ -305,24 +305,6 @@ def test_fail_if_of_several_tables_is_about_the_whole_or_any_model(folder, capsy
     assert message in err
 
 
-@pytest.mark.parametrize(
-    ("condition", "parts"),
-    [
-        ("converged == maybe", ("FIELD OPERATOR NUMBER",)),
-        ("identifiable == true", ("identifiable == true", "'identifiable < 20'")),
-        ("shared < 10", ("'shared'", "rank, converged")),
-        ("rigid.held_out.q95 > 1", ("'rigid'",)),
-        ("density_edges < 3", ("density_edges",)),
-        ("whitening > 1", ("whitening", "fields")),
-        ("whitening.depth > 1", ("'depth'", "rank, dropped")),
-    ],
-)
-def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, parts):
-    err = refused("resolve", "missing.npy", "--fail-if", condition, code=2, capsys=capsys)
-    assert says(err, *parts)
-    assert "missing.npy" not in err
-
-
 # -- wrong usage, bad data: one helpful line, the right code, nothing written
 
 
