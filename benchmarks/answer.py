@@ -178,8 +178,7 @@ class _World:
     def truth(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """R² and mean error on 100,000 new rows of maps fitted to four fifths of n rows."""
         from identifiable.groups import SignedPermutation, procrustes
-        from identifiable.identifiability.ladder import best_scale
-        from identifiable.identifiability.ridge import Ridge
+        from identifiable.identifiability.ladder import Ridge, best_scale
         from identifiable.moments import Moments
 
         X, Y, _ = self.draw(int(0.8 * n), rng)

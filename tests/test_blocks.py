@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
+from errors import naming
 from identifiable import blocks as blocks_room
 from identifiable._checks import DataError
 from identifiable.blocks import MAX_CHUNK_ROWS, STRIPS, Blocks, chunk_rows, fold, in_threads, one_blas_thread, strips
@@ -289,7 +290,7 @@ def test_an_error_of_the_source_is_raised(workers):
                 raise OSError("file ends at row 900")
             return super().__getitem__(rows)
 
-    with pytest.raises(OSError, match="ends at row 900"):
+    with pytest.raises(OSError, match=naming(900)):
         fold([Blocks(Torn(np.zeros((1000, 1))))], Seen, workers=workers)
     assert len(fold([Blocks(Torn(np.zeros((900, 1))))], Seen, workers=workers).rows) == 900
 
@@ -392,7 +393,7 @@ def test_blas_has_one_thread_inside_a_fold_and_its_own_number_after():
             self.rows += blas_threads()
 
     before = blas_threads()
-    assert before, "numpy without a known BLAS: this test cannot see its threads"
+    assert before  # numpy has a BLAS whose threads can be seen
     inside = fold([Blocks(np.zeros((10, 2)))], Threads).rows
     assert inside == [1] * len(before)
     with one_blas_thread():

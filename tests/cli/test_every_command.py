@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -139,7 +140,10 @@ def test_an_input_is_never_written_over(folder, capsys, call):
 def test_help_of_every_command_shows_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
-    assert f"example:\n  identifiable {command}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"example:\n  identifiable {command}" in told
+    for name in re.findall(r"^  --no-(\S+)", told, re.MULTILINE):  # an option stands before its opposite
+        assert f"\n  --{name}" in told.partition(f"\n  --no-{name}")[0]
 
 
 def test_no_command_prints_help_and_an_unknown_one_is_refused(capsys):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from errors import naming
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.experiments import images
@@ -255,7 +256,7 @@ def test_paths_that_lead_nowhere_and_parts_that_are_none(tmp_path):
         read_images(tmp_path)
     with pytest.raises(DataError, match=r"nowhere\.idx:.*such file"):
         read_images(tmp_path / IDX3, labels=tmp_path / "nowhere.idx")
-    with pytest.raises(UsageError, match="part: expected 'train' or 'test', got 'valid'"):
+    with pytest.raises(UsageError, match=naming("part: ", "'train'", "'test'", "'valid'")):
         read_images(tmp_path / IDX3, part="valid")
     with pytest.raises(DataError, match=r"x_test.*pictures,.*images"):
         read_images(put(tmp_path, "a.npz", keras(images=pictures())), part="test")

@@ -38,7 +38,7 @@ def irs(
     Implements disentanglement_lib's form. With Q the 99th percentile over the rows where factor i has value v,
         R(i, j) = 1 - mean_v Q|z_j - E(z_j | s_i = v)| / max |z_j - E z_j|,
         irs = sum_j w_j max_i R(i, j) / sum_j w_j,  w_j = max |z_j - E z_j|.
-    It takes the rows for a full grid of independent factors. It is weighted by spread, so rescaling one latent of several
+    It takes the rows for a full grid of independent factors. It is weighted by spread, so rescaling one latent
     changes it; permuting or mirroring them, or one scale for all, does not. A value that few rows have looks robust: pure
     noise scores near 0 only with hundreds of rows for each value.
 

@@ -105,7 +105,7 @@ def dci(
 
     The predictor is part of the metric: scores of different predictors are not comparable. Importances of a predictor that predicts
     no better than a guess mean nothing: the alert ``uninformative`` names such factors. ``collinear_latents`` says where the predictor
-    uses one of several equal latents and hides the others, so that completeness is too high.
+    uses one of a group of equal latents and hides the others, so that completeness is too high.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def _scored(
         if name == "infomec":
             options |= {"profile": profile, "workers": run.workers}
         try:
-            with one_blas_thread():  # products of several threads round in another order
+            with one_blas_thread():  # with more threads, products round in another order
                 found[name] = METRICS[name](codes, **options)
         except DataError as error:
             if lost is None:

@@ -42,9 +42,8 @@ class CompareOptions(Named, Streamed):
     labels: Annotated[
         Any,
         Option(
-            "one label for each row, a label file, or the name of a label column that the first table carries (Parquet, AnnData): "
-            "labels whose rows have "
-            "larger errors than chance gives are listed",
+            "one label for each row, a label file, or the name of a column of the first table: labels whose rows have larger "
+            "errors than chance gives are listed",
             metavar=GROUP_BY,
         ),
     ] = None

@@ -36,7 +36,7 @@ def _agreement(pair: PairResult) -> str:
             f"No agreement beyond chance: a linear map between {display_name(pair.source)} and {display_name(pair.target)} "
             f"predicts held-out rows no better than {_floor(pair)} ({both})."
         )
-    if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
+    if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
         verb, carry = ("is", "It carries") if shared.strong == 1 else ("are", "They carry")
         return (
             f"Only {count(shared.strong)} of {count(shared.possible)} dimensions {verb} shared. {carry} "
@@ -74,11 +74,6 @@ def r2(value: float | None) -> str:
     if abs(value) < 0.005:
         return "0.00"
     return f"{value:.2f}" if value < 0.995 else "above 0.99" if value < 0.9999 else "1.00"
-
-
-def _few(shared: SharedDimensions) -> bool:
-    """Whether most dimensions have nothing to do with the other side."""
-    return not shared.withheld and shared.strong + shared.partly < shared.possible / 2
 
 
 def _recoverable(degree: str | None) -> str:
@@ -145,12 +140,16 @@ def _axes(pair: PairResult) -> str:
     axes = pair.axes
     if axes is None or axes.withheld is not None or axes.matched is None:
         return ""
-    least = "at least " if axes.at_least else ""
     match = "component matches" if axes.matched == 1 else "components match"
+    found = f"{count(axes.matched)} of {count(axes.components)} {match}"
+    if axes.at_least:
+        found = (
+            f"at least {found}" if axes.matched else f"none of {count(axes.components)} components certainly matches"
+        )
     own = axes.own_source or 0, axes.own_target or 0
     names = display_name(pair.source), display_name(pair.target)
     within = f"{count(own[0])} repeat within {names[0]}, {count(own[1])} within {names[1]}"
-    return f"After ICA {least}{count(axes.matched)} of {count(axes.components)} {match} ({within})."
+    return f"After ICA {found} ({within})."
 
 
 def near(neighbours: Neighbours | None) -> str:
@@ -178,7 +177,7 @@ def advice(pair: PairResult) -> Iterator[str]:
     form = verdict.form
     group = None if form is None else form.group if form.state == "clear" else form.beyond
     explained = verdict.r2 or 0.0
-    if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
+    if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
         yield "Standardise the columns, or leave the loud ones out, and compare again: most dimensions do not agree."
     elif explained < RE_EMBED_BELOW:
         yield (
