@@ -6,7 +6,14 @@ command line, the settings in the JSON, the recorded command and the reference p
 
 from identifiable.options.declaring import Declared, Option, Options, declared, takes
 from identifiable.options.experiments import CellsOptions, ReproduceOptions, Scale, SourcesOptions
-from identifiable.options.screens import AttributeOptions, AuditOptions, CleanOptions, EvaluateOptions, ScreenOptions
+from identifiable.options.screens import (
+    AttributeOptions,
+    AuditOptions,
+    CleanOptions,
+    EvaluateOptions,
+    RecommendOptions,
+    ScreenOptions,
+)
 from identifiable.options.tables import (
     NULLS,
     RUNGS,
@@ -36,6 +43,7 @@ __all__ = [
     "IcaOptions",
     "Option",
     "Options",
+    "RecommendOptions",
     "ReproduceOptions",
     "ResolveOptions",
     "Scale",

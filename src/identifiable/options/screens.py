@@ -23,6 +23,14 @@ FitOn = Literal["train", "all"]
 ScreenProtocol = Literal["default", "paper", "single-batch"]
 
 
+RecommendMetric = Literal[
+    "auto", "nn_euclidean", "nn_cosine", "consensus", "consensus_batch", "replicate_map", "batch_readable",
+]  # fmt: skip
+CandidateFamily = Literal[
+    "auto", "control-z", "control-mad", "sphering", "control-z+sphering", "tvn", "combat", "harmony", "pca",
+]  # fmt: skip
+
+
 def _column(what: str, metavar: str = "COLUMN") -> Option:
     return Option(what, group=ROLES, metavar=metavar, setting=False)
 
@@ -60,6 +68,25 @@ class ScreenOptions(Options):
         None
     )
     use_rep: Annotated[str, Option("of an AnnData object: X, or a key of obsm", flag=None, setting=False)] = "X"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecommendOptions(ScreenOptions, Threaded):
+    """Which correction helps, chosen with whole batches held out; or to keep the table as it is."""
+
+    metrics: Annotated[
+        Sequence[RecommendMetric],
+        Option("metrics to choose by; auto takes all that the design allows", flag="--metric", metavar="LIST"),
+    ] = ("auto",)
+    candidates: Annotated[
+        Sequence[CandidateFamily], Option("families of corrections to try; auto tries all", metavar="LIST")
+    ] = ("auto",)
+    margin: Annotated[
+        float, Option("how far below the input a biological metric may be at most", least=0, below=1, metavar="SHARE")
+    ] = 0.03
+    folds: Annotated[
+        int | None, Option("parts of the batches, each held out in turn", least=2, metavar="K", shown="up to 10")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
