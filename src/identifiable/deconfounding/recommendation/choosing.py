@@ -71,10 +71,11 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
        d_m >= 0. So it must hold that d_m >= min(h_m - margin, 0).
     3. Of the harmless candidates the best is that with the largest smallest difference, min_m d_m: no metric is bought with
        another.
-    4. It ties with every harmless candidate that is within one standard error of it in every metric (the one-standard-error rule
-       of Breiman et al. 1984, paired). Of these the one in which batches are least readable is chosen.
-    5. It is chosen over the input only if it differs from it: by more than a standard error above in some biological metric, or
-       below in readability. Otherwise the input is chosen: that which is the better one in most metrics.
+    4. It ties with every harmless candidate that is not worse in any metric, which is: whose paired 95 % interval against it
+       reaches 0. Of these the one in which batches are least readable is chosen.
+    5. It is chosen over the input only if it differs from it by at least the margin and by more than a standard error: above in
+       some biological metric, or below in readability. What is too small to be a harm is too small to be a gain. Otherwise
+       the input is chosen: that which is the better one in most metrics.
     """
     biological = [found for name, found in sums.items() if name in BIOLOGICAL]
     size = len(inputs)
@@ -100,14 +101,15 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
     tied = free.copy()
     for found in biological:
         difference, error = found.less(best)
-        tied &= difference >= -np.nan_to_num(error)
+        tied &= difference >= -found.reach * np.nan_to_num(error)
     tied[best] = True
     readable = sums.get(BATCH_READABLE)
     chosen = best if readable is None else int(np.flatnonzero(tied)[readable.means[tied].argmin()])
-    helps = any(d[chosen] > np.nan_to_num(e[chosen]) for d, e in zip(differences, errors, strict=True))
-    if not helps and readable is not None:
+    gains = [(d[chosen], e[chosen]) for d, e in zip(differences, errors, strict=True)]
+    if readable is not None:
         difference, error = readable.less(keep)
-        helps = bool(difference[chosen] < -np.nan_to_num(error[chosen]))
+        gains.append((-difference[chosen], error[chosen]))
+    helps = any(gain >= margin and gain > np.nan_to_num(error) for gain, error in gains)
     return Choice(chosen if helps else keep, tied, worth, harmless)
 
 

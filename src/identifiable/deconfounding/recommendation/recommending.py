@@ -63,16 +63,18 @@ def recommend(
     r"""Which correction to use, or none. Ours.
 
     Candidates (`candidates`) are fitted without each of at most 10 parts of whole batches (plates, where there are fewer than 3
-    batches; 5 parts where more than 3,000 wells are compared), and the wells of that part are judged. Control scaling uses
-    the controls of the held-out plates, never their treated wells. ComBat and Harmony are fitted to all rows without labels,
-    because they cannot correct others. `choose` says by which rule the metrics of `Retrieval` decide.
+    batches; 5 parts where more than 3,000 wells are compared), and the wells of that part are judged. What learns from controls
+    (control scaling, sphering, TVN) sees those of all plates, held out or not, because it would also when the table is
+    written; it never sees their treated wells. Batches are then read from controls that were fitted to: a low value is in part
+    due to that. ComBat and Harmony are fitted to all rows without labels, because they cannot correct others; and so
+    is the z-score of the input, which makes it no easier to beat. `choose` says by which rule the metrics of `Retrieval` decide.
 
     The choice itself is judged as well: for each part the method is chosen by the wells of the other parts alone, with fits
     that have not seen the part, and scored on the part. The verdict rests on these scores:
 
     keep-as-is    the rule chooses the input; or the chosen method, fitted to all rows, is below the input by more than the
                   margin in a biological metric; or the nested choice is; or the nested choice is neither better in any
-                  biological metric nor less readable in its batches, by 95 % intervals over the parts
+                  biological metric nor less readable in its batches, by the margin and by 95 % intervals over the parts
     tie           otherwise, where fewer than 80 % of the parts choose the same family
     recommended   otherwise
     """
@@ -321,8 +323,9 @@ def _judge(board: _Board, margin: float) -> _Judged:
     worse = [score.metric for score in biological if score.difference < -margin]
     if worse:
         return told("keep-as-is", "choice_harms", keep, metrics=worse)
-    better = [s.metric for s in biological if s.difference_ci95[0] > 0]
-    quieter = [s for s in nested if s.metric == BATCH_READABLE and s.difference_ci95[1] < 0]
+    better = [s.metric for s in biological if s.difference_ci95[0] > 0 and s.difference >= margin]
+    readable = [s for s in nested if s.metric == BATCH_READABLE]
+    quieter = [s for s in readable if s.difference_ci95[1] < 0 and s.difference <= -margin]
     if not better and not quieter:
         return told("keep-as-is", "no_clear_gain", keep)
     wide = [s.metric for s in biological if _half(s.difference_ci95) > margin]
