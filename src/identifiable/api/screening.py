@@ -20,12 +20,12 @@ from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
 from identifiable.deconfounding.components.cleaning import cleaned_basis, compared_spaces
+from identifiable.deconfounding.components.resolving import screen_basis
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
-from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import read_pairs
 from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
@@ -34,7 +34,6 @@ from identifiable.options import (
     AuditOptions,
     CleanOptions,
     EvaluateOptions,
-    ResolveOptions,
     ScreenOptions,
     declared,
     takes,
@@ -166,10 +165,11 @@ def attribute(source: Any, /, *, options: AttributeOptions) -> Attributed:
 
 def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[Attributed, Screen]:
     if options.basis is None:
-        found = _resolved(opened, options)
+        run = _run(opened, options, call)
+        found = screen_basis(opened.representation, opened.design, options, run)
     else:
         found, opened = _basis(options.basis, opened)
-    run = _run(opened, options, call)
+        run = _run(opened, options, call)
     return Attributed(attribute_components(found, opened.blocks, opened.design, options, run), found), opened
 
 
@@ -230,12 +230,6 @@ def _relations(given: Any) -> tuple[tuple[str, str], ...]:
     if not pairs:
         return ()
     return pairs_of(*(np.array([str(pair[k]) for pair in pairs]) for k in range(2)))
-
-
-def _resolved(opened: Screen, options: AttributeOptions) -> Resolved:
-    """The screen resolved, its refits on halves of the plates."""
-    asked = replace(options.shared(ResolveOptions), group_by=opened.design.plate.codes, ids=None, command="")
-    return resolve_components(opened.representation, asked, group_by_name="plate")
 
 
 def _basis(basis: Path_ | Resolved, opened: Screen) -> tuple[Resolved, Screen]:

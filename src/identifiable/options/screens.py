@@ -144,9 +144,14 @@ class AttributeOptions(ScreenOptions, Threaded):
             metavar="FILE",
         ),
     ] = None
-    rank: Annotated[int | Auto, Option("principal directions to keep; auto keeps all", least=1, metavar="auto|K")] = (
-        "auto"
-    )
+    rank: Annotated[
+        int | Auto,
+        Option(
+            "principal axes of the scaled features to unmix; auto keeps as many as the rows can carry",
+            least=1,
+            metavar="auto|K",
+        ),
+    ] = "auto"
     stability: Annotated[int, Option("refits on halves of the plates, an even number", least=0, metavar="N")] = 6
     permutations: Annotated[int, Option("shuffles for p-values", least=20, metavar="N")] = 200
     fdr: Annotated[float, Option("false discovery rate", above=0, below=1, metavar="Q")] = 0.05
