@@ -164,6 +164,7 @@ def attribute(source: Any, /, *, options: AttributeOptions) -> Attributed:
 
 
 def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[Attributed, Screen]:
+    opened = _doses_apart(opened)
     if options.basis is None:
         run = _run(opened, options, call)
         found = screen_basis(opened.representation, opened.design, options, run)
@@ -204,6 +205,15 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     found, run = attributed.resolved, _run(opened, options, "clean", attributed.result.inputs)
     result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
     return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
+
+
+def _doses_apart(opened: Screen) -> Screen:
+    """The screen with each dose as a perturbation of its own, where doses are replicated; and the alert that says so."""
+    apart = opened.design.doses_apart
+    if apart is opened.design:
+        return opened
+    alerts = (Alert("doses_apart", a.values) if a.code == "doses_pooled" else a for a in opened.alerts)
+    return replace(opened, design=apart, alerts=tuple(alerts))
 
 
 def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:

@@ -129,7 +129,7 @@ def clean(
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A factor for each component, those that were touched in the order they went, and the biology that goes with them."""
+    """A factor for each component, those that were touched in the order they went, and the share of biology that goes with them."""
 
     weights: Array
     removed: tuple[int, ...]
@@ -139,11 +139,11 @@ class Chosen:
 def choose_weights(
     attribution: Attribution, *, method: Method = "drop", budget: float = 0.1, fdr: float = 0.05
 ) -> Chosen:
-    """Drop or shrink technical components, by technical less biological score, until the budget of biology is spent.
+    """Drop or shrink technical components, by technical less biological score, within the budget of biology.
 
-    Components that are technical only go first; those that are both follow if more of them is technical than biological and the
-    budget lets them. Where the screen shows no biology (the interval of the sum of all scores reaches 0) there is none to lose:
-    shares of a sum that is chance would stop at chance.
+    Components that are technical only go first; those that are both follow if more of them is technical than biological. One that
+    would overdraw the budget stays, and the next is tried. Where the screen shows no biology (the interval of the sum of all scores
+    reaches 0) nothing goes: what would be lost with it cannot be measured.
     """
     technical = np.array([card.technical for card in attribution.components])
     biological = np.array([card.biological for card in attribution.components])
@@ -152,16 +152,14 @@ def choose_weights(
     candidates = [k for k in order if roles[k] == "technical"]
     candidates += [k for k in order if roles[k] == "both" and technical[k] > biological[k]]
     target = np.zeros(len(order)) if method == "drop" else kept_share(technical, biological)
-    at_stake = biological if shows_biology(attribution) else np.zeros(len(order))
     weights, removed = np.ones(len(order)), []
-    for k in candidates:
+    for k in candidates if shows_biology(attribution) else ():
         tried = weights.copy()
         tried[k] = target[k]
-        if biology_lost(at_stake, tried) > budget:
-            break
-        weights = tried
-        removed.append(k)
-    return Chosen(weights, tuple(removed), biology_lost(at_stake, weights))
+        if biology_lost(biological, tried) <= budget:
+            weights = tried
+            removed.append(k)
+    return Chosen(weights, tuple(removed), biology_lost(biological, weights) if removed else 0.0)
 
 
 def shows_biology(attribution: Attribution) -> bool:

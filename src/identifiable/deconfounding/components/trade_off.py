@@ -70,13 +70,14 @@ def kept_share(technical: Array, biological: Array) -> Array:
 
 
 def biology_lost(biological: Array, weights: Array) -> float:
-    """Share of the biological score of all axes that goes with these weights, which act on variances by their squares.
+    """Share of the positive biological scores that goes with these weights, which act on variances by their squares.
 
-    Scores below 0 stay in both sums: they are chance, as much as those above, and leaving them out would count chance as biology.
+    Scores below 0 are chance and do not pay for others. Scores above 0 may be chance too, so the loss is rather over- than
+    understated. NaN where no score is above 0: there is nothing that a share could be of.
     """
-    known = np.nan_to_num(biological)
+    known = np.nan_to_num(biological).clip(min=0)
     total = float(known.sum())
-    return float(np.clip((1 - weights**2) @ known / total, 0, 1)) if total > 0 else 0.0
+    return float((1 - weights**2) @ known / total) if total > 0 else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
