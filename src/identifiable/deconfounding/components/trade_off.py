@@ -1,7 +1,8 @@
 """What taking axes out costs and brings: plate predictability against replicate mAP, for ICA, PCA and random axes.
 
-Axes are chosen on one half of the plates and judged on the other, and the other way round. The three sets of axes span one
-space, so with nothing removed they score alike; what differs afterwards is what their axes are worth.
+Axes are chosen on one half of the plates and judged on the other, and the other way round. What is judged are the scaled features
+less what the removed axes contribute to them, as they would be written. With nothing removed this is the table as it came, whatever
+the axes; what differs afterwards is what their axes are worth.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
+from identifiable.blocks import Blocks
 from identifiable.deconfounding.components.shares import Questions, scores
 from identifiable.deconfounding.components.variance import Slabs, indicator, rotated, same_pairs
 from identifiable.deconfounding.design import Codes, Design, Labels
@@ -22,7 +24,7 @@ from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import plate_groups
 from identifiable.deconfounding.metrics.replicates import Ranking, WellSums, replicate_map
 from identifiable.deconfounding.metrics.space_metrics import replicate_columns, replicate_rows
-from identifiable.groups import AffineMap, haar_rotation
+from identifiable.groups import haar_rotation
 from identifiable.moments import Array
 from identifiable.results import Interval
 from identifiable.run import Run, Stage
@@ -88,12 +90,17 @@ class Half:
     design: Design
     questions: Questions
     judged: Codes  # among `rows`: whole perturbations and controls, at most so many
+    features: NDArray[np.float32]  # scaled, of the judged wells
+    centre: NDArray[np.float32]  # mean of the reference wells on the scaled features
 
     @classmethod
-    def of(cls, design: Design, rows: Codes, max_rows: int, seed: int) -> Half:
+    def of(cls, features: Blocks, design: Design, rows: Codes, max_rows: int, seed: int) -> Half:
         part = design.take(rows)
         questions = Questions.of(part, rng=np.random.default_rng(seed))
-        return cls(rows, part, questions, replicate_rows(part, max_rows, np.random.default_rng([seed, part.n])))
+        judged = replicate_rows(part, max_rows, np.random.default_rng([seed, part.n]))
+        total = sum((block.sum(axis=0) for block in features.select(rows[questions.plates.reference])), start=0.0)
+        centre = np.asarray(total / len(questions.plates.reference), np.float32)
+        return cls(rows, part, questions, judged, features.select(rows[judged])[:].astype(np.float32), centre)
 
     @cached_property
     def judged_design(self) -> Design:
@@ -121,7 +128,7 @@ class Half:
     def replicates(self, values: NDArray[np.float32]) -> WellSums:
         """What the judged wells find on other plates; nothing where none has a replicate there."""
         design = self.judged_design
-        if design.control.all() or not values.shape[1]:
+        if design.control.all():
             return WellSums.none(self.groups.size)
         ranking = Ranking(
             against="controls" if design.control.any() else "non-replicates",
@@ -210,10 +217,11 @@ class OnAxes:
     ranked: Ranked
     values: NDArray[np.float32]  # of the judged wells
     centre: NDArray[np.float32]  # mean of the reference wells
+    back: NDArray[np.float32]  # (axes, features): what each axis contributes to the scaled features
     predictor: PlatePredictor
 
     @classmethod
-    def of(cls, half: Half, slabs: Slabs) -> OnAxes:
+    def of(cls, half: Half, slabs: Slabs, back: Array) -> OnAxes:
         part = [slab[half.rows] for slab in slabs]
 
         def at(rows: Codes) -> NDArray[np.float32]:
@@ -225,14 +233,16 @@ class OnAxes:
             Ranked(found.technical, found.biological),
             at(half.judged),
             at(half.questions.plates.reference).mean(axis=0),
+            back.astype(np.float32),
             half.plate_predictor(at),
         )
 
     def judged_by(self, other: OnAxes, removed: int, method: Method) -> Judged:
         """This half with the axes that the other one chose; the origin is the other one's too."""
         weights = other.ranked.weights(removed, method)
-        kept = np.flatnonzero(weights > 0)
-        shown = (self.values[:, kept] - other.centre[kept]) * weights[kept].astype(np.float32)
+        gone = np.flatnonzero(weights < 1)
+        away = (self.values[:, gone] - other.centre[gone]) * (1 - weights[gone]).astype(np.float32)
+        shown = self.half.features - other.half.centre - away @ self.back[gone]
         return Judged(self.half.replicates(shown), self.predictor.auroc(weights), self.ranked.biology_lost(weights))
 
 
@@ -267,18 +277,19 @@ class TradeOff:
         return self.judged[first].replicates.mean_above(self.judged[second].replicates)
 
 
-def principal_rotation(from_components: AffineMap) -> Array:
-    """The rotation from components to whitened principal axes of the original features, largest variance first.
+def principal_rotation(back: Array) -> Array:
+    """The rotation from components to whitened principal axes of the features, largest variance first.
 
     Components are white, so with X = Z B the covariance of X is B^T B; for B = U S V^T its principal axes, scaled to unit
     variance, are X V / S = Z U.
     """
-    return np.asarray(np.linalg.svd(from_components.matrix, full_matrices=False)[0])
+    return np.asarray(np.linalg.svd(back, full_matrices=False)[0])
 
 
 def trade_off(
     slabs: Slabs,
-    from_components: AffineMap,
+    back: Array,
+    features: Blocks,
     design: Design,
     *,
     points: Sequence[int],
@@ -288,7 +299,8 @@ def trade_off(
 ) -> TradeOff:
     """Judge ICA, PCA and random axes with each number of `points` removed, on plates not used to choose them. Ours.
 
-    `slabs` are all rows on the components. Of each half at most `max_rows` rows are judged by replicate mAP.
+    `slabs` are all rows on the components, `features` the same rows on the scaled features, `back` (components, features) what
+    components contribute to these. Of each half at most `max_rows` rows are judged by replicate mAP.
     """
     plates = design.plate
     fold = plate_folds(design, folds=2, seed=run.seed) if plates.size >= FEWEST_PLATES else np.zeros(design.n, np.intp)
@@ -299,12 +311,12 @@ def trade_off(
             f"{design.name}: expected at least {FEWEST_PLATES} plates of similar size, got {plates.size}; axes are chosen on one half "
             "of the wells, plates whole, and judged on the other."
         )
-    first, second = (Half.of(design, np.flatnonzero(fold == k), max_rows, run.seed) for k in range(2))
+    first, second = (Half.of(features, design, np.flatnonzero(fold == k), max_rows, run.seed) for k in range(2))
     halves = (first, second)
     axes = sum(slab.shape[1] for slab in slabs)
     rotations: dict[AxesOf, Array | None] = {
         "ica": None,
-        "pca": principal_rotation(from_components),
+        "pca": principal_rotation(back),
         "rand": haar_rotation(axes, np.random.default_rng([run.seed, axes])),
     }
     judged: dict[tuple[AxesOf, int], Judged] = {}
@@ -313,7 +325,8 @@ def trade_off(
     for space in SPACES:
         rotation = rotations[space]
         turned = slabs if rotation is None else rotated(slabs, rotation)
-        one, two = OnAxes.of(first, turned), OnAxes.of(second, turned)
+        turned_back = back if rotation is None else rotation.T @ back
+        one, two = OnAxes.of(first, turned, turned_back), OnAxes.of(second, turned, turned_back)
         ranked[space] = one.ranked, two.ranked
         for removed in points:
             if removed == 0 and space != SPACES[0]:  # the same space, whatever its axes
