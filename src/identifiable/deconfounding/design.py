@@ -125,6 +125,7 @@ class Design:
     perturbation   the finest treatment (a guide, a compound at a dose); control wells carry the name of their control
     control        which rows are negative controls
     batch          what plates belong to (an experiment, a week); None where the table does not say
+    compound       the perturbation whatever its dose; None where no dose is part of it
     target         what several perturbations share (a gene, a compound, a mechanism); None where the table does not say
     row, column    of the well, from 0; None where the table does not say
     cell_count     cells in the well; None where the table does not say
@@ -143,6 +144,12 @@ class Design:
     dose: Labels | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     name: str = "screen"
+    compound: Labels | None = None
+
+    @property
+    def compounds(self) -> Labels:
+        """The compound of every row, doses joined."""
+        return self.perturbation if self.compound is None else self.compound
 
     @property
     def n(self) -> int:
@@ -206,6 +213,7 @@ class Design:
             cell_count=None if self.cell_count is None else self.cell_count[rows],
             roles=self.roles,
             name=self.name,
+            compound=None if self.compound is None else self.compound.take(rows),
         )
 
 

@@ -208,6 +208,7 @@ def assign_roles(
         roles={role: ",".join(found) for role, found in {**roles, "plate": plate_columns}.items() if found}
         | {"control": said},
         name=name,
+        compound=_compounds(table, roles["perturbation"], perturbations),
     )
     alerts += [
         *_control_like(design),
@@ -429,6 +430,15 @@ def _perturbations(table: ColumnTable, columns: tuple[str, ...], control: Mask, 
             )
         )
     return _relabelled(codes, names)
+
+
+def _compounds(table: ColumnTable, columns: tuple[str, ...], perturbations: Labels) -> Labels | None:
+    """The perturbation without its dose, where one of the columns is named like a dose; of a control the name it has."""
+    kept = [column for column in columns if _plain(column) not in DOSES]
+    if not kept or len(kept) == len(columns):
+        return None
+    parts = joined([table.labels(column) for column in kept], "_")
+    return parts if (parts.text() != "").all() else joined([parts, perturbations], "_")
 
 
 def _relabelled(codes: Codes, names: Sequence[str]) -> Labels:
