@@ -19,10 +19,11 @@ from identifiable.deconfounding.audit.auditing import audit as audit_design
 from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
-from identifiable.deconfounding.components.cleaning import cleaned_basis, compared_spaces
+from identifiable.deconfounding.components.cleaning import cleaned_basis, cleaned_map, compared_spaces
 from identifiable.deconfounding.components.resolving import screen_basis
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
+from identifiable.deconfounding.feature_map import FeatureMap
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
@@ -176,21 +177,26 @@ def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[A
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cleaned(Holder):
-    """A cleaned screen: what `clean` found, the basis that was resolved, and the cleaning itself as a basis.
+    """A cleaned screen: what `clean` found, the basis that was resolved, and the cleaning itself as a map of features.
 
-    `basis` maps rows of the same model to the components that were kept (weighted, if shrunk); it needs no batch label, so new
+    `basis` maps features to the same features without the components that were removed; it needs no batch label, so new
     plates need no refit: ``identifiable.transform(cleaned.basis, new_rows)``.
     """
 
     result: Cleaning
     resolved: Resolved
-    basis: Resolved
+    basis: FeatureMap
     screen: Screen
+
+    @property
+    def components(self) -> Resolved:
+        """The basis of the components that were kept (weighted, if shrunk)."""
+        return cleaned_basis(self.resolved, self.result.weights)
 
     @property
     def spaces(self) -> dict[str, AffineMap]:
         """The maps to the spaces that an `.h5ad` holds: PCA-white, all components, the cleaned ones, one random rotation."""
-        return compared_spaces(self.resolved, self.basis, self.result.provenance.seed)
+        return compared_spaces(self.resolved, self.components, self.result.provenance.seed)
 
 
 @takes(CleanOptions)
@@ -204,7 +210,8 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     attributed, opened = _attributed(_screened(source, options), options, "clean")
     found, run = attributed.resolved, _run(opened, options, "clean", attributed.result.inputs)
     result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
-    return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
+    basis = FeatureMap(cleaned_map(found, result.weights), result, opened.representation.columns)
+    return Cleaned(result, found, basis, opened)
 
 
 def _doses_apart(opened: Screen) -> Screen:

@@ -190,7 +190,7 @@ class Design:
         )
         if (apart_on[treated] > 1).sum() < LEAST_REPLICATED * (pooled_on[treated] > 1).sum():
             return self
-        return replace(self, perturbation=named, dose=None)
+        return replace(self, perturbation=named, dose=None, compound=self.compounds)
 
     def check_rows(self, blocks: Blocks) -> None:
         """Refuse a table whose rows this cannot be the design of."""

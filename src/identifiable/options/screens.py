@@ -168,6 +168,15 @@ class CleanOptions(AttributeOptions):
     budget: Annotated[
         float, Option("share of the biological score that may be lost", least=0, most=1, metavar="SHARE")
     ] = 0.1
+    margin: Annotated[
+        float,
+        Option(
+            "how far a metric of biology may fall below the input's before cleaning counts as harm",
+            least=0,
+            most=1,
+            metavar="M",
+        ),
+    ] = 0.03
     metrics: Annotated[
         Sequence[str] | None, Option("metrics of spaces to give; None for all, () for none", flag=None, setting=False)
     ] = None

@@ -9,6 +9,7 @@ from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 ComponentRole = Literal["technical", "biological", "both", "neither"]
+CleanScale = Literal["deviations", "units"]
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,24 @@ class CleanDifference:
 
 
 @dataclass(frozen=True)
+class CleanCheck:
+    """A metric of the cleaned table beside that of the table as it came, on the same wells; the interval leaves batches out in turn.
+
+    `scale`: features as they are ("units"), or each in standard deviations of its own table ("deviations"). `held_out`: wells as the
+    axes chosen on the other half of the plates would leave them; otherwise the table as it would be written.
+    """
+
+    metric: str
+    scale: CleanScale
+    held_out: bool
+    input: float
+    cleaned: float
+    difference: float
+    ci95: Interval
+    better: Literal["high", "low"]
+
+
+@dataclass(frozen=True)
 class SpaceMetric:
     """A metric of a space. Rotation-invariant ones cannot tell PCA, ICA and random rotations apart: they are given once, as `whole`."""
 
@@ -147,7 +166,8 @@ class Cleaning(Shown):
     """A screen without its technical components, and what that costs, beside dropping as many axes of PCA or at random.
 
     `weights` has one factor for each component: 0 dropped, 1 kept, between them shrunk. `budget` is the share of biology one was
-    willing to lose. `verdict` compares held-out replicate mAP of the cleaned ICA space with that of the others.
+    willing to lose. `verdict` compares held-out replicate mAP of the cleaned features with that of the others ("ica-cleaning-helps",
+    "no-gain"); where `checks` show less biology than the input has, it is "harms"; "keep-as-is" where no biology shows.
     """
 
     design: ScreenDesign
@@ -158,11 +178,12 @@ class Cleaning(Shown):
     biology_lost: float
     curve: tuple[CleanPoint, ...]
     metrics: tuple[SpaceMetric, ...]
-    verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
+    verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "keep-as-is", "harms"]
     told: Answer = field(compare=False, metadata={"json": "text"})
     attribution: Attribution
     outputs: tuple[str, ...] = ()
     differences: tuple[CleanDifference, ...] = ()
+    checks: tuple[CleanCheck, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
     rows_in: ClassVar[str] = "metrics"
 

@@ -53,6 +53,10 @@ class Scaling:
         matrix = self._factor[:, None] * to_axes.matrix
         return AffineMap(matrix, to_axes.offset - self.mean @ matrix)
 
+    def of_scaled(self, from_axes: AffineMap) -> Array:
+        """What axes contribute to the scaled rows, of a map to raw rows: (axes, features)."""
+        return np.asarray(from_axes.matrix * self._factor, np.float64)
+
     def out_of(self, from_axes: AffineMap) -> AffineMap:
         """A map to scaled rows as one to raw rows."""
         return AffineMap(from_axes.matrix * self.spread, from_axes.offset * self.spread + self.mean)
