@@ -9,7 +9,6 @@ from identifiable.results.record import Answer, Interval, Note, Shown, joined
 from identifiable.results.screen import ScreenDesign
 
 ComponentRole = Literal["technical", "biological", "both", "neither"]
-CleanScale = Literal["deviations", "units"]
 
 
 @dataclass(frozen=True)
@@ -130,12 +129,11 @@ class CleanDifference:
 class CleanCheck:
     """A metric of the cleaned table beside that of the table as it came, on the same wells; the interval leaves batches out in turn.
 
-    `scale`: features as they are ("units"), or each in standard deviations of its own table ("deviations"). `held_out`: wells as the
-    axes chosen on the other half of the plates would leave them; otherwise the table as it would be written.
+    In both tables every feature is in its own standard deviations. `held_out`: wells as the components chosen without their batch
+    (or plate) would leave them; otherwise the table as it would be written.
     """
 
     metric: str
-    scale: CleanScale
     held_out: bool
     input: float
     cleaned: float

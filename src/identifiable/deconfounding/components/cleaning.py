@@ -12,21 +12,24 @@ from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.deconfounding.components.attributing import role_at
 from identifiable.deconfounding.components.resolving import Scaling
+from identifiable.deconfounding.components.shares import Questions
 from identifiable.deconfounding.components.trade_off import (
     SPACES,
     AxesOf,
     Method,
+    Ranked,
     TradeOff,
     biology_lost,
-    kept_share,
+    budgeted,
     principal_rotation,
     removal_order,
     trade_off,
 )
 from identifiable.deconfounding.components.variance import Slabs, project
-from identifiable.deconfounding.design import Codes, Design, Labels, summarise
+from identifiable.deconfounding.design import Design, Labels, summarise
+from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import FEW_GROUPS
-from identifiable.deconfounding.metrics.retrieval import BATCH_READABLE, Found, Retrieval, Scores, pieced
+from identifiable.deconfounding.metrics.retrieval import BATCH_READABLE, Retrieval, Scores, batches_or_plates, pieced
 from identifiable.deconfounding.metrics.space_metrics import space_metrics
 from identifiable.deconfounding.run import record_of
 from identifiable.groups import AffineMap, haar_rotation
@@ -35,15 +38,15 @@ from identifiable.intake import gather_moments
 from identifiable.moments import Array
 from identifiable.options import CleanOptions
 from identifiable.results import Alert, Answer, Attribution, Cleaning, CleanPoint, SpaceMetric
-from identifiable.results.cleaning import CleanCheck, CleanDifference, CleanScale
-from identifiable.run import Run
+from identifiable.results.cleaning import CleanCheck, CleanDifference
+from identifiable.run import Run, Stage
 
 Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "keep-as-is", "harms"]
 MAX_ROWS = 6000  # of each half of the plates, judged by replicate mAP at every point of the curve
 METRIC_ROWS = 8000  # of the half that metrics are measured on: five spaces, and neighbours cost rows squared
 BEYOND = 2  # the curve ends at so many times the number of axes chosen
-SCALES: tuple[CleanScale, ...] = ("deviations", "units")
-SPREAD = 1e-12  # of the largest standard deviation: a feature below it is rounding of a constant
+CHECK_FOLDS = 5  # parts of the batches (or plates), each cleaned by what the others choose
+ROUNDING = 1e-9  # of the size of a feature: a spread below it is what rounding leaves of a constant
 
 
 def clean(
@@ -66,7 +69,7 @@ def clean(
 
     "harms" is said where a metric of retrieval (1-NN across batches, consensus, replicate mAP: `Retrieval`) of the cleaned table is
     below that of the table as it came by more than `margin`, or has an interval below it: on the table as it would be written, and
-    on wells of plates that were not used to choose the axes; both as they are and with every feature in its own standard deviations.
+    on wells of batches (or plates) that were not used to choose components. Features are in standard deviations of their table.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ def clean(
             run=run,
         )
         table = _metrics(scaling.on(blocks), slabs, back, found, removed, options, run)
-        checks = _checks(resolved, blocks, design, chosen, found, options, run) if removed else ()
+        checks = _checks(resolved, blocks, slabs, design, chosen, options, run) if removed else ()
     differences = _differences(found, removed)
     verdict, told = judge(chosen, differences, checks, found, attribution, options.margin)
     said = (*run.alerts, *attribution.alerts, *_alerts(design, found))
@@ -166,15 +169,9 @@ def choose_weights(
     order = removal_order(technical, biological).tolist()
     candidates = [k for k in order if roles[k] == "technical"]
     candidates += [k for k in order if roles[k] == "both" and technical[k] > biological[k]]
-    target = np.zeros(len(order)) if method == "drop" else kept_share(technical, biological)
-    weights, removed = np.ones(len(order)), []
-    for k in candidates if shows_biology(attribution) else ():
-        tried = weights.copy()
-        tried[k] = target[k]
-        if biology_lost(biological, tried) <= budget:
-            weights = tried
-            removed.append(k)
-    return Chosen(weights, tuple(removed), biology_lost(biological, weights) if removed else 0.0)
+    weights = budgeted(candidates if shows_biology(attribution) else (), technical, biological, method, budget)
+    removed = tuple(k for k in candidates if weights[k] < 1)
+    return Chosen(weights, removed, biology_lost(biological, weights) if removed else 0.0)
 
 
 def shows_biology(attribution: Attribution) -> bool:
@@ -288,7 +285,7 @@ def judge(
     worst = min((c for c in checks if harms(c, margin)), key=lambda c: c.difference, default=None)
     if worst is not None:
         low, high = worst.ci95
-        values |= {"metric": worst.metric, "input": worst.input, "cleaned": worst.cleaned, "margin": margin}
+        values |= {"worst": worst.metric, "input": worst.input, "cleaned": worst.cleaned, "margin": margin}
         values |= {"difference": worst.difference, "low": low, "high": high}
         return "harms", Answer("cleaning_harms", values)
     if not np.isfinite(whole.difference):
@@ -308,54 +305,52 @@ def harms(check: CleanCheck, margin: float) -> bool:
 
 
 def _checks(
-    resolved: Resolved,
-    blocks: Blocks,
-    design: Design,
-    chosen: Chosen,
-    found: TradeOff,
-    options: CleanOptions,
-    run: Run,
+    resolved: Resolved, blocks: Blocks, slabs: Slabs, design: Design, chosen: Chosen, options: CleanOptions, run: Run
 ) -> tuple[CleanCheck, ...]:
-    """Metrics of retrieval, cleaned against input: of the table as it would be written, and of plates not used to choose axes."""
+    """Metrics of retrieval, cleaned against input: of the table as it would be written, and of what was not used to choose.
+
+    For the second, batches are dealt into 5 parts (plates, where there are fewer than 3 batches). The wells of a part are judged in
+    the table that the choice of the other parts would give, by technical and biological scores alone.
+    """
     asked = Retrieval.of(design, seed=run.seed)
     came = blocks.select(asked.rows)[:].astype(np.float64)
-    half = np.zeros(design.n, np.intp)
-    half[found.halves[1].rows] = 1
-    written = cleaned_map(resolved, chosen.weights.tolist())(came)
-    # The wells of a half in the space that the other half would have chosen.
-    first, second = (
-        cleaned_map(resolved, r.weights(len(chosen.removed), options.method).tolist()) for r in found.ranked["ica"]
+
+    def scores_of(weights: Array) -> Scores:
+        return asked.scores(_standardised(cleaned_map(resolved, weights.tolist())(came)))
+
+    before, after = asked.scores(_standardised(came)), scores_of(chosen.weights)
+    units = batches_or_plates(design)
+    parts = min(CHECK_FOLDS, units.size)
+    fold = plate_folds(design, folds=parts, hold_out="plate" if units is design.plate else "batch", seed=run.seed)
+    apart: list[Scores] = []
+    for k in range(parts):
+        rows = np.flatnonzero(fold != k)
+        ranked = Ranked.of(
+            [slab[rows] for slab in slabs], Questions.of(design.take(rows), rng=np.random.default_rng(run.seed))
+        )
+        apart.append(scores_of(ranked.chosen(options.method, options.budget)))
+        run.say(Stage("checks"), k + 1, parts)
+    of_part = replace(asked, groups=Labels(fold[asked.rows], tuple(map(str, range(parts)))))
+    held_out = Scores(
+        {
+            name: pieced([(of_part.group_of(name) == k, each[name]) for k, each in enumerate(apart)])
+            for name in asked.metrics
+        }
     )
-    checks: list[CleanCheck] = []
-    for scale in SCALES:
-        before = asked.scores(_scaled(came, scale))
-        checks += _compared(before, asked.scores(_scaled(written, scale)), scale, held_out=False)
-        by_first, by_second = (asked.scores(_scaled(by(came), scale)) for by in (first, second))
-        apart = Scores({name: _held_out(asked, name, half, by_first, by_second) for name in asked.metrics})
-        checks += _compared(before, apart, scale, held_out=True)
-    return tuple(checks)
+    return (*_compared(before, after, held_out=False), *_compared(before, held_out, held_out=True))
 
 
-def _scaled(rows: Array, scale: CleanScale) -> Array:
-    """Rows about their mean, each feature divided by its standard deviation where `scale` says so."""
+def _standardised(rows: Array) -> Array:
+    """Every feature about its mean and in standard deviations; 0 where only rounding of a constant is left."""
     centred = rows - rows.mean(axis=0)
-    if scale == "units":
-        return centred
-    spread = centred.std(axis=0)
-    return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > SPREAD * spread.max()))
+    spread, size = centred.std(axis=0), np.abs(rows).max(axis=0)
+    return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > ROUNDING * size))
 
 
-def _held_out(asked: Retrieval, metric: str, half: Codes, by_first: Scores, by_second: Scores) -> Found:
-    """Queries of the first half as the choice of the second has them, and the other way round."""
-    of = replace(asked, groups=Labels.of(half[asked.rows])).group_of(metric)
-    return pieced([(of == 1, by_first[metric]), (of == 0, by_second[metric])])
-
-
-def _compared(before: Scores, after: Scores, scale: CleanScale, *, held_out: bool) -> list[CleanCheck]:
+def _compared(before: Scores, after: Scores, *, held_out: bool) -> list[CleanCheck]:
     return [
         CleanCheck(
             metric,
-            scale,
             held_out,
             before[metric].mean,
             found.mean,

@@ -116,8 +116,8 @@ def carried_rank(moments: Moments) -> CarriedRank:
 
     Where there are `FEW_ROWS` (10) rows for each axis that varies, all of them. Otherwise the smaller of two numbers:
 
-    - axes above the noise: after k axes the others have mean variance s; the next one counts if its variance is above what the
-      largest of as many axes of pure noise of variance s would have in a sample of n rows (`axes_above_noise`);
+    - axes above the noise: those whose variance is larger than the largest that as many independent features would have in a sample
+      of n rows (`axes_above_noise`);
     - one axis for 10 rows. The directions of k components take k (k - 1) / 2 angles. Where the error of an angle is about
       1 / sqrt(n), as for Laplace sources, a component shares k / n of its variance with the others by chance: a tenth at 10 rows
       an axis, which is |r| = 0.95 to its own direction. `resolve` has the same limit (alert `few_rows`).
@@ -127,28 +127,23 @@ def carried_rank(moments: Moments) -> CarriedRank:
     spread = np.sqrt(moments.energy[moments.energy > 0])
     kept = np.flatnonzero(moments.energy > 0)
     correlation = moments.scatter[np.ix_(kept, kept)] / np.outer(spread, spread)
-    above = axes_above_noise(np.linalg.eigvalsh(correlation)[::-1], moments.n) if len(kept) else 0
+    above = axes_above_noise(np.linalg.eigvalsh(correlation), moments.n) if len(kept) else 0
     bounded = varying if by_rows >= varying else min(max(min(above, by_rows), FEWEST_AXES), varying)
     return CarriedRank(bounded, varying, above, by_rows)
 
 
 def axes_above_noise(variances: Array, n: int) -> int:
-    """How many leading variances (largest first) of n rows are above the noise of the rest.
+    """How many variances, along principal axes of p features of unit variance in n rows, are larger than independent features give.
 
-    Implements the test of Kritchman and Nadler (2008): sample variances of p axes of pure noise of variance s end near
-    ``s (1 + sqrt(p / n))^2``, with fluctuations that follow the Tracy-Widom law.
+    Implements parallel analysis (Horn 1965) with the limit of the largest variance in place of draws: about (1 + sqrt(p / n))^2,
+    with fluctuations that follow the Tracy-Widom law (Johnstone 2001).
 
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((200, 60)); X[:, :3] *= 6
-    >>> axes_above_noise(np.linalg.eigvalsh(np.cov(X.T))[::-1], 200)
+    >>> X = rng.standard_normal((200, 60)); X[:, :30] += 2 * rng.standard_normal((200, 3)) @ rng.standard_normal((3, 30))
+    >>> axes_above_noise(np.linalg.eigvalsh(np.corrcoef(X.T)), 200)
     3
     """
-    for k, variance in enumerate(variances):
-        left = len(variances) - k
-        level = float(variances[k:].sum()) / left
-        rows, columns = np.sqrt(n - 0.5), np.sqrt(left - 0.5)
-        edge = (rows + columns) ** 2 / n
-        width = (rows + columns) / n * (1 / rows + 1 / columns) ** (1 / 3)
-        if variance <= level * (edge + NOISE_QUANTILE * width):
-            return k
-    return len(variances)
+    rows, columns = np.sqrt(n - 0.5), np.sqrt(len(variances) - 0.5)
+    edge = (rows + columns) ** 2 / n
+    width = (rows + columns) / n * (1 / rows + 1 / columns) ** (1 / 3)
+    return int((variances > edge + NOISE_QUANTILE * width).sum())

@@ -1,6 +1,7 @@
 """What taking axes out costs and brings: plate predictability against replicate mAP, for ICA, PCA and random axes.
 
-Axes are chosen on one half of the plates and judged on the other, and the other way round. What is judged are the scaled features
+Axes are chosen on one half of the plates (of the batches, where replicates lie in one batch) and judged on the other, and the other
+way round. What is judged are the scaled features
 less what the removed axes contribute to them, as they would be written. With nothing removed this is the table as it came, whatever
 the axes; what differs afterwards is what their axes are worth.
 """
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks
+from identifiable.deconfounding.components.attributing import MATERIAL
 from identifiable.deconfounding.components.shares import Questions, scores
 from identifiable.deconfounding.components.variance import Slabs, indicator, rotated, same_pairs
 from identifiable.deconfounding.design import Codes, Design, Labels
@@ -26,6 +28,7 @@ from identifiable.deconfounding.metrics.replicates import Ranking, WellSums, rep
 from identifiable.deconfounding.metrics.space_metrics import replicate_columns, replicate_rows
 from identifiable.groups import haar_rotation
 from identifiable.moments import Array
+from identifiable.options.screens import HoldOut
 from identifiable.results import Interval
 from identifiable.run import Run, Stage
 
@@ -42,6 +45,17 @@ class Ranked:
 
     technical: Array
     biological: Array
+
+    @classmethod
+    def of(cls, slabs: Slabs, questions: Questions) -> Ranked:
+        found = scores(slabs, questions, errors=False)
+        return cls(found.technical, found.biological)
+
+    def chosen(self, method: Method, budget: float) -> Array:
+        """One factor for each axis when those more technical than biological go, within the budget of biology."""
+        technical, biological = np.nan_to_num(self.technical), np.nan_to_num(self.biological)
+        candidates = [k for k in self.order.tolist() if technical[k] >= MATERIAL and technical[k] > biological[k]]
+        return budgeted(candidates, self.technical, self.biological, method, budget)
 
     @cached_property
     def order(self) -> Codes:
@@ -64,6 +78,18 @@ def removal_order(technical: Array, biological: Array) -> Codes:
     return np.argsort(-(np.nan_to_num(technical) - np.nan_to_num(biological)), kind="stable").astype(np.intp)
 
 
+def budgeted(candidates: Sequence[int], technical: Array, biological: Array, method: Method, budget: float) -> Array:
+    """One factor for each axis: candidates go one after the other, but for those that would overdraw the budget of biology."""
+    target = np.zeros(len(technical)) if method == "drop" else kept_share(technical, biological)
+    weights = np.ones(len(technical))
+    for k in candidates:
+        tried = weights.copy()
+        tried[k] = target[k]
+        if biology_lost(biological, tried) <= budget:
+            weights = tried
+    return weights
+
+
 def kept_share(technical: Array, biological: Array) -> Array:
     """Biology as a share of biology and technique: the factor an axis is shrunk by. Scores below 0 are chance and count as 0."""
     biology, technique = (np.nan_to_num(score).clip(min=0) for score in (biological, technical))
@@ -80,6 +106,16 @@ def biology_lost(biological: Array, weights: Array) -> float:
     known = np.nan_to_num(biological).clip(min=0)
     total = float(known.sum())
     return float((1 - weights**2) @ known / total) if total > 0 else float("nan")
+
+
+def in_batches(design: Design) -> bool:
+    """Whether most pairs of replicates lie in one batch: what a batch has of its own would then bring them together."""
+    if design.batch is None or design.batch.size < 2:
+        return False
+    treated = ~design.control
+    codes = (labels.codes[treated] for labels in (design.perturbation, design.plate, design.batch))
+    same, pairs = same_pairs(*codes)
+    return same > MOSTLY * pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +144,8 @@ class Half:
 
     @cached_property
     def batch_bound(self) -> bool:
-        """Whether most pairs of replicates lie in one batch: what a batch has of its own would then bring them together.
-
-        Such replicates are ranked among controls of their own batch, which it brings together as much.
-        """
-        design = self.judged_design
-        if design.batch is None or design.batch.size < 2:
-            return False
-        treated = ~design.control
-        codes = (labels.codes[treated] for labels in (design.perturbation, design.plate, design.batch))
-        same, pairs = same_pairs(*codes)
-        return same > MOSTLY * pairs
+        """Such replicates are ranked among controls of their own batch, which it brings together as much."""
+        return in_batches(self.judged_design)
 
     @cached_property
     def groups(self) -> Labels:
@@ -227,10 +254,9 @@ class OnAxes:
         def at(rows: Codes) -> NDArray[np.float32]:
             return np.concatenate([slab[rows] for slab in part], axis=1)
 
-        found = scores(part, half.questions, errors=False)
         return cls(
             half,
-            Ranked(found.technical, found.biological),
+            Ranked.of(part, half.questions),
             at(half.judged),
             at(half.questions.plates.reference).mean(axis=0),
             back.astype(np.float32),
@@ -303,7 +329,9 @@ def trade_off(
     components contribute to these. Of each half at most `max_rows` rows are judged by replicate mAP.
     """
     plates = design.plate
-    fold = plate_folds(design, folds=2, seed=run.seed) if plates.size >= FEWEST_PLATES else np.zeros(design.n, np.intp)
+    apart: HoldOut = "batch" if in_batches(design) and design.batch.size >= FEWEST_PLATES else "plate"
+    enough = plates.size >= FEWEST_PLATES
+    fold = plate_folds(design, folds=2, hold_out=apart, seed=run.seed) if enough else np.zeros(design.n, np.intp)
     if (
         min(len(np.unique(plates.codes[fold == k])) for k in range(2)) < 2
     ):  # one plate may hold as many wells as all others
