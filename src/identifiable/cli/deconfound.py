@@ -63,11 +63,12 @@ def _clean(job: Job) -> Any:
 
 
 def _withheld(job: Job, found: Any) -> str:
-    """A table that is worse than the one that came is written only if asked twice."""
-    if found.result.verdict != "harms" or job.typed.force:
+    """A table that is not as good as the one that came is written only if asked twice."""
+    result = found.result
+    if result.harmless or job.typed.force:
         return ""
     names = " and ".join(filter(None, (job.typed.output, job.typed.save_basis)))
-    return f"the verdict is harms, so {names} was not written; keep the table as it is, or pass --force."
+    return f"{names} not written, because the verdict is {result.verdict}; use the input, or pass --force."
 
 
 def _check_checkpoint(job: Job) -> None:
@@ -80,7 +81,9 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
     text = "in a .parquet or .csv, name metadata columns Metadata_…"
     parser.add_argument("--export", choices=("pycytominer",), help=text)
     parser.add_argument("--components", action="store_true", help="write the components that are kept, not features")
-    parser.add_argument("--force", action="store_true", help="write the cleaned table even if the verdict is harms")
+    parser.add_argument(
+        "--force", action="store_true", help="write the cleaned table even if it is worse than the input"
+    )
 
 
 def _save_scores(job: Job, found: Any, path: str) -> None:

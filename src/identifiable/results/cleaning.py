@@ -165,7 +165,8 @@ class Cleaning(Shown):
 
     `weights` has one factor for each component: 0 dropped, 1 kept, between them shrunk. `budget` is the share of biology one was
     willing to lose. `verdict` compares held-out replicate mAP of the cleaned features with that of the others ("ica-cleaning-helps",
-    "no-gain"); where `checks` show less biology than the input has, it is "harms"; "keep-as-is" where no biology shows.
+    "no-gain"). Where `checks` show less biology than the input has, it is "harms", or "keep-as-is" if that may be chance. It is
+    "keep-as-is" with nothing removed where no biology shows.
     """
 
     design: ScreenDesign
@@ -184,6 +185,11 @@ class Cleaning(Shown):
     checks: tuple[CleanCheck, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
     rows_in: ClassVar[str] = "metrics"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the cleaned table may be used in place of the input: no verdict against it, or nothing was removed."""
+        return not self.removed or self.verdict not in ("harms", "keep-as-is")
 
     @property
     def text(self) -> str:

@@ -67,9 +67,10 @@ def clean(
     "ica-cleaning-helps" needs intervals above 0, from leaving plates out, of replicate mAP less that of PCA, less that of no cleaning
     and less chance. ICA and whitening see all rows, without labels.
 
-    "harms" is said where a metric of retrieval (1-NN across batches, consensus, replicate mAP: `Retrieval`) of the cleaned table is
-    below that of the table as it came by more than `margin`, or has an interval below it: on the table as it would be written, and
-    on wells of batches (or plates) that were not used to choose components. Features are in standard deviations of their table.
+    Metrics of retrieval (1-NN across batches, consensus, replicate mAP: `Retrieval`) of the cleaned table are compared with those of
+    the table as it came: on the table as it would be written, and on wells of batches (or plates) that were not used to choose
+    components. Features are in standard deviations of their table. "harms" is said where a metric has an interval below the input;
+    "keep-as-is" where one is lower by more than `margin`, which may be chance.
 
     Parameters
     ----------
@@ -282,12 +283,12 @@ def judge(
     values: dict[str, Any] = {"removed": removed, "components": components}
     by_name = {difference.against: difference for difference in differences}
     whole, pca = by_name["whole"], by_name["pca"]
-    worst = min((c for c in checks if harms(c, margin)), key=lambda c: c.difference, default=None)
-    if worst is not None:
-        low, high = worst.ci95
+    worse = sorted((c for c in checks if is_worse(c, margin)), key=lambda c: (not c.ci95[1] < 0, c.difference))
+    if worse:
+        worst, (low, high) = worse[0], worse[0].ci95
         values |= {"worst": worst.metric, "input": worst.input, "cleaned": worst.cleaned, "margin": margin}
         values |= {"difference": worst.difference, "low": low, "high": high}
-        return "harms", Answer("cleaning_harms", values)
+        return ("harms", Answer("cleaning_harms", values)) if high < 0 else ("keep-as-is", Answer("not_better", values))
     if not np.isfinite(whole.difference):
         return "no-gain", Answer("no_replicates_held_out", values)
     values |= {"before": found.judged["ica", 0].plate_auroc, "after": found.judged["ica", removed].plate_auroc}
@@ -299,7 +300,7 @@ def judge(
     return "ica-cleaning-helps" if helps else "no-gain", Answer("cleaned", values)
 
 
-def harms(check: CleanCheck, margin: float) -> bool:
+def is_worse(check: CleanCheck, margin: float) -> bool:
     """Whether biology is found worse than in the table as it came: by more than the margin, or by an interval below 0."""
     return check.better == "high" and (check.difference < -margin or check.ci95[1] < 0)
 
