@@ -29,7 +29,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("cli",),
     ("experiments",),
     (FRONT,),
-    ("deconfound",),
+    ("deconfound", "pp"),
     ("api", "metrics"),
     ("io", "nn", "report"),
     ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),

@@ -80,9 +80,33 @@ def by_efaar(X: Matrix, table: pd.DataFrame) -> dict[str, Matrix]:
 
     keys = {"metadata": table, "pert_col": "treatment", "control_key": "control", "batch_col": "batch"}
     return {
-        "tvn": efaar.tvn_on_controls(X, **keys),
+        "tvn, efaar 1.0": efaar.tvn_on_controls(X, **keys),
         "pca-cs": efaar.centerscale_on_controls(PCA(whiten=True).fit_transform(X), **keys),
     }
+
+
+def tvn(X: Matrix, table: pd.DataFrame) -> Matrix:
+    """TVN with the controls of each batch brought to mean 0 and variance 1 before CORAL, from its formula.
+
+    The released efaar_benchmarking 1.0 (August 2024) scales on all controls there. Later code of the same authors and others who took
+    it up (brieflow, vcb) scale in each batch and give back the covariance of all controls.
+    """
+    from scipy.linalg import fractional_matrix_power
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import StandardScaler
+
+    control = (table["treatment"] == "control").to_numpy()
+    Z = StandardScaler().fit(X[control]).transform(X)
+    Z = PCA().fit(Z[control]).transform(Z)
+    batches = [np.asarray(rows) for rows in table.groupby("batch").indices.values()]
+    for rows in batches:
+        Z[rows] = StandardScaler().fit(Z[rows][control[rows]]).transform(Z[rows])
+    ridge = 0.5 * np.eye(Z.shape[1])
+    target = fractional_matrix_power(np.cov(Z[control], rowvar=False) + ridge, 0.5)
+    for rows in batches:
+        source = np.cov(Z[rows][control[rows]], rowvar=False) + ridge
+        Z[rows] = Z[rows] @ fractional_matrix_power(source, -0.5) @ target
+    return Z
 
 
 def by_scanpy(X: Matrix, table: pd.DataFrame, tolerance: float) -> Matrix:
@@ -166,6 +190,7 @@ def main() -> None:
         "control-z": plate_by_plate(X, table, "standardize"),
         "control-mad": plate_by_plate(X, table, "mad_robustize"),
         **by_efaar(X, table),
+        "tvn": tvn(X, table),
         "combat": by_scanpy(X, table, 1e-13),
         "combat as scanpy stops": by_scanpy(X, table, 1e-4),
         "position-subtracted": X - pd.DataFrame(X).groupby(table["well"]).transform("mean").to_numpy(),

@@ -284,7 +284,7 @@ def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
     if is_path(source):
         return open_screen(source, metadata=metadata, ids=ids, features=features)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
-        return screen_of_anndata(source, use_rep=options.use_rep, metadata=metadata, ids=ids)
+        return screen_of_anndata(source, use_rep=options.use_rep or "X", metadata=metadata, ids=ids)
     if is_frame(source):
         return screen_of_frame(source, features, metadata=metadata, ids=ids)
     if metadata is None and not getattr(source, "labels", None):
