@@ -172,7 +172,7 @@ def apply_basis(
     _check_width(source, found, inverse)
     by = _map(found, inverse)
     watch = None if progress is None else partial(progress, Stage("transforming", table.name))
-    mapped = _Mapped(source, by, _result_dtype(dtype, source), columns, watch)
+    mapped = _Mapped(source, by, result_dtype(dtype, source), columns, watch)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
     if output is not None:
@@ -416,7 +416,7 @@ def _check_width(source: Blocks, basis: Resolved | FeatureMap, inverse: bool) ->
     )
 
 
-def _result_dtype(asked: DTypeLike | None, source: Blocks) -> np.dtype[Any]:
+def result_dtype(asked: DTypeLike | None, source: Blocks) -> np.dtype[Any]:
     if asked is None:
         return np.dtype(np.float32 if source.dtype.name in HALF_OR_SINGLE else np.float64)
     try:

@@ -98,10 +98,10 @@ def _save_basis(job: Job, found: Any, path: str) -> None:
     save_basis(path, found.basis if job.options.__class__ is CleanOptions else found.resolved)
 
 
-def _save_cleaned(job: Job, found: Any, path: str) -> None:
+def _save_cleaned(job: Job, found: Any, path: str) -> object:
     from identifiable.deconfound import save_cleaned
 
-    save_cleaned(
+    return save_cleaned(
         path,
         found,
         pycytominer=job.typed.export == "pycytominer",
