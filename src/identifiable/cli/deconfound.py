@@ -58,8 +58,17 @@ def _calling(name: str) -> Callable[[Job], Any]:
 
 def _clean(job: Job) -> Any:
     found = _calling("clean")(job)
-    outputs = tuple(filter(None, (job.typed.output, job.typed.save_basis)))
+    outputs = () if _withheld(job, found) else tuple(filter(None, (job.typed.output, job.typed.save_basis)))
     return replace(found, result=replace(found.result, outputs=outputs))
+
+
+def _withheld(job: Job, found: Any) -> str:
+    """A table that is not as good as the one that came is written only if asked twice."""
+    result = found.result
+    if result.harmless or job.typed.force:
+        return ""
+    names = " and ".join(filter(None, (job.typed.output, job.typed.save_basis)))
+    return f"{names} not written, because the verdict is {result.verdict}; use the input, or pass --force."
 
 
 def _check_checkpoint(job: Job) -> None:
@@ -68,9 +77,13 @@ def _check_checkpoint(job: Job) -> None:
         raise OutputError(f"{kept}: expected a folder for finished parts, found a file; choose another name.")
 
 
-def _export_option(parser: argparse.ArgumentParser) -> None:
+def _output_options(parser: argparse.ArgumentParser) -> None:
     text = "in a .parquet or .csv, name metadata columns Metadata_…"
     parser.add_argument("--export", choices=("pycytominer",), help=text)
+    parser.add_argument("--components", action="store_true", help="write the components that are kept, not features")
+    parser.add_argument(
+        "--force", action="store_true", help="write the cleaned table even if it is worse than the input"
+    )
 
 
 def _save_scores(job: Job, found: Any, path: str) -> None:
@@ -85,10 +98,16 @@ def _save_basis(job: Job, found: Any, path: str) -> None:
     save_basis(path, found.basis if job.options.__class__ is CleanOptions else found.resolved)
 
 
-def _save_cleaned(job: Job, found: Any, path: str) -> None:
+def _save_cleaned(job: Job, found: Any, path: str) -> object:
     from identifiable.deconfound import save_cleaned
 
-    save_cleaned(path, found, pycytominer=job.typed.export == "pycytominer")
+    return save_cleaned(
+        path,
+        found,
+        pycytominer=job.typed.export == "pycytominer",
+        components=job.typed.components,
+        force=job.typed.force,
+    )
 
 
 _part = partial(Command, tables=TABLE, lines=True)
@@ -134,13 +153,19 @@ PARTS = (
         call=_clean,
         result=lambda job: Cleaning,
         gate="'biology_lost > 0.1'",
-        more=_export_option,
+        more=_output_options,
+        withheld=_withheld,
         inputs=lambda job: [job.options.metadata, job.options.basis, job.options.relations or None],
         files=(
-            Output(("-o", "--output"), "the cleaned table", (".parquet", ".h5ad", ".csv"), _save_cleaned),
+            Output(
+                ("-o", "--output"),
+                "the cleaned table, features under their names",
+                (".parquet", ".h5ad", ".csv"),
+                _save_cleaned,
+            ),
             Output(
                 ("--save-basis",),
-                "the cleaning as a basis, which identifiable transform applies to new plates",
+                "the cleaning as a map of features, which identifiable transform applies to new plates",
                 (BASIS,),
                 _save_basis,
             ),

@@ -200,6 +200,7 @@ def assign_roles(
         perturbation=perturbations,
         control=mask,
         batch=batches,
+        dose=None if (dose := _dose_column(table, roles, perturbations)) is None else table.labels(dose),
         target=targets,
         row=None if place is None else place[0],
         column=None if place is None else place[1],
@@ -624,19 +625,23 @@ def _repeated_wells(design: Design) -> list[Alert]:
     ]
 
 
-def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> list[Alert]:
-    """Doses of one compound that go by one name."""
+def _pooled(table: ColumnTable, dose: str, perturbations: Labels) -> int:
+    """How many perturbations occur at several doses."""
+    values = np.unique(np.stack([perturbations.codes, table.labels(dose).codes]), axis=1)[0]
+    return int((np.bincount(values, minlength=perturbations.size) > 1).sum())
+
+
+def _dose_column(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> str | None:
+    """The column of doses that go by one name, if there is one."""
     used = {column for found in roles.values() for column in found}
     dose = next((c for c in table.names if _plain(c) in DOSES and c not in used), None)
+    return dose if dose is not None and _pooled(table, dose, perturbations) else None
+
+
+def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> list[Alert]:
+    """Doses of one compound that go by one name."""
+    dose = _dose_column(table, roles, perturbations)
     if dose is None:
         return []
-    values = np.unique(np.stack([perturbations.codes, table.labels(dose).codes]), axis=1)[0]
-    pooled = int((np.bincount(values, minlength=perturbations.size) > 1).sum())
-    if not pooled:
-        return []
-    return [
-        Alert(
-            "doses_pooled",
-            {"name": table.name, "perturbations": pooled, "dose": dose, "columns": ",".join(roles["perturbation"])},
-        )
-    ]
+    pooled, columns = _pooled(table, dose, perturbations), ",".join(roles["perturbation"])
+    return [Alert("doses_pooled", {"name": table.name, "perturbations": pooled, "dose": dose, "columns": columns})]

@@ -174,9 +174,14 @@ class AttributeOptions(ScreenOptions, Threaded):
             metavar="FILE",
         ),
     ] = None
-    rank: Annotated[int | Auto, Option("principal directions to keep; auto keeps all", least=1, metavar="auto|K")] = (
-        "auto"
-    )
+    rank: Annotated[
+        int | Auto,
+        Option(
+            "principal axes of the scaled features to unmix; auto keeps as many as the rows can carry",
+            least=1,
+            metavar="auto|K",
+        ),
+    ] = "auto"
     stability: Annotated[int, Option("refits on halves of the plates, an even number", least=0, metavar="N")] = 6
     permutations: Annotated[int, Option("shuffles for p-values", least=20, metavar="N")] = 200
     fdr: Annotated[float, Option("false discovery rate", above=0, below=1, metavar="Q")] = 0.05
@@ -193,6 +198,15 @@ class CleanOptions(AttributeOptions):
     budget: Annotated[
         float, Option("share of the biological score that may be lost", least=0, most=1, metavar="SHARE")
     ] = 0.1
+    margin: Annotated[
+        float,
+        Option(
+            "how far a metric of biology may fall below the input's before cleaning counts as harm",
+            least=0,
+            most=1,
+            metavar="M",
+        ),
+    ] = 0.03
     metrics: Annotated[
         Sequence[str] | None, Option("metrics of spaces to give; None for all, () for none", flag=None, setting=False)
     ] = None
