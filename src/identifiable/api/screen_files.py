@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,15 +17,17 @@ from identifiable.blocks import Blocks
 from identifiable.groups import AffineMap
 from identifiable.io.anndata_files import AnnDataFile
 from identifiable.io.anndata_writing import Parts, extend_anndata, save_anndata
+from identifiable.io.label_columns import is_metadata
 from identifiable.io.saving import save_table
 from identifiable.results import FoldScore, ScreenEvaluation
 
 if TYPE_CHECKING:
-    from identifiable.api.screening import Cleaned, Screen
+    from identifiable.api.screening import Cleaned, Recommended, Screen
 
 ANNDATA = ".h5ad"
 TABLES = (".parquet", ".csv")
 TOOL = "identifiable"  # the key of `uns`
+OTHER_AXES = ("tvn", "harmony")  # corrections whose columns are not the features
 CORRECTED = "corrected"  # the layer, and `X_corrected` of `obsm`
 
 
@@ -96,6 +98,33 @@ def _write_anndata(
     held = AnnDataFile(opened.path).columns
     joined = {name: column for name, column in table.labels.items() if name not in held}  # from another file
     extend_anndata(opened.path, path, obs={**joined, **obs}, **parts)
+
+
+def save_recommended(path: str | os.PathLike[str], recommended: Recommended, *, pycytominer: bool = False) -> Saved:
+    """Write the table that a recommendation says, as `save_corrected` does: corrected, or as it came (verdict "keep-as-is").
+
+    A column of metadata, `correction` or `Metadata_correction`, names what was done: "as-is" is the input.
+    """
+    opened, result = recommended.screen, recommended.result
+    table = opened.representation
+    name = "Metadata_correction" if any(is_metadata(label) for label in table.labels) else "correction"
+    said = np.full(table.n, result.written)
+    labelled = replace(opened, representation=replace(table, labels={**table.labels, name: said}))
+    rows = recommended.corrected
+    corrected = Blocks(_Rounded(rows, result_dtype(None, opened.blocks)), name=rows.name)
+    same = result.written not in OTHER_AXES
+    names = None if same else [f"{result.written}_{k:03d}" for k in range(corrected.d)]
+    record = {
+        "version": result.provenance.version,
+        "command": result.provenance.command,
+        "seed": result.provenance.seed,
+        "input_sha256": result.inputs[0].sha256,
+        "correction": result.written,
+        "verdict": result.verdict,
+        "margin": result.margin,
+        "headline": result.headline,
+    }
+    return save_corrected(path, labelled, corrected, record=record, feature_names=names, pycytominer=pycytominer)
 
 
 def save_cleaned(

@@ -21,9 +21,13 @@ from identifiable.deconfounding.components.attributing import attribute as attri
 from identifiable.deconfounding.components.cleaning import clean as clean_components
 from identifiable.deconfounding.components.cleaning import cleaned_basis, cleaned_map, compared_spaces
 from identifiable.deconfounding.components.resolving import screen_basis
+from identifiable.deconfounding.corrections.tasks import Fit
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.feature_map import FeatureMap
+from identifiable.deconfounding.recommendation.candidates import AS_IS, Stepped
+from identifiable.deconfounding.recommendation.new_plates import kept_map
+from identifiable.deconfounding.recommendation.recommending import recommend as recommend_correction
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
@@ -35,13 +39,24 @@ from identifiable.options import (
     AuditOptions,
     CleanOptions,
     EvaluateOptions,
+    RecommendOptions,
     ScreenOptions,
     declared,
     takes,
 )
 from identifiable.options.running import Threaded
 from identifiable.representation import Representation, from_torch, is_frame
-from identifiable.results import Alert, Attribution, Audit, Cleaning, Holder, Input, ScreenDesign, ScreenEvaluation
+from identifiable.results import (
+    Alert,
+    Attribution,
+    Audit,
+    Cleaning,
+    Holder,
+    Input,
+    Recommendation,
+    ScreenDesign,
+    ScreenEvaluation,
+)
 from identifiable.run import PLAIN, Run
 
 Path_ = str | os.PathLike[str]
@@ -212,6 +227,44 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
     basis = FeatureMap(cleaned_map(found, result.weights), result, opened.representation.columns)
     return Cleaned(result, found, basis, opened)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommended(Holder):
+    """A recommendation, the correction it is about fitted to all rows, and the screen it was made for.
+
+    `basis` is the correction as `save_basis` keeps it and ``identifiable.transform(recommended.basis, new_rows)`` applies it to
+    new plates; one that scales by controls needs those of the new plates, ComBat, Harmony and TVN cannot correct them.
+    """
+
+    result: Recommendation
+    screen: Screen
+    basis: FeatureMap
+    fit: Fit
+
+    @property
+    def corrected(self) -> Blocks:
+        """The corrected rows, computed as they are read; with the verdict "keep-as-is" the rows as they came."""
+        if self.result.written == AS_IS:
+            return self.screen.blocks
+        blocks = self.screen.blocks
+        return Blocks(Stepped(blocks, np.arange(blocks.n), self.fit.step, self.fit.width), name=blocks.name)
+
+
+@takes(RecommendOptions)
+def recommend(source: Any, /, *, options: RecommendOptions) -> Recommended:
+    """Which correction helps a screen, chosen with whole batches held out; or to keep the table as it is.
+
+    Ours. Candidates are control scaling, sphering, TVN, ComBat, Harmony and PCA. They are judged by neighbours across batches,
+    consensus profiles, replicates and how readable the batch stays, all against the input. Takes a `Screen`, or what `screen`
+    takes; doses of one compound are told apart where they are replicated.
+    """
+    opened = _doses_apart(_screened(source, options))
+    run = _run(opened, options, "recommend")
+    found = recommend_correction(opened.blocks, opened.design, options, run)
+    columns = opened.representation.columns
+    basis = kept_map(found.result, found.candidate, found.fit, opened.design, opened.blocks.d, columns)
+    return Recommended(found.result, opened, basis, found.fit)
 
 
 def _doses_apart(opened: Screen) -> Screen:

@@ -219,6 +219,33 @@ def assign_roles(
     return Assigned(design, tuple(alerts))
 
 
+def known_roles(columns: Mapping[str, NDArray[Any]], roles: Mapping[str, str], *, name: str = "screen") -> Design:
+    """Plates, batches and controls of new plates, by the columns and the condition another design had (`Design.roles`).
+
+    One plate is enough, since nothing is held out.
+    """
+    wanted = [column for role in ("plate", "batch") for column in roles.get(role, "").split(",") if column]
+    condition, _, within = roles["control"].partition(" in ")
+    column, _, value = condition.partition("=")
+    if missing := [part for part in (*wanted, *column.split(",")) if part not in columns]:
+        raise DataError(
+            f"{name}: this correction scales plates by their own controls, and needs the columns {', '.join(wanted)} and "
+            f"{column}; missing are {', '.join(dict.fromkeys(missing))}."
+        )
+    table = ColumnTable(columns, name)
+    plates = table.label(roles["plate"].split(","), "plate")
+    batches = table.label(roles["batch"].split(","), "batch") if roles.get("batch") else None
+    parts = [table.labels(part) for part in column.split(",")]
+    candidates = [joined(parts, "_"), *parts] if len(parts) > 1 else parts
+    found = _meeting(table, condition if len(parts) == 1 or not value else value, candidates, column)
+    mask = np.zeros(table.n, dtype=bool) if found is None else found[0]
+    if within and batches is not None:
+        mask = mask & _fits(batches, [within])[batches.codes]
+    if not mask.any():
+        raise DataError(f"{name}: this correction scales plates by their own controls, and no row meets {condition}.")
+    return Design(plates, candidates[0], mask, batch=batches, roles=roles, name=name)
+
+
 def well_place(text: str) -> tuple[int, int] | None:
     """Row and column of a well, from 0, or None where `text` is no well. The inverse of `address_name`.
 

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from identifiable.blocks import Blocks, fold, one_blas_thread
 from identifiable.deconfounding.corrections.registry import CORRECTIONS, CorrectionOptions, fit_correction
 from identifiable.deconfounding.corrections.streaming import fit_control_scaling, fit_sphering
-from identifiable.deconfounding.corrections.tasks import Affine, Fit, GroupMoments, PrincipalAxes, Selected, Step, Task
+from identifiable.deconfounding.corrections.tasks import (
+    Affine,
+    Fit,
+    GroupMoments,
+    Level,
+    PrincipalAxes,
+    Selected,
+    Step,
+    Task,
+)
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.groups import AffineMap
 from identifiable.intake import gather_moments
@@ -21,6 +30,7 @@ from identifiable.moments import ROUNDING, Array, Moments, leave_one_out
 from identifiable.results import Note
 from identifiable.run import Run
 
+SCALINGS: tuple[Literal["control-z", "control-mad"], ...] = ("control-z", "control-mad")
 HowFitted = Literal["training", "own controls", "all rows"]
 AS_IS, Z_SCORE = "as-is", "z-score"
 INPUT = "input"  # the family of the table as it is, and of its z-scored columns
@@ -146,6 +156,7 @@ class Candidate:
     family: str
     raw: Callable[[Fits, int | None], Fit]
     fitted: HowFitted = "training"
+    scaling: tuple[Literal["control-z", "control-mad"], Level] | None = None  # by own controls, before an affine map
 
     def fit(self, fits: Fits, held_out: int | None) -> Fit:
         found = self.raw(fits, held_out)
@@ -184,7 +195,7 @@ def _z_map(mean: Array, spread: Array) -> AffineMap:
     return AffineMap.about(np.diag(scale), mean, np.zeros(len(scale)))
 
 
-def _scaled(name: str, level: Literal["plate", "batch"]) -> Callable[[Fits, int | None], Fit]:
+def _scaled(name: str, level: Level) -> Callable[[Fits, int | None], Fit]:
     def fit(fits: Fits, held_out: int | None) -> Fit:
         return fit_correction(name, fits.blocks, fits.design, CorrectionOptions(level=level), fits.quiet).fit
 
@@ -221,20 +232,19 @@ def _principal(fits: Fits, held_out: int | None) -> Fit:
     return Fit(Affine(axes.map(leading @ leading.T)), fits.blocks.d, (note,))
 
 
-def _all_candidates(levels: Sequence[Literal["plate", "batch"]]) -> list[Candidate]:
+def _all_candidates(levels: Sequence[Level]) -> list[Candidate]:
+    chained, first = "control-z+sphering", ("control-z", levels[-1])
     return [
         Candidate(AS_IS, INPUT, _unchanged, "all rows"),
         Candidate(Z_SCORE, INPUT, _z_scored, "all rows"),
         *(
-            Candidate(f"{name}-{level}", name, _scaled(name, level), "own controls")
-            for name in ("control-z", "control-mad")
+            Candidate(f"{name}-{level}", name, _scaled(name, level), "own controls", (name, level))
+            for name in SCALINGS
             for level in levels
         ),
         *(Candidate(f"sphering-{e:g}", "sphering", _sphered(e), "own controls") for e in SPHERING_RIDGES),
         *(
-            Candidate(
-                f"control-z-{levels[-1]}+sphering-{e:g}", "control-z+sphering", _scaled_then_sphered(e), "own controls"
-            )
+            Candidate(f"{'-'.join(first)}+sphering-{e:g}", chained, _scaled_then_sphered(e), "own controls", first)
             for e in CHAINED_RIDGES
         ),
         Candidate("tvn", "tvn", _registered("tvn"), "own controls"),

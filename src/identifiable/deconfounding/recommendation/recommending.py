@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +34,6 @@ from identifiable.results import (
     Answer,
     AskedMetric,
     HeldOutScore,
-    Interval,
     MethodScore,
     Pick,
     Recommendation,
@@ -88,7 +87,7 @@ def recommend(
         board = _Board.of(Fits(blocks, design, parts, run), asked, metrics, tried, skipped)
         judged = _judge(board, options.margin)
         final = board.final(judged.written)
-    told = Answer(judged.code, judged.values)
+    told = Answer(judged.code, judged.values, remarks=judged.remarks)
     chosen = board.tried[judged.outer.chosen]
     written = board.tried[judged.written]
     result = Recommendation(
@@ -271,6 +270,7 @@ class _Judged:
     stable: float
     written: int
     nested: tuple[HeldOutScore, ...]
+    remarks: tuple[Answer, ...] = ()
 
     def picks(self, board: _Board) -> tuple[Pick, ...]:
         names = _held_out_names(board.fits)
@@ -328,24 +328,26 @@ def _judge(board: _Board, margin: float) -> _Judged:
     quieter = [s for s in readable if s.difference_ci95[1] < 0 and s.difference <= -margin]
     if not better and not quieter:
         return told("keep-as-is", "no_clear_gain", keep)
-    wide = [s.metric for s in biological if _half(s.difference_ci95) > margin]
-    gains: dict[str, Any] = {"better": better, "wide": wide, "ties": _ties(board, outer)}
+    gains: dict[str, Any] = {"better": better} if better else {}
     if quieter:
         gains |= {"readable": quieter[0].value, "readable_before": quieter[0].value - quieter[0].difference}
-    if stable < SAME_FAMILY:
-        return told("tie", "tied", outer.chosen, **gains)
-    return told("recommended", "recommended", outer.chosen, **gains)
+    code: Literal["tie", "recommended"] = "tie" if stable < SAME_FAMILY else "recommended"
+    found = told(code, code, outer.chosen, **gains)
+    return replace(found, remarks=(*_ties(board, outer), *_wide(biological, margin)))
 
 
-def _half(ci95: Interval) -> float:
-    half = (ci95[1] - ci95[0]) / 2
-    return half if np.isfinite(half) else float("inf")
+def _wide(biological: Sequence[HeldOutScore], margin: float) -> list[Answer]:
+    """The metrics whose intervals are too wide to show that nothing is lost."""
+    wide = [s.metric for s in biological if not s.difference_ci95[1] - s.difference_ci95[0] <= 2 * margin]
+    return [Answer("wide_intervals", {"metrics": wide, "margin": margin})] if wide else []
 
 
-def _ties(board: _Board, outer: Choice) -> list[str]:
+def _ties(board: _Board, outer: Choice) -> list[Answer]:
     """The other families that tie with the chosen one."""
     own = board.tried[outer.chosen].family
-    return [f for f in dict.fromkeys(board.tried[c].family for c in np.flatnonzero(outer.tied)) if f != own]
+    families = dict.fromkeys(board.tried[c].family for c in np.flatnonzero(outer.tied))
+    others = [family for family in families if family != own]
+    return [Answer("ties_with", {"families": others})] if others else []
 
 
 def _below(board: _Board, chosen: int, margin: float) -> list[str]:
