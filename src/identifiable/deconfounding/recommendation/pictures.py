@@ -12,13 +12,13 @@ from identifiable.deconfounding.design import Codes, Design, Labels, address_nam
 from identifiable.moments import Array
 from identifiable.results import PlateMap, WellPicture
 
-MOST_POINTS = 800
+MOST_POINTS = 500
 MOST_COLOURS = 8
 DIGITS = 3  # of a coordinate, in units of the spread
 
 
 def well_pictures(before: Array, after: Array, design: Design, seed: int) -> tuple[WellPicture, ...]:
-    """At most 800 wells on the first two principal components of the z-scored table and of the corrected one; UMAP if installed."""
+    """At most 500 wells on the first two principal components of the z-scored table and of the corrected one; UMAP if installed."""
     rng = np.random.default_rng([seed, design.n, 31])
     rows = np.sort(rng.permutation(design.n)[:MOST_POINTS])
     batch = design.plate if design.batch is None else design.batch
