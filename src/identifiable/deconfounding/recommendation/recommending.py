@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -213,14 +213,16 @@ class _Board:
 
     def sums(self) -> dict[str, Sums]:
         """By part, every query judged by the fit that has not seen its part."""
-        return {m: self._sums(m, [self.whole(c, m).value for c in range(len(self.tried))]) for m in self.metrics}
+        return self._all_sums(lambda c, m: self.whole(c, m).value)
 
     def sums_without(self, part: int) -> dict[str, Sums]:
         """By part, of queries and neighbours outside of one part only, with fits that have not seen it."""
-        return {
-            m: self._sums(m, [self.scores[c][part][m].without[:, part] for c in range(len(self.tried))])
-            for m in self.metrics
-        }
+        return self._all_sums(lambda c, m: self.scores[c][part][m].without[:, part])
+
+    def _all_sums(self, value: Callable[[int, str], Array]) -> dict[str, Sums]:
+        """Of the metrics that any query asks."""
+        every = {m: self._sums(m, [value(c, m) for c in range(len(self.tried))]) for m in self.metrics}
+        return {metric: sums for metric, sums in every.items() if sums.weight.any()}
 
     def _sums(self, metric: str, values: Sequence[Array]) -> Sums:
         group, size = self.group_of[metric], self.fits.part.size
