@@ -31,9 +31,7 @@ def test_a_metric_is_not_bought_with_another():
 
 
 def test_the_input_is_the_better_of_both_in_each_metric():
-    found = choose(
-        {"nn_cosine": sums(0.5, 0.7, 0.65), "replicate_map": sums(0.8, 0.6, 0.75)}, inputs(3), margin=0.03
-    )
+    found = choose({"nn_cosine": sums(0.5, 0.7, 0.65), "replicate_map": sums(0.8, 0.6, 0.75)}, inputs(3), margin=0.03)
     assert not found.harmless[2]
     assert found.chosen < 2
 

@@ -139,7 +139,7 @@ def test_a_metric_that_the_screen_does_not_allow_is_refused():
 def test_values_that_are_not_finite_are_refused():
     X, columns = screen(nuisance=1.0)
     X[3, 0] = np.nan
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="array"):
         deconfound.recommend(X, metadata=columns, control="DMSO")
 
 

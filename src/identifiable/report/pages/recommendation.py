@@ -190,7 +190,7 @@ def _methods(result: Recommendation) -> Iterator[Block]:
     for method in result.methods:
         found = [result.score(method.name, m.metric) for m in result.metrics]
         flags = ["chosen"] * (method.name == result.chosen) + ["tied"] * (method.tied and method.name != result.chosen)
-        flags += [] if method.harmless else ["loses biology"]
+        flags += [] if method.harmless or method.family == "input" else ["below the input"]
         cells = tuple(MISSING if s is None else number(s.value) for s in found)
         picks = count(method.picks) if method.picks else MISSING
         lines.append((method_name(one_line(method.name)), ", ".join(flags) or MISSING, *cells, picks))
