@@ -126,6 +126,23 @@ class CleanDifference:
 
 
 @dataclass(frozen=True)
+class CleanCheck:
+    """A metric of the cleaned table beside that of the table as it came, on the same wells; the interval leaves batches out in turn.
+
+    In both tables every feature is in its own standard deviations. `held_out`: wells as the components chosen without their batch
+    (or plate) would leave them; otherwise the table as it would be written.
+    """
+
+    metric: str
+    held_out: bool
+    input: float
+    cleaned: float
+    difference: float
+    ci95: Interval
+    better: Literal["high", "low"]
+
+
+@dataclass(frozen=True)
 class SpaceMetric:
     """A metric of a space. Rotation-invariant ones cannot tell PCA, ICA and random rotations apart: they are given once, as `whole`."""
 
@@ -147,7 +164,9 @@ class Cleaning(Shown):
     """A screen without its technical components, and what that costs, beside dropping as many axes of PCA or at random.
 
     `weights` has one factor for each component: 0 dropped, 1 kept, between them shrunk. `budget` is the share of biology one was
-    willing to lose. `verdict` compares held-out replicate mAP of the cleaned ICA space with that of the others.
+    willing to lose. `verdict` compares held-out replicate mAP of the cleaned features with that of the others ("ica-cleaning-helps",
+    "no-gain"). Where `checks` show less biology than the input has, it is "harms", or "keep-as-is" if that may be chance. It is
+    "keep-as-is" with nothing removed where no biology shows.
     """
 
     design: ScreenDesign
@@ -158,13 +177,19 @@ class Cleaning(Shown):
     biology_lost: float
     curve: tuple[CleanPoint, ...]
     metrics: tuple[SpaceMetric, ...]
-    verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
+    verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "keep-as-is", "harms"]
     told: Answer = field(compare=False, metadata={"json": "text"})
     attribution: Attribution
     outputs: tuple[str, ...] = ()
     differences: tuple[CleanDifference, ...] = ()
+    checks: tuple[CleanCheck, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
     rows_in: ClassVar[str] = "metrics"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the cleaned table may be used in place of the input: no verdict against it, or nothing was removed."""
+        return not self.removed or self.verdict not in ("harms", "keep-as-is")
 
     @property
     def text(self) -> str:

@@ -291,7 +291,7 @@ def perturbation_effects(slabs: Slabs, replicates: Replicates) -> PerturbationEf
     wells = np.asarray(adding @ cells.counts).round().astype(np.intp)
     effects, p = [], []
     for slab in slabs:
-        means = (cells.adding @ replicates.deviations(slab, replicates.from_reference)) / cells.counts[:, None]
+        means = (cells.adding @ replicates.deviations(slab)) / cells.counts[:, None]
         effect = (adding @ means) / plates[:, None]
         squares = adding @ (means - effect[cells.owner]) ** 2
         effects.append((effect / np.sqrt(whole_variance(slab))).astype(np.float32))
