@@ -224,8 +224,10 @@ def _doses_apart(opened: Screen) -> Screen:
     apart = opened.design.doses_apart
     if apart is opened.design:
         return opened
-    alerts = (Alert("doses_apart", a.values) if a.code == "doses_pooled" else a for a in opened.alerts)
-    return replace(opened, design=apart, alerts=tuple(alerts))
+    (pooled,) = (alert for alert in opened.alerts if alert.code == "doses_pooled")
+    alerts = tuple(Alert("doses_apart", a.values) if a is pooled else a for a in opened.alerts)
+    roles = {**apart.roles, "perturbation": f"{pooled.values['columns']},{pooled.values['dose']}"}
+    return replace(opened, design=replace(apart, roles=roles), alerts=alerts)
 
 
 def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:

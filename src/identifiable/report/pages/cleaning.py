@@ -368,6 +368,12 @@ def _outputs(result: Cleaning) -> Iterator[Block]:
     if result.outputs:
         files = tuple((one_line(path),) for path in result.outputs)
         yield Table("Files", (Column("file", "code"),), files, brief=True)
+    if not result.harmless and not result.outputs:
+        yield Text(
+            "No cleaned table was written. Use the input; to write the cleaned table all the same, pass --force.",
+            brief=True,
+        )
+        return
     saved = any(path.endswith(BASIS) for path in result.outputs)
     keep = "" if saved else f" To keep the map, run the command again with --save-basis {UNSAVED}."
     yield Text(f"New plates need no refit and no batch label: the same map is applied to their rows.{keep}", brief=True)
