@@ -21,7 +21,7 @@ from identifiable.blocks import Blocks
 from identifiable.deconfounding.components.attributing import MATERIAL
 from identifiable.deconfounding.components.shares import Questions, scores
 from identifiable.deconfounding.components.variance import Slabs, indicator, rotated, same_pairs
-from identifiable.deconfounding.design import Codes, Design, Labels
+from identifiable.deconfounding.design import Codes, Design, Labels, Mask
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import plate_groups
 from identifiable.deconfounding.metrics.replicates import Ranking, WellSums, replicate_map
@@ -45,16 +45,17 @@ class Ranked:
 
     technical: Array
     biological: Array
+    cell_count: Array
 
     @classmethod
     def of(cls, slabs: Slabs, questions: Questions) -> Ranked:
         found = scores(slabs, questions, errors=False)
-        return cls(found.technical, found.biological)
+        return cls(found.technical, found.biological, found.cell_count)
 
     def chosen(self, method: Method, budget: float) -> Array:
         """One factor for each axis when those more technical than biological go, within the budget of biology."""
-        technical, biological = np.nan_to_num(self.technical), np.nan_to_num(self.biological)
-        candidates = [k for k in self.order.tolist() if technical[k] >= MATERIAL and technical[k] > biological[k]]
+        placed = is_placed(self.technical, self.cell_count) & (self.technical > np.nan_to_num(self.biological))
+        candidates = [k for k in self.order.tolist() if placed[k]]
         return budgeted(candidates, self.technical, self.biological, method, budget)
 
     @cached_property
@@ -76,6 +77,12 @@ class Ranked:
 def removal_order(technical: Array, biological: Array) -> Codes:
     """Axes by technical less biological score, highest first; a score that could not be measured counts as 0."""
     return np.argsort(-(np.nan_to_num(technical) - np.nan_to_num(biological)), kind="stable").astype(np.intp)
+
+
+def is_placed(technical: Array, cell_count: Array) -> Mask:
+    """Axes that plate, batch or position make technical. Cell count alone does not: perturbations act on it too."""
+    found: Mask = np.nan_to_num(technical) - np.nan_to_num(cell_count).clip(min=0) >= MATERIAL
+    return found
 
 
 def budgeted(candidates: Sequence[int], technical: Array, biological: Array, method: Method, budget: float) -> Array:
