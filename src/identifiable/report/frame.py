@@ -16,6 +16,7 @@ from identifiable.report.page import (
     Card,
     Code,
     Column,
+    Fold,
     Heading,
     Mark,
     MarkKind,
@@ -26,10 +27,11 @@ from identifiable.report.page import (
     Terms,
     Text,
 )
-from identifiable.report.words import MISSING, clip, count, known, one_line, setting
+from identifiable.report.words import MISSING, clip, count, counted, known, one_line, setting
 from identifiable.results import Alert, Shown, to_json
 
 T = TypeVar("T")
+UNFOLDED = 3  # alerts that stand before the first figure; the others open on demand
 
 
 def framed(
@@ -162,6 +164,9 @@ def alerts_section(result: Shown, *, well: bool = True) -> Section:
     """The alerts. That there are none is good news, and said only if all is `well`."""
     none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
     blocks = notices(result.alerts, brief=True) or none
+    if len(blocks) > UNFOLDED + 1:
+        rest = tuple(blocks[UNFOLDED:])
+        blocks = [*blocks[:UNFOLDED], Fold(counted(len(rest), "more alert"), rest)]
     return Section("alerts", "Alerts", tuple(blocks))
 
 
