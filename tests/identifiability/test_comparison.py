@@ -402,7 +402,9 @@ def test_shuffle_p_values_are_uniform_under_the_null():
     for seed in range(120):
         rng = np.random.default_rng([seed, 51])
         X, Y = rng.standard_t(4, (40, 3)), rng.standard_t(4, (40, 3))
-        pair = compare(X, Y, groups=groups, nulls=("shuffle",), null_draws=draws, seed=seed, workers=1, **PLAIN).pairs[0]
+        pair = compare(X, Y, groups=groups, nulls=("shuffle",), null_draws=draws, seed=seed, workers=1, **PLAIN).pairs[
+            0
+        ]
         for g in groups:
             p[g].append(pair.rung(g).null["shuffle"].p)
         for s in ("cca", "cka"):
