@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks
 from identifiable.results import Role, ScreenDesign
+from identifiable.results.screen import UnusedColumn
 
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -129,6 +130,7 @@ class Design:
     row, column    of the well, from 0; None where the table does not say
     cell_count     cells in the well; None where the table does not say
     roles          role -> the column of the table it was read from
+    unused         columns that play no role
     """
 
     plate: Labels
@@ -141,6 +143,7 @@ class Design:
     column: Codes | None = None
     cell_count: NDArray[np.float64] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
+    unused: tuple[UnusedColumn, ...] = ()
     name: str = "screen"
 
     @property
@@ -169,6 +172,17 @@ class Design:
         )
         return found
 
+    @property
+    def against(self) -> str:
+        """What a perturbation is told from."""
+        return "controls" if self.control.any() else "other perturbations"
+
+    def told_from(self, positive: Codes) -> Codes:
+        """The rows that some rows are told from: all controls, or where there are none all others."""
+        others = self.control.copy() if self.control.any() else np.ones(self.n, dtype=np.bool_)
+        others[positive] = False
+        return np.flatnonzero(others)
+
     def check_rows(self, blocks: Blocks) -> None:
         """Refuse a table whose rows this cannot be the design of."""
         if blocks.n != self.n:
@@ -189,6 +203,7 @@ class Design:
             column=None if self.column is None else self.column[rows],
             cell_count=None if self.cell_count is None else self.cell_count[rows],
             roles=self.roles,
+            unused=self.unused,
             name=self.name,
         )
 
@@ -258,27 +273,29 @@ def summarise(design: Design, d: int) -> ScreenDesign:
         grid=None
         if design.row is None or design.column is None
         else (len(np.unique(design.row)), len(np.unique(design.column))),
+        unused=design.unused,
     )
 
 
 def _roles(design: Design) -> list[Role]:
-    labels = {
+    labels: dict[str, Labels | None] = {
         "batch": design.batch,
         "plate": design.plate,
         "well": design.address,
         "perturbation": design.perturbation,
         "target": design.target,
-        "control": design.perturbation.take(design.control),
+        "control": design.perturbation.take(design.control) if design.control.any() else None,
         "cell_count": None if design.cell_count is None else labels_of(design.cell_count),
     }
     return [
-        Role(role, design.roles.get(role, ""), found.size, _frequent(found))
+        Role(role, design.roles.get(role, ""), found.size, frequent(found))
         for role, found in labels.items()
         if found is not None
     ]
 
 
-def _frequent(labels: Labels) -> tuple[str, ...]:
+def frequent(labels: Labels) -> tuple[str, ...]:
+    """The most frequent labels."""
     return tuple(labels.names[k] for k in np.argsort(-labels.counts, kind="stable")[:EXAMPLES])
 
 

@@ -45,7 +45,8 @@ class ScreenOptions(Options):
     control: Annotated[
         str | None,
         _column(
-            "negative controls: a perturbation or pattern ('*DMSO*'), COLUMN=VALUE, or a column of 0 and 1", "WHICH"
+            "negative controls: a perturbation or pattern ('*DMSO*'), COLUMN=VALUE, a column of 0 and 1, or none",
+            "WHICH",
         ),
     ] = None
     cell_count: Annotated[str | None, _column("number of cells in the well")] = None
@@ -59,6 +60,17 @@ class ScreenOptions(Options):
     features: Annotated[Sequence[str] | None, _column("names or patterns of the columns of the embedding", "LIST")] = (
         None
     )
+    unnamed: Annotated[
+        Literal["drop", "control"],
+        _column("wells whose perturbation is empty: left out, or negative controls", "drop|control"),
+    ] = "drop"
+    drop_nan: Annotated[
+        Literal["columns", "rows"] | None,
+        _column("leave out the columns, or the rows, that have missing values among the features", "columns|rows"),
+    ] = None
+    impute: Annotated[
+        Literal["median"] | None, _column("replace missing values of a feature by its median", "median")
+    ] = None
     use_rep: Annotated[str, Option("of an AnnData object: X, or a key of obsm", flag=None, setting=False)] = "X"
 
 
