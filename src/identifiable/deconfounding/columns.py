@@ -148,7 +148,7 @@ def unused_columns(table: ColumnTable, design: Design, control: str) -> tuple[Un
         except DataError:  # of mixed kinds: no role could be read from it
             continue
         candidate = not is_about_wells(column) and _could_be_perturbation(labels, design)
-        found.append(UnusedColumn(column, labels.size, frequent(labels), candidate))
+        found.append(UnusedColumn(column, labels.size, tuple(filter(None, frequent(labels))), candidate))
     return tuple(sorted(found, key=lambda each: not each.candidate))
 
 
