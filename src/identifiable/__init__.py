@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from identifiable import deconfound as deconfound
     from identifiable import metrics as metrics
+    from identifiable import pp as pp
     from identifiable._checks import DataError as DataError
     from identifiable._checks import DataWarning as DataWarning
     from identifiable._checks import IdentifiableError as IdentifiableError
@@ -75,7 +76,7 @@ _ROOM_OF = {
     "transform": "api",
 }
 
-_MODULES = ("deconfound", "metrics")  # public as modules: `identifiable.metrics.infomec`
+_MODULES = ("deconfound", "metrics", "pp")  # public as modules: `identifiable.metrics.infomec`
 
 __all__ = [
     "GROUPS",
@@ -105,6 +106,7 @@ __all__ = [
     "match_components",
     "metrics",
     "pair",
+    "pp",
     "resolve",
     "save_basis",
     "structural",

@@ -6,7 +6,7 @@ and `clean` takes the technical ones out. All of them take a `Screen` or what `s
 or an array with its metadata.
 """
 
-from identifiable.api.screen_files import save_cleaned, save_scores
+from identifiable.api.screen_files import save_cleaned, save_corrected, save_scores
 from identifiable.api.screening import (
     Attributed,
     Cleaned,
@@ -33,6 +33,7 @@ __all__ = [
     "clean",
     "evaluate",
     "save_cleaned",
+    "save_corrected",
     "save_scores",
     "screen",
 ]

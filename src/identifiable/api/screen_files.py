@@ -1,12 +1,12 @@
-"""Files that `deconfound` writes: cleaned tables for scanpy and pycytominer, the cleaning as a basis, scores as a long table."""
+"""Files that `deconfound` writes: corrected tables for scanpy and pycytominer, scores as a long table."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from identifiable._checks import OutputError
 from identifiable.api.transforming import component_name
 from identifiable.blocks import Blocks
 from identifiable.groups import AffineMap
-from identifiable.io.anndata_writing import extend_anndata, save_anndata
+from identifiable.io.anndata_files import AnnDataFile
+from identifiable.io.anndata_writing import Parts, extend_anndata, save_anndata
 from identifiable.io.saving import save_table
 from identifiable.results import FoldScore, ScreenEvaluation
 
@@ -25,6 +26,76 @@ if TYPE_CHECKING:
 ANNDATA = ".h5ad"
 TABLES = (".parquet", ".csv")
 TOOL = "identifiable"  # the key of `uns`
+CORRECTED = "corrected"  # the layer, and `X_corrected` of `obsm`
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A file that was written, and where in it the corrected values are."""
+
+    path: Path
+    where: str
+
+
+def save_corrected(
+    path: str | os.PathLike[str],
+    opened: Screen,
+    corrected: Blocks,
+    *,
+    record: Mapping[str, Any],
+    feature_names: Sequence[str] | None = None,
+    pycytominer: bool = False,
+) -> Saved:
+    """Write a corrected screen, whole or not at all, as pycytominer and scanpy expect it.
+
+    A `.parquet` or `.csv` has the metadata columns under their input names, then the corrected features: under their input names
+    where there are as many, otherwise as `feature_0`, …, unless `feature_names` says what they are called.
+    `pycytominer` puts ``Metadata_`` before metadata names that lack it.
+
+    An `.h5ad` has the original values in `X`, untouched, and everything else the input file had. The corrected values are in
+    ``layers["corrected"]`` if they have the columns of `X`, otherwise in ``obsm["X_corrected"]``; ``uns["identifiable"]`` is `record`.
+    """
+    path = Path(path)
+    table = opened.representation
+    if feature_names is None and corrected.d == table.d:
+        feature_names = opened.feature_names
+    if _suffix(path) != ANNDATA:
+        save_table(path, corrected, table.labels, ids=table.ids, feature_names=feature_names, pycytominer=pycytominer)
+        return Saved(path, "the feature columns")
+    of_input = tuple(feature_names or ()) == opened.feature_names
+    if of_input and not (_is_anndata(opened) and table.columns is None):  # columns of an obsm key are not those of X
+        _write_anndata(path, opened, layers={CORRECTED: corrected}, uns={TOOL: record})
+        return Saved(path, f"layers[{CORRECTED!r}]")
+    _write_anndata(path, opened, obsm={f"X_{CORRECTED}": corrected}, uns={TOOL: record})
+    return Saved(path, f"obsm['X_{CORRECTED}']")
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in (ANNDATA, *TABLES):
+        raise OutputError(
+            f"{path}: cannot write {suffix or 'a file without a suffix'}; choose .h5ad, .parquet or .csv."
+        )
+    return suffix
+
+
+def _is_anndata(opened: Screen) -> bool:
+    """Whether the screen has all rows of an `.h5ad`, whose other parts then go along."""
+    return opened.path is not None and opened.path.suffix.lower() == ANNDATA
+
+
+def _write_anndata(
+    path: Path, opened: Screen, obs: Mapping[str, NDArray[Any]] | None = None, **parts: Unpack[Parts]
+) -> None:
+    """A copy of the `.h5ad` that the screen came from, or a new one with the screen as `X`, with `obs` and `parts` added."""
+    table, obs = opened.representation, obs or {}
+    if opened.path is None or not _is_anndata(opened):
+        labels = {**table.labels, **obs}
+        save_anndata(path, opened.blocks, labels, ids=table.ids, feature_names=opened.feature_names, **parts)
+        return
+    held = AnnDataFile(opened.path).columns
+    joined = {name: column for name, column in table.labels.items() if name not in held}  # from another file
+    extend_anndata(opened.path, path, obs={**joined, **obs}, **parts)
 
 
 def save_cleaned(path: str | os.PathLike[str], cleaned: Cleaned, *, pycytominer: bool = False) -> Path:
@@ -36,13 +107,8 @@ def save_cleaned(path: str | os.PathLike[str], cleaned: Cleaned, *, pycytominer:
     """
     path = Path(path)
     opened = cleaned.screen
-    suffix = path.suffix.lower()
-    if suffix == ANNDATA:
+    if _suffix(path) == ANNDATA:
         return _save_anndata(path, cleaned)
-    if suffix not in TABLES:
-        raise OutputError(
-            f"{path}: cannot write {suffix or 'a file without a suffix'}; choose .h5ad, .parquet or .csv."
-        )
     table = opened.representation
     return save_table(
         path,
@@ -69,19 +135,8 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Path:
     obs["guide"] = design.perturbation.text()
     if design.row is not None and design.column is not None:
         obs |= {"well_row": design.row, "well_col": design.column}
-    if opened.path is not None and opened.path.suffix.lower() == ANNDATA:
-        return extend_anndata(opened.path, path, obs=obs, obsm=obsm, varm=varm, uns=uns)
-    table = opened.representation
-    return save_anndata(
-        path,
-        opened.blocks,
-        {**table.labels, **obs},
-        ids=table.ids,
-        feature_names=opened.feature_names,
-        obsm=obsm,
-        varm=varm,
-        uns=uns,
-    )
+    _write_anndata(path, opened, obs, obsm=obsm, varm=varm, uns=uns)
+    return path
 
 
 def _record(cleaned: Cleaned) -> Mapping[str, Any]:

@@ -285,7 +285,7 @@ def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
     if is_path(source):
         return open_screen(source, features=features, no_feature=is_about_wells, **how)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
-        return screen_of_anndata(source, use_rep=options.use_rep, **how)
+        return screen_of_anndata(source, use_rep=options.use_rep or "X", **how)
     if is_frame(source):
         return screen_of_frame(source, features, no_feature=is_about_wells, **how)
     if options.metadata is None and not getattr(source, "labels", None):

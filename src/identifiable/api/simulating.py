@@ -172,10 +172,10 @@ class _Place:
 
 def _save_cells(place: _Place, world: CellWorld, X: Blocks, S: Blocks, truth: Mapping[str, Any]) -> Path:
     metadata = world.metadata
+    names = [f"{FEATURE}{k}" for k in range(X.d)]
     if place.suffix == ".h5ad":
         from identifiable.io.anndata_writing import save_anndata
 
-        names = [f"{FEATURE}{k}" for k in range(X.d)]
         uns = {"simulation": {key: truth[key] for key in IN_ANNDATA}}
         obs = {name: column for name, column in metadata.items() if name != "well_id"}
         return save_anndata(
@@ -184,7 +184,7 @@ def _save_cells(place: _Place, world: CellWorld, X: Blocks, S: Blocks, truth: Ma
     if place.suffix:
         from identifiable.io.saving import save_table
 
-        return save_table(place.path, X, metadata, ids=metadata["well_id"], prefix=FEATURE)
+        return save_table(place.path, X, metadata, ids=metadata["well_id"], feature_names=names)
     return save_array(place.table("X", ".npy"), X)
 
 

@@ -77,8 +77,7 @@ def deliver(
     if options.json and options.json != "-":
         texts[options.json] = result.to_json()
     with together():
-        for path, write in (save or {}).items():
-            write(path)
+        saved = {path: write(path) for path, write in (save or {}).items()}
         write_texts(texts)
         # Before the files take their names: they must not appear if stdout is a full disk.
         if options.json == "-":
@@ -88,10 +87,13 @@ def deliver(
     if options.json == "-":
         return
     if not options.quiet:
-        for path in save or {}:
+        for path in saved:
             say(f"{'basis' if Path(path).suffix.lower() == BASIS else 'table'}: {path}")
     if options.report and (always_path or not options.quiet):
         say(f"page: {Path(options.report).resolve() if always_path else options.report}")
+    for path, file in saved.items():
+        if not options.quiet and (where := getattr(file, "where", None)):
+            say(f"{path}: corrected values are in {where}")
 
 
 def exit_code(failed: Iterable[str]) -> int:

@@ -125,7 +125,7 @@ class Design:
     perturbation   the finest treatment (a guide, a compound at a dose); control wells carry the name of their control
     control        which rows are negative controls
     batch          what plates belong to (an experiment, a week); None where the table does not say
-    compound       the perturbation without its dose; None where no dose is part of it
+    compound       the perturbation whatever its dose; None where no dose is part of it
     target         what several perturbations share (a gene, a compound, a mechanism); None where the table does not say
     row, column    of the well, from 0; None where the table does not say
     cell_count     cells in the well; None where the table does not say
@@ -137,7 +137,6 @@ class Design:
     perturbation: Labels
     control: Mask
     batch: Labels | None = None
-    compound: Labels | None = None
     target: Labels | None = None
     row: Codes | None = None
     column: Codes | None = None
@@ -145,6 +144,12 @@ class Design:
     roles: Mapping[str, str] = field(default_factory=dict)
     unused: tuple[UnusedColumn, ...] = ()
     name: str = "screen"
+    compound: Labels | None = None
+
+    @property
+    def compounds(self) -> Labels:
+        """The compound of every row, doses joined."""
+        return self.perturbation if self.compound is None else self.compound
 
     @property
     def n(self) -> int:
@@ -197,7 +202,6 @@ class Design:
             perturbation=self.perturbation.take(rows),
             control=self.control[rows],
             batch=None if self.batch is None else self.batch.take(rows),
-            compound=None if self.compound is None else self.compound.take(rows),
             target=None if self.target is None else self.target.take(rows),
             row=None if self.row is None else self.row[rows],
             column=None if self.column is None else self.column[rows],
@@ -205,6 +209,7 @@ class Design:
             roles=self.roles,
             unused=self.unused,
             name=self.name,
+            compound=None if self.compound is None else self.compound.take(rows),
         )
 
 

@@ -103,7 +103,6 @@ def assign_roles(
         perturbation=perturbations,
         control=mask,
         batch=batches,
-        compound=_compounds(table, roles["perturbation"], mask, perturbations),
         target=targets,
         row=None if place is None else place[0],
         column=None if place is None else place[1],
@@ -111,6 +110,7 @@ def assign_roles(
         roles={role: ",".join(found) for role, found in {**roles, "plate": plate_columns}.items() if found}
         | ({"control": said} if said else {}),
         name=name,
+        compound=_compounds(table, roles["perturbation"], perturbations),
     )
     design = replace(design, unused=unused_columns(table, design, said.split("=")[0]))
     alerts += [
@@ -348,6 +348,15 @@ def _perturbations(table: ColumnTable, columns: tuple[str, ...], control: Mask, 
     return _relabelled(codes, names)
 
 
+def _compounds(table: ColumnTable, columns: tuple[str, ...], perturbations: Labels) -> Labels | None:
+    """The perturbation without its dose, where one of the columns is named like a dose; of a control the name it has."""
+    kept = [column for column in columns if plain_name(column) not in DOSES]
+    if not kept or len(kept) == len(columns):
+        return None
+    parts = joined([table.labels(column) for column in kept], "_")
+    return parts if (parts.text() != "").all() else joined([parts, perturbations], "_")
+
+
 def _relabelled(codes: Codes, names: Sequence[str]) -> Labels:
     """`Labels` of codes whose names are in any order, may repeat and need not all occur."""
     kept, codes = np.unique(codes, return_inverse=True)
@@ -532,15 +541,6 @@ def _repeated_wells(design: Design) -> list[Alert]:
             },
         )
     ]
-
-
-def _compounds(table: ColumnTable, columns: tuple[str, ...], control: Mask, perturbations: Labels) -> Labels | None:
-    """Perturbations without their dose, where one of several columns is the dose; controls under the name of their control."""
-    others = [column for column in columns if plain_name(column) not in DOSES]
-    if not 0 < len(others) < len(columns):
-        return None
-    named = joined([table.labels(column) for column in others], "_")
-    return Labels.of(np.where(control, perturbations.text(), named.text()))
 
 
 def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> list[Alert]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,15 @@ from identifiable.results.writing import whole_file
 TOOL = "identifiable"  # our key of `uns`
 
 
+class Parts(TypedDict, total=False):
+    """What a `.h5ad` may have besides `X`, `obs` and `var`."""
+
+    obsm: Mapping[str, Blocks | NDArray[Any]]
+    layers: Mapping[str, Blocks | NDArray[Any]]
+    varm: Mapping[str, NDArray[Any]]
+    uns: Mapping[str, Any]
+
+
 def save_anndata(
     path: str | os.PathLike[str],
     values: Blocks,
@@ -34,10 +43,8 @@ def save_anndata(
     *,
     ids: NDArray[Any] | None = None,
     feature_names: Sequence[str] | None = None,
-    obsm: Mapping[str, Blocks | NDArray[Any]] | None = None,
-    varm: Mapping[str, NDArray[Any]] | None = None,
-    uns: Mapping[str, Any] | None = None,
     beside: Beside | None = None,
+    **parts: Unpack[Parts],
 ) -> Path:
     """Write a `.h5ad` that anndata and scanpy read, whole or not at all: `values` as `X`, in blocks of rows.
 
@@ -47,8 +54,8 @@ def save_anndata(
     path = Path(path)
     with whole_file(path) as temporary:
         write_anndata(temporary, values, obs, ids=ids, feature_names=feature_names, beside=beside)
-        if obsm or varm or uns:
-            _add(temporary, path, {}, obsm or {}, varm or {}, uns or {})
+        if any(parts.values()):
+            _add(temporary, path, {}, parts)
     return path
 
 
@@ -91,9 +98,7 @@ def extend_anndata(
     target: str | os.PathLike[str],
     *,
     obs: Mapping[str, NDArray[Any]] | None = None,
-    obsm: Mapping[str, Blocks | NDArray[Any]] | None = None,
-    varm: Mapping[str, NDArray[Any]] | None = None,
-    uns: Mapping[str, Any] | None = None,
+    **parts: Unpack[Parts],
 ) -> Path:
     """Copy a `.h5ad` and add to the copy; what has the same name is replaced, everything else is kept byte for byte.
 
@@ -104,18 +109,11 @@ def extend_anndata(
     AnnDataFile(source)  # refuses what is not one
     with whole_file(target) as temporary:
         shutil.copyfile(source, temporary)
-        _add(temporary, target, obs or {}, obsm or {}, varm or {}, uns or {})
+        _add(temporary, target, obs or {}, parts)
     return target
 
 
-def _add(
-    path: Path,
-    target: Path,
-    obs: Mapping[str, NDArray[Any]],
-    obsm: Mapping[str, Blocks | NDArray[Any]],
-    varm: Mapping[str, NDArray[Any]],
-    uns: Mapping[str, Any],
-) -> None:
+def _add(path: Path, target: Path, obs: Mapping[str, NDArray[Any]], parts: Parts) -> None:
     """Add to the `.h5ad` at `path`, which will be `target`."""
     require("anndata", extra="anndata", what=f"writing {target}")
     from anndata.io import write_elem
@@ -131,17 +129,21 @@ def _add(
             write_elem(frame, key, _obs_column(column, name, n))
             order = [*(known for known in column_order(frame) if known != key), key]
             frame.attrs["column-order"] = np.array(order, dtype=object)
-        for name, rows in obsm.items():
+        for name, rows in parts.get("obsm", {}).items():
             if rows.shape[0] != n:
                 raise DataError(f"{target}: obsm {name!r} has {rows.shape[0]} rows for {n} observations.")
             _write_matrix(held.owned(root, "obsm"), _key(name), rows, disk)
-        for name, matrix in varm.items():
+        for name, rows in parts.get("layers", {}).items():
+            if rows.shape != (n, variables):
+                raise DataError(f"{target}: layer {name!r} has the shape {rows.shape}, X has {(n, variables)}.")
+            _write_matrix(held.owned(root, "layers"), _key(name), rows, disk)
+        for name, matrix in parts.get("varm", {}).items():
             if matrix.shape[0] == variables:
                 _write_matrix(held.owned(root, "varm"), _key(name), matrix, disk)
             else:
                 elsewhere[_key(name)] = matrix
         group = held.owned(root, "uns")
-        for key, value in storable(uns).items():
+        for key, value in storable(parts.get("uns", {})).items():
             _replace(group, key)
             write_elem(group, key, value)
         for key, matrix in elsewhere.items():
@@ -229,7 +231,7 @@ def _kept(handler: Callable[[int, Any], Any], disk: _Disk, number: int, frame: A
 
 
 def storable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A nested mapping of plain values in a form that a `.h5ad` holds: no None, no lists of several kinds.
+    """A nested mapping of plain values in a form that a `.h5ad` holds: no None, no lists of mixed kinds.
 
     None is left out; a list of numbers or of text becomes an array; any other list a mapping from "0", "1", … to its parts.
 

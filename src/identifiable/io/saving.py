@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -29,12 +30,36 @@ PYCYTOMINER = "Metadata_"
 
 
 class _Table(NamedTuple):
-    """Values, ids, labels and the names of the columns."""
+    """What is written: values, ids, labels and the names of the values' columns."""
 
     blocks: Blocks
     ids: NDArray[Any] | None
     labels: Mapping[str, NDArray[Any]]
     names: Sequence[str] | None
+    pycytominer: bool = False
+
+    def columns(self, label: str) -> tuple[list[str], dict[str, NDArray[Any]]]:
+        """The names of the features and the columns beside them, checked; `label` is for errors."""
+        values = self.blocks
+        names = [f"{PREFIX}{j}" for j in range(values.d)] if self.names is None else [str(name) for name in self.names]
+        columns = {str(name): np.asarray(column) for name, column in self.labels.items()}
+        if self.ids is not None and not any(_same(column, self.ids) for column in columns.values()):
+            free = next(name for name in (*ID_NAMES, "identifiable_id") if name not in columns)
+            columns = {free: np.asarray(self.ids), **columns}
+        if len(names) != values.d:
+            raise DataError(f"{label}: expected a name for each of {values.d} features, got {len(names)}.")
+        called = [PYCYTOMINER + name if self.pycytominer and not is_metadata(name) else name for name in columns]
+        twice = [name for name, times in Counter([*called, *names]).items() if times > 1]
+        if twice:
+            raise DataError(f"{label}: two columns would be called {shown(twice[0])!r}; rename one.")
+        columns = dict(zip(called, columns.values(), strict=True))
+        for name, column in columns.items():
+            if column.shape != (values.n,) or column.dtype.kind not in "iufbU":
+                raise DataError(
+                    f"{label}: column {shown(name)!r}: expected numbers or text for {values.n} rows, got {column.dtype} of "
+                    f"shape {column.shape}."
+                )
+        return names, columns
 
 
 def save_array(
@@ -78,7 +103,6 @@ def save_table(
     *,
     ids: NDArray[Any] | None = None,
     feature_names: Sequence[str] | None = None,
-    prefix: str = PREFIX,
     pycytominer: bool = False,
 ) -> Path:
     """Write a table with the metadata of its rows to a `.parquet` or `.csv`, whole or not at all, in blocks of rows.
@@ -90,51 +114,13 @@ def save_table(
     suffix = path.suffix.lower()
     if suffix not in (".parquet", ".csv"):
         raise OutputError(f"{path}: cannot write {suffix or 'a file without a suffix'}; choose .parquet or .csv.")
-    names, columns = table_columns(
-        str(path), values, labels, ids=ids, feature_names=feature_names, prefix=prefix, pycytominer=pycytominer
-    )
+    names, columns = _Table(values, ids, labels, feature_names, pycytominer).columns(str(path))
     with whole_file(path) as temporary:
         if suffix == ".parquet":
             write_parquet(temporary, values, names, columns)
         else:
             _write_csv(temporary, values, names, columns)
     return path
-
-
-def table_columns(
-    label: str,
-    values: Blocks,
-    labels: Mapping[str, NDArray[Any]],
-    *,
-    ids: NDArray[Any] | None = None,
-    feature_names: Sequence[str] | None = None,
-    prefix: str = PREFIX,
-    pycytominer: bool = False,
-) -> tuple[list[str], dict[str, NDArray[Any]]]:
-    """The names of the features and the columns beside them, as `save_table` writes them, checked."""
-    names = (
-        [f"{prefix}{j}" for j in range(values.d)] if feature_names is None else [str(name) for name in feature_names]
-    )
-    columns = {str(name): np.asarray(column) for name, column in labels.items()}
-    if ids is not None and not any(_same(column, ids) for column in columns.values()):
-        free = next(name for name in (*ID_NAMES, "identifiable_id") if name not in columns)
-        columns = {free: np.asarray(ids), **columns}
-    if pycytominer:
-        columns = {name if is_metadata(name) else PYCYTOMINER + name: column for name, column in columns.items()}
-    if len(names) != values.d:
-        raise DataError(f"{label}: expected a name for each of {values.d} features, got {len(names)}.")
-    seen = set(columns)
-    for name in names:
-        if name in seen:
-            raise DataError(f"{label}: two columns would be called {shown(name)!r}; rename one.")
-        seen.add(name)
-    for name, column in columns.items():
-        if column.shape != (values.n,) or column.dtype.kind not in "iufbU":
-            raise DataError(
-                f"{label}: column {shown(name)!r}: expected numbers or text for {values.n} rows, got {column.dtype} of "
-                f"shape {column.shape}."
-            )
-    return names, columns
 
 
 def _same(column: NDArray[Any], ids: NDArray[Any]) -> bool:
@@ -259,8 +245,6 @@ WRITERS: dict[str, Callable[[Path, _Table], None]] = {
     ".npy": _to_file(_write_npy),
     ".npz": _to_file(_write_npz),
     ".safetensors": _to_file(_write_safetensors),
-    ".parquet": lambda path, t: write_parquet(
-        path, t.blocks, *table_columns(t.blocks.name, t.blocks, t.labels, ids=t.ids, feature_names=t.names)
-    ),
+    ".parquet": lambda path, t: write_parquet(path, t.blocks, *t.columns(t.blocks.name)),
     ".h5ad": lambda path, t: write_anndata(path, t.blocks, t.labels, ids=t.ids, feature_names=t.names),
 }

@@ -6,7 +6,20 @@ command line, the settings in the JSON, the recorded command and the reference p
 
 from identifiable.options.declaring import Declared, Option, Options, declared, takes
 from identifiable.options.experiments import CellsOptions, ReproduceOptions, Scale, SourcesOptions
-from identifiable.options.screens import AttributeOptions, AuditOptions, CleanOptions, EvaluateOptions, ScreenOptions
+from identifiable.options.screens import (
+    AttributeOptions,
+    AuditOptions,
+    CleanOptions,
+    CorrectOptions,
+    CountOptions,
+    EvaluateOptions,
+    GroupedOptions,
+    HarmonyOptions,
+    PositionOptions,
+    ScreenOptions,
+    SpheringOptions,
+    TvnOptions,
+)
 from identifiable.options.tables import (
     NULLS,
     RUNGS,
@@ -29,20 +42,27 @@ __all__ = [
     "CellsOptions",
     "CleanOptions",
     "CompareOptions",
+    "CorrectOptions",
+    "CountOptions",
     "Declared",
     "DecoderOptions",
     "DisentangleOptions",
     "EvaluateOptions",
+    "GroupedOptions",
+    "HarmonyOptions",
     "IcaOptions",
     "Option",
     "Options",
+    "PositionOptions",
     "ReproduceOptions",
     "ResolveOptions",
     "Scale",
     "ScoreOptions",
     "ScreenOptions",
     "SourcesOptions",
+    "SpheringOptions",
     "TransformOptions",
+    "TvnOptions",
     "declared",
     "takes",
 ]

@@ -71,7 +71,10 @@ class ScreenOptions(Options):
     impute: Annotated[
         Literal["median"] | None, _column("replace missing values of a feature by its median", "median")
     ] = None
-    use_rep: Annotated[str, Option("of an AnnData object: X, or a key of obsm", flag=None, setting=False)] = "X"
+    use_rep: Annotated[
+        str | None,
+        Option("of an AnnData object: X, a key of obsm, or layers/NAME", flag=None, setting=False, shown="X"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,3 +205,72 @@ class CleanOptions(AttributeOptions):
             metavar="PAIRS",
         ),
     ] = ()
+
+
+# -- corrections of AnnData objects (`identifiable.pp`)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed(ScreenOptions):
+    """A call that puts rows into an AnnData object."""
+
+    key_added: Annotated[
+        str, Option("where the corrected rows go: a key of obsm, or layers/NAME", flag=None, setting=False)
+    ] = "X_corrected"
+    copy: Annotated[
+        bool, Option("return a corrected copy; otherwise the object is changed", flag=None, setting=False)
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectOptions(Placed, Threaded):
+    """A correction that acts on every row alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedOptions(CorrectOptions):
+    """A correction that acts on plates or batches one by one."""
+
+    level: Annotated[
+        Literal["auto", "plate", "batch"],
+        Option("what is corrected one by one; auto: plates for control z-score and MAD, otherwise batches"),
+    ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpheringOptions(CorrectOptions):
+    """Sphering."""
+
+    epsilon: Annotated[float | None, Option("ridge, in standard deviations", least=0, shown="0.01")] = None
+    sphering: Annotated[Literal["ZCA-cor", "ZCA"], Option("of scaled columns, or of columns as they are")] = "ZCA-cor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TvnOptions(GroupedOptions):
+    """TVN."""
+
+    epsilon: Annotated[float | None, Option("ridge of the covariances", above=0, shown="0.5")] = None
+    tvn: Annotated[
+        Literal["batch", "efaar-1.0"], Option("controls are centred in each batch, or only all together")
+    ] = "batch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarmonyOptions(GroupedOptions):
+    """Harmony."""
+
+    dimensions: Annotated[int, Option("principal components to work in, at most", least=1)] = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionOptions(CorrectOptions):
+    """Means of well positions."""
+
+    position_of: Annotated[Literal["all", "controls"], Option("the wells whose means are subtracted")] = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountOptions(CorrectOptions):
+    """Effect of the cell count."""
+
+    count_scale: Annotated[Literal["log", "linear"], Option("the effect is linear in this")] = "log"

@@ -19,7 +19,7 @@ from identifiable.blocks import Blocks
 from identifiable.deconfounding.corrections import harmony, streaming
 from identifiable.deconfounding.corrections.harmony import harmonise, subtract_shifts
 from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correction
-from identifiable.deconfounding.corrections.streaming import EPSILON_GRID, Recolouring
+from identifiable.deconfounding.corrections.streaming import EPSILON_GRID, Spectrum
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.run import Run
@@ -67,9 +67,9 @@ def message_of(correction: Correction, code: str) -> str:
     return next(a.message for a in correction.alerts if a.code == code)
 
 
-def reference_screen() -> tuple[Matrix, Design]:
-    table = {name: np.array(column) for name, column in REFERENCE["design"].items()}
-    return np.array(REFERENCE["thousandths"]) / 1000, design_of(
+def reference_screen(stored: Any = REFERENCE) -> tuple[Matrix, Design]:
+    table = {name: np.array(column) for name, column in stored["design"].items()}
+    return np.array(stored["thousandths"]) / 1000, design_of(
         table["plate"],
         table["treatment"] == "control",
         perturbation=table["treatment"],
@@ -84,16 +84,53 @@ def reference_screen() -> tuple[Matrix, Design]:
 
 
 @pytest.mark.parametrize(
-    "name", ["control-z", "control-mad", "tvn", "pca-cs", "combat", "position-subtracted", "count-regressed"]
+    ("name", "level"),
+    [
+        *((name, "auto") for name in ("control-z", "control-mad", "tvn", "pca-cs", "combat")),
+        *((name, "batch") for name in ("control-z", "control-mad")),
+        *((name, "auto") for name in ("position-subtracted", "count-regressed")),
+    ],
 )
-def test_a_correction_matches_its_library(name: str) -> None:
+def test_a_correction_matches_its_library(name: str, level: str) -> None:
     X, design = reference_screen()
-    expected = np.array(REFERENCE["values"][name])
-    found = everywhere(name, X, design)
+    expected = np.array(REFERENCE["values"][name if level == "auto" else f"{name}, {level}"])
+    found = everywhere(name, X, design, level=level)
     if name == "pca-cs":  # a principal axis has no sign
         found = found * np.sign((found * expected).sum(axis=0))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
     assert np.abs(X - expected).max() > 0.1
+    if level == "batch":
+        assert np.abs(everywhere(name, X, design) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["control-z", "tvn", "combat"])
+def test_it_does_so_with_fewer_controls_than_columns(name: str) -> None:
+    X, design = reference_screen(REFERENCE["wide"])
+    assert design.control.sum() < X.shape[1]
+    expected = np.array(REFERENCE["wide"]["values"]["control-z, batch" if name == "control-z" else name])
+    found = everywhere(name, X, design, level="batch")
+    if name == "tvn":
+        found = found * np.sign((found * expected).sum(axis=0))
+        assert np.abs(everywhere(name, X, design, level="plate") - expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_sphering_matches_pycytominer_where_the_controls_vary_and_is_zero_elsewhere() -> None:
+    X, design = reference_screen(REFERENCE["wide"])
+    expected = np.array(REFERENCE["wide"]["values"]["ZCA-cor, epsilon 2"])
+    controls = X[design.control]
+    axes = np.linalg.svd((controls - controls.mean(axis=0)) / controls.std(axis=0))[2][: len(controls) - 1]
+    found = everywhere("sphering", X, design, epsilon=2 / np.sqrt(len(controls) - 1))
+    np.testing.assert_allclose(found, expected @ axes.T @ axes, atol=1e-7)
+    np.testing.assert_allclose(found @ axes.T @ axes, found, atol=1e-9)
+    assert np.abs(expected - expected @ axes.T @ axes).max() > 0.1  # theirs: as along the least axis of the controls
+
+
+def test_tvn_of_the_released_efaar_is_still_there() -> None:
+    X, design = reference_screen()
+    expected = np.array(REFERENCE["values"]["tvn, efaar 1.0"])
+    np.testing.assert_allclose(everywhere("tvn", X, design, tvn="efaar-1.0"), expected, rtol=0, atol=1e-7)
+    assert np.abs(everywhere("tvn", X, design) - expected).max() > 0.1
 
 
 @pytest.mark.parametrize("method", ["ZCA-cor", "ZCA"])
@@ -362,8 +399,50 @@ def test_recolouring_is_the_inverse_root_of_the_ridged_covariance(rows: int) -> 
     rng = np.random.default_rng(5)
     controls, X = rng.standard_normal((rows, 7)), rng.standard_normal((9, 7))
     root = fractional_matrix_power(np.cov(controls, rowvar=False) + 0.5 * np.eye(7), -0.5)
-    np.testing.assert_allclose(Recolouring.of(controls, 0.5)(X), X @ root, atol=1e-10)
-    assert np.abs(Recolouring.of(controls, 0.6)(X) - X @ root).max() > 1e-3
+    own = Spectrum.of(controls)
+    np.testing.assert_allclose(own.decorrelated(X, 0.5), X @ root, atol=1e-10)
+    assert np.abs(own.decorrelated(X, 0.6) - X @ root).max() > 1e-3
+    np.testing.assert_allclose(own.scatter, (rows - 1) * np.cov(controls, rowvar=False), atol=1e-10)
+
+
+def readable(X: Matrix, labels: Any, apart: Any) -> float:
+    """Share of rows whose nearest neighbour among rows of other plates has their label."""
+    distance = ((X[:, None] - X) ** 2).sum(axis=2)
+    distance[apart[:, None] == apart] = np.inf
+    return float((labels[distance.argmin(axis=1)] == labels).mean())
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shift", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("width", [20, 200])
+def test_tvn_does_not_make_the_batch_more_readable_from_controls(width: int, shift: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    plate = np.repeat(np.arange(16), 12)  # four plates a batch
+    batch, control = plate // 4, np.tile(np.arange(12) < 6, 16)  # 96 controls
+    X = rng.standard_normal((len(plate), width)) + shift * rng.standard_normal((4, width))[batch]
+    design = design_of([f"p{k}" for k in plate], control, batch=[f"b{k}" for k in batch])
+
+    def read(table: Matrix) -> float:
+        return readable(table[control], batch[control], plate[control])
+
+    chance = 18 / 90
+    noise = 2 * np.sqrt(chance * (1 - chance) / control.sum())
+    before, done = read(X), read(everywhere("tvn", X, design))
+    assert done < max(before, chance + noise) + 1e-9
+    if width == 200 and shift:  # more columns than controls: without centring CORAL shows the batch
+        assert read(everywhere("tvn", X, design, tvn="efaar-1.0")) > 0.9
+
+
+def test_tvn_gives_the_controls_of_every_batch_mean_zero_and_like_covariances() -> None:
+    X, design = screen()
+    assert design.batch is not None
+    done, old = (everywhere("tvn", X, design, tvn=method, epsilon=1e-9) for method in ("batch", "efaar-1.0"))
+    batches = [design.control & (design.batch.codes == k) for k in range(4)]
+    for rows in batches:
+        np.testing.assert_allclose(done[rows].mean(axis=0), 0, atol=1e-9)
+    covariances = np.array([np.cov(done[rows], rowvar=False) for rows in batches])
+    np.testing.assert_allclose(covariances, covariances[[0] * 4], atol=1e-6)
+    assert max(np.abs(old[rows].mean(axis=0)).max() for rows in batches) > 0.5
 
 
 def test_coral_by_plate_is_called_mostly_ridge_where_controls_are_few() -> None:
@@ -623,7 +702,7 @@ def test_a_design_says_what_a_correction_lacks() -> None:
         ("ica-cs", {"ica_map": AffineMap.identity(3)}, "ica_map: .* 4 columns .* 3"),
         *(
             ("control-z", {wrong: "well"}, f"{wrong}: .*, got 'well'")
-            for wrong in ("level", "sphering", "position_of", "count_scale")
+            for wrong in ("level", "sphering", "tvn", "position_of", "count_scale")
         ),
         ("harmony", {"dimensions": 0}, "dimensions: .* 1, got 0"),
         ("tvn", {"epsilon": 0.0}, "epsilon: .* got 0"),

@@ -27,6 +27,7 @@ from identifiable.deconfounding.corrections.streaming import (
     SPHERING_EPSILON,
     CountScale,
     SpheringMethod,
+    TvnMethod,
     control_axes,
     fit_combat,
     fit_control_scaling,
@@ -131,6 +132,10 @@ class Correction:
             )
         return out
 
+    def table(self, blocks: Blocks) -> Blocks:
+        """All rows of the table that the design describes, corrected as they are read."""
+        return Blocks(_Applied(self, blocks), rows=blocks.rows, name=blocks.name)
+
     def _check(self, X: NDArray[Any], places: NDArray[Any]) -> None:
         if X.ndim != 2 or X.shape[1] != self.columns or places.shape != (len(X),):
             raise DataError(
@@ -148,6 +153,18 @@ class Correction:
             )
 
 
+class _Applied:
+    """Rows of a table after a correction. A `blocks.Rows`."""
+
+    def __init__(self, correction: Correction, source: Blocks):
+        self.correction, self.source = correction, source
+        self.shape = (source.n, correction.width)
+        self.dtype = correction.apply(source[:0], np.arange(0)).dtype
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        return self.correction.apply(self.source[rows], np.arange(self.source.n)[rows])
+
+
 @dataclass(frozen=True, eq=False)
 class CorrectionOptions:
     """What a correction can be told; most can do without.
@@ -160,6 +177,7 @@ class CorrectionOptions:
                    two
     epsilon        ridge: of sphering (default 0.01, in standard deviations), of the CORAL step of tvn (default 0.5). Others have none
     score          sphering without `epsilon`: the best of `EPSILON_GRID` by this score of the fitted correction, the larger if equal
+    tvn            "batch": the controls of each batch get mean 0; "efaar-1.0": only those of all batches together, as there
     dimensions     how many white components harmony works in, at most
     position_of, count_scale
                    of position-subtracted and count-regressed
@@ -172,6 +190,7 @@ class CorrectionOptions:
     epsilon: float | None = None
     score: Callable[[Correction], float] | None = None
     sphering: SpheringMethod = "ZCA-cor"
+    tvn: TvnMethod = "batch"
     dimensions: int = DIMENSIONS
     position_of: Literal["all", "controls"] = "all"
     count_scale: CountScale = "log"
@@ -180,6 +199,7 @@ class CorrectionOptions:
         for name, allowed in (
             ("level", ("plate", "batch", "auto")),
             ("sphering", ("ZCA-cor", "ZCA")),
+            ("tvn", ("batch", "efaar-1.0")),
             ("position_of", ("all", "controls")),
             ("count_scale", ("log", "linear")),
         ):
@@ -218,7 +238,8 @@ def fit_correction(
             return _best(axes, fitted, options.score)
         return fitted(fit_sphering(axes, epsilon=SPHERING_EPSILON if options.epsilon is None else options.epsilon))
     if name == "tvn":
-        return fitted(fit_tvn(task, ridge=CORAL_RIDGE if options.epsilon is None else options.epsilon))
+        ridge = CORAL_RIDGE if options.epsilon is None else options.epsilon
+        return fitted(fit_tvn(task, ridge=ridge, method=options.tvn))
     if name == "combat":
         return fitted(fit_combat(task))
     if name == "position-subtracted":

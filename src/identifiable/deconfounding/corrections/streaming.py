@@ -19,6 +19,7 @@ from identifiable.deconfounding.corrections.tasks import (
     Level,
     PrincipalAxes,
     Selected,
+    Step,
     Task,
     confounded,
     group_moments,
@@ -45,6 +46,7 @@ SEEN_DIRECTIONS = (
 )
 
 SpheringMethod = Literal["ZCA-cor", "ZCA"]
+TvnMethod = Literal["batch", "efaar-1.0"]
 CountScale = Literal["log", "linear"]
 
 
@@ -263,69 +265,103 @@ def fit_sphering(axes: PrincipalAxes, *, epsilon: float = SPHERING_EPSILON) -> F
 
 
 @dataclass(frozen=True, eq=False)
-class Recolouring:
-    """``(C + ridge I)^(-1/2)`` for the covariance C of a few rows, as what it does on the directions they span.
+class Spectrum:
+    """The covariance C of n centred rows, n - 1 in the denominator, as what it is on the directions they span."""
 
-    x @ root = x / sqrt(ridge) + (x @ basis * gain) @ basis^T: exact, and as small as the rows it came from.
-    """
-
+    n: int
     basis: Array
-    gain: Array
-    ridge: float
+    variances: Array
 
     @classmethod
-    def of(cls, rows: Array, ridge: float) -> Recolouring:
-        centred = (rows - rows.mean(axis=0)) / np.sqrt(len(rows) - 1)
-        _, singular, right = np.linalg.svd(centred, full_matrices=False)
-        return cls(right.T, 1 / np.sqrt(singular**2 + ridge) - 1 / np.sqrt(ridge), ridge)
+    def of(cls, rows: Array) -> Spectrum:
+        _, singular, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+        return cls(len(rows), right.T, singular**2 / (len(rows) - 1))
 
-    def __call__(self, X: Array) -> Array:
-        coloured: Array = X / np.sqrt(self.ridge) + (X @ self.basis * self.gain) @ self.basis.T
-        return coloured
+    @property
+    def scatter(self) -> Array:
+        products: Array = (self.basis * ((self.n - 1) * self.variances)) @ self.basis.T
+        return products
+
+    def decorrelated(self, X: Array, ridge: float) -> Array:
+        """X @ (C + ridge I)^(-1/2) = X / sqrt(ridge) + (X @ basis * gain) @ basis^T: exact, and as small as the rows it came from."""
+        gain = 1 / np.sqrt(self.variances + ridge) - 1 / np.sqrt(ridge)
+        turned: Array = X / np.sqrt(ridge) + (X @ self.basis * gain) @ self.basis.T
+        return turned
 
 
 @dataclass(frozen=True, eq=False)
 class TypicalVariation:
-    """Whiten by all controls, then recolour every batch by its own; without any, as if their covariance were the identity."""
+    """Rows on white axes of all controls, in which the controls of every group get the same covariance, that of `root` @ `root`.
 
-    whiten: AffineMap
+    A group without controls is taken to have that covariance already; `without` is then what is left to do.
+    """
+
+    white: Step
     codes: Codes
-    recolour: Mapping[int, Recolouring]
+    spectra: Mapping[int, Spectrum]
     ridge: float
+    root: Array | None = None
+    without: float = 1.0
 
     def __call__(self, X: Array, index: Codes) -> Array:
-        white = self.whiten(X)
+        rows = self.white(X, index)
         group = self.codes[index]
         for k in np.unique(group).tolist():
-            rows = group == k
-            white[rows] = self.recolour[k](white[rows]) if k in self.recolour else white[rows] / np.sqrt(1 + self.ridge)
-        return white
+            own = group == k
+            if k not in self.spectra:
+                rows[own] *= self.without
+                continue
+            plain = self.spectra[k].decorrelated(rows[own], self.ridge)
+            rows[own] = plain if self.root is None else plain @ self.root
+        return rows
 
 
-def fit_tvn(task: Task, *, ridge: float = CORAL_RIDGE) -> Fit:
-    r"""Typical variation normalisation: whiten by the controls, then align the covariance of each batch's controls.
+def fit_tvn(task: Task, *, ridge: float = CORAL_RIDGE, method: TvnMethod = "batch") -> Fit:
+    r"""Typical variation normalisation: whiten by all controls, then give the controls of every batch the same mean and covariance.
 
-    Implements `tvn_on_controls` of EFAAR (after Ando, McLean and Berndl 2017): z-score on controls, PCA on controls,
-    z-score again, then in each batch x @ (C + 0.5 I)^(-1/2) with C the covariance of its controls, n - 1 in the denominator.
-    Axes without variance on the controls are dropped. Rows of a batch are not centred, as there.
+    Implements TVN (Ando, McLean and Berndl 2017) as descendants of EFAAR's `tvn_on_controls` have it: z-score on all controls, PCA
+    on them, z-score on the controls of each batch, then in each batch
+        x @ (C + 0.5 I)^(-1/2) @ (T + 0.5 I)^(1/2)
+    with C the covariance of its controls and T that of all controls, n - 1 in the denominator.
+
+    ``method="efaar-1.0"`` is the released efaar_benchmarking 1.0: the second z-score is on all controls, too, and T is left out. The
+    mean of a batch then stays, and CORAL stretches it beside the rest: (C + 0.5 I)^(-1/2) shrinks the directions in which the
+    controls of the batch differ, and their mean is none of these. With fewer controls than columns the batch can then be read from
+    every control, better than before the correction.
+
+    Axes without variance on the controls are dropped. A batch with one control is centred by it and scaled as the others are.
     """
     if not ridge > 0:
         raise UsageError(f"epsilon: the ridge of CORAL must be above 0, got {ridge}.")
     axes = control_axes(task, scaled=True)
-    whiten = axes.whitening
-    groups = task.groups(prefer="batch")
-    places, notes, alerts = serving_controls(task, groups)
+    scaled = fit_control_scaling(task, prefer="batch", first=axes.whitening)
+    groups, width = task.groups(prefer="batch"), scaled.width
+    places = serving_controls(task, groups)[0]
     counts = groups.labels.count(places)
     several = places[counts[groups.labels.codes[places]] > 1]  # one control has no covariance
-    rows = Selected.of(task, several, groups.labels.codes, groups.labels.size, whiten)
-    width = whiten.matrix.shape[1]
-    recolour = group_summaries(task, rows, lambda block: Recolouring.of(block, ridge), "CORAL") if several.size else {}
+    rows = Selected.of(task, several, groups.labels.codes, groups.labels.size, axes.whitening)
+    spectrum = Spectrum.of if method == "efaar-1.0" else _standardised_spectrum
+    spectra = group_summaries(task, rows, spectrum, "CORAL") if several.size else {}
+    alerts = [*axes.alerts, *scaled.alerts]
     seen = float(np.median(np.minimum(counts[counts > 0] - 1, width))) / width
     if seen < SEEN_DIRECTIONS:
         alerts.append(Alert("coral_mostly_ridge", {"level": groups.level, "share": seen, "directions": width}))
-    notes += [Note("coral", {"controls": axes.n, "level": groups.level, "ridge": ridge})]
-    step = TypicalVariation(whiten, groups.labels.codes, recolour, ridge)
-    return Fit(step, width, tuple(notes), (*axes.alerts, *alerts))
+    note = Note("coral", {"controls": axes.n, "level": groups.level, "ridge": ridge})
+    codes = groups.labels.codes
+    if method == "efaar-1.0":
+        step = TypicalVariation(Affine(axes.whitening), codes, spectra, ridge, without=1 / np.sqrt(1 + ridge))
+    else:
+        scatter = sum((own.scatter for own in spectra.values()), np.zeros((width, width)))
+        values, vectors = np.linalg.eigh(scatter / max(len(places) - 1, 1))
+        root = (vectors * np.sqrt(np.maximum(values, 0.0) + ridge)) @ vectors.T
+        step = TypicalVariation(scaled.step, codes, spectra, ridge, root)
+    return Fit(step, width, (*scaled.notes, note), tuple(alerts))
+
+
+def _standardised_spectrum(rows: Array) -> Spectrum:
+    """The covariance of the controls of a group after its own z-score."""
+    spread = rows.std(axis=0)
+    return Spectrum.of(rows / np.where(spread > 0, spread, 1.0))
 
 
 # -- what a known covariate predicts: the mean of a well's position, the effect of the cell count
