@@ -431,13 +431,8 @@ def test_doses_are_told_apart_where_they_are_replicated():
     assert apart.compounds.names == design.perturbation.names
     assert apart.doses_apart is apart
     assert np.array_equal(apart.control, design.control)
-    assert (
-        design.take(np.arange(6)).doses_apart.dose is not None
-    )  # one plate: no dose is replicated there, nor was a compound
-    single = dosed(1, [1.0, 2.0]).design
     assert dosed(3, [1.0]).design.dose is None  # one dose each: there is nothing to tell apart
     assert dosed(3, [1.0, 2.0], perturbation="compound,concentration").design.dose is None
-    assert single.dose is not None
 
 
 def test_doses_that_never_repeat_stay_pooled():

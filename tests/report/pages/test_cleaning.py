@@ -95,7 +95,7 @@ def test_the_price_stands_beside_that_of_other_axes_with_the_paired_difference()
 
 
 def test_metrics_of_the_cleaned_table_stand_beside_those_of_the_input() -> None:
-    table = table_called(FULL, "↑ higher is better, ↓ lower is better; every")
+    table = table_called(FULL, "Every feature in")
     assert table.brief
     assert [row[0] for row in table.rows] == ["1-NN, cosine ↑", "1-NN, cosine ↑", "batch readable from controls ↓"]
     assert table.rows[1][2:] == ("0.600", "0.580", "-0.020 [-0.050, 0.010]")

@@ -167,7 +167,7 @@ def _checks(result: Cleaning) -> Iterator[Block]:
     if not lines:
         return
     yield Table(
-        "↑ higher is better, ↓ lower is better; every feature in standard deviations of its own table",
+        "Every feature in standard deviations of its own table; ↑ higher is better, ↓ lower is better",
         columns("metric", "judged on", "input", "cleaned", "difference [95 %]", words=("metric", "judged on")),
         lines,
         brief=True,
