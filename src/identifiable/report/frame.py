@@ -164,7 +164,7 @@ def alerts_section(result: Shown, *, well: bool = True) -> Section:
     """The alerts. That there are none is good news, and said only if all is `well`."""
     none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
     blocks = notices(result.alerts, brief=True) or none
-    if len(blocks) > UNFOLDED + 1:
+    if len(blocks) > UNFOLDED:
         rest = tuple(blocks[UNFOLDED:])
         blocks = [*blocks[:UNFOLDED], Fold(counted(len(rest), "more alert"), rest)]
     return Section("alerts", "Alerts", tuple(blocks))
