@@ -85,7 +85,7 @@ def combat(adata: Any, /, *, options: GroupedOptions) -> Any:
 
 @takes(HarmonyOptions)
 def harmony(adata: Any, /, *, options: HarmonyOptions) -> Any:
-    """Harmony on the leading white principal components."""
+    """Harmony on the leading principal components of z-scored columns."""
     return _corrected(adata, "harmony", options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ Mask = NDArray[np.bool_]
 EMPTY = ("", "nan", "NaN", "<NA>")  # as tables write a cell without a value
 SHOWN = 3  # names given in a message before "and k more"
 EXAMPLES = 3  # of the labels of a role
+LEAST_REPLICATED = 0.5  # of the wells with a replicate on another plate, that keep one when doses are told apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,7 @@ class Design:
     target         what several perturbations share (a gene, a compound, a mechanism); None where the table does not say
     row, column    of the well, from 0; None where the table does not say
     cell_count     cells in the well; None where the table does not say
+    dose           of the perturbation, where it has a column of its own and `perturbation` pools doses; None otherwise
     roles          role -> the column of the table it was read from
     unused         columns that play no role
     """
@@ -141,6 +143,7 @@ class Design:
     row: Codes | None = None
     column: Codes | None = None
     cell_count: NDArray[np.float64] | None = None
+    dose: Labels | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     unused: tuple[UnusedColumn, ...] = ()
     name: str = "screen"
@@ -177,6 +180,21 @@ class Design:
         )
         return found
 
+    @cached_property
+    def doses_apart(self) -> Design:
+        """The same with every dose of a perturbation as one of its own; as it is where doses are hardly ever replicated."""
+        if self.dose is None:
+            return self
+        treated = ~self.control
+        apart = joined([self.perturbation, self.dose], "_").text()
+        named = Labels.of(np.where(treated, apart, self.perturbation.text()))
+        pooled_on, apart_on = (
+            labels.spread(self.plate, treated)[labels.codes] for labels in (self.perturbation, named)
+        )
+        if (apart_on[treated] > 1).sum() < LEAST_REPLICATED * (pooled_on[treated] > 1).sum():
+            return self
+        return replace(self, perturbation=named, dose=None, compound=self.compounds)
+
     @property
     def against(self) -> str:
         """What a perturbation is told from."""
@@ -202,6 +220,7 @@ class Design:
             perturbation=self.perturbation.take(rows),
             control=self.control[rows],
             batch=None if self.batch is None else self.batch.take(rows),
+            dose=None if self.dose is None else self.dose.take(rows),
             target=None if self.target is None else self.target.take(rows),
             row=None if self.row is None else self.row[rows],
             column=None if self.column is None else self.column[rows],

@@ -103,6 +103,7 @@ def assign_roles(
         perturbation=perturbations,
         control=mask,
         batch=batches,
+        dose=None if (dose := _dose_column(table, roles, perturbations)) is None else table.labels(dose),
         target=targets,
         row=None if place is None else place[0],
         column=None if place is None else place[1],
@@ -121,6 +122,33 @@ def assign_roles(
         *_pooled_doses(table, roles, perturbations),
     ]
     return Assigned(design, tuple(alerts))
+
+
+def known_roles(columns: Mapping[str, NDArray[Any]], roles: Mapping[str, str], *, name: str = "screen") -> Design:
+    """Plates, batches and controls of new plates, by the columns and the condition another design had (`Design.roles`).
+
+    One plate is enough, since nothing is held out.
+    """
+    wanted = [column for role in ("plate", "batch") for column in roles.get(role, "").split(",") if column]
+    condition, _, within = roles["control"].partition(" in ")
+    column, _, value = condition.partition("=")
+    if missing := [part for part in (*wanted, *column.split(",")) if part not in columns]:
+        raise DataError(
+            f"{name}: this correction scales plates by their own controls, and needs the columns {', '.join(wanted)} and "
+            f"{column}; missing are {', '.join(dict.fromkeys(missing))}."
+        )
+    table = ColumnTable(columns, name)
+    plates = table.label(roles["plate"].split(","), "plate")
+    batches = table.label(roles["batch"].split(","), "batch") if roles.get("batch") else None
+    parts = [table.labels(part) for part in column.split(",")]
+    candidates = [joined(parts, "_"), *parts] if len(parts) > 1 else parts
+    found = _meeting(table, condition if len(parts) == 1 or not value else value, candidates, column)
+    mask = np.zeros(table.n, dtype=bool) if found is None else found[0]
+    if within and batches is not None:
+        mask = mask & _fits(batches, [within])[batches.codes]
+    if not mask.any():
+        raise DataError(f"{name}: this correction scales plates by their own controls, and no row meets {condition}.")
+    return Design(plates, candidates[0], mask, batch=batches, roles=roles, name=name)
 
 
 def _without(
@@ -543,19 +571,23 @@ def _repeated_wells(design: Design) -> list[Alert]:
     ]
 
 
-def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> list[Alert]:
-    """Doses of one compound that go by one name."""
+def _pooled(table: ColumnTable, dose: str, perturbations: Labels) -> int:
+    """How many perturbations occur at several doses."""
+    values = np.unique(np.stack([perturbations.codes, table.labels(dose).codes]), axis=1)[0]
+    return int((np.bincount(values, minlength=perturbations.size) > 1).sum())
+
+
+def _dose_column(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> str | None:
+    """The column of doses that go by one name, if there is one."""
     used = {column for found in roles.values() for column in found}
     dose = next((c for c in table.names if plain_name(c) in DOSES and c not in used), None)
+    return dose if dose is not None and _pooled(table, dose, perturbations) else None
+
+
+def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> list[Alert]:
+    """Doses of one compound that go by one name."""
+    dose = _dose_column(table, roles, perturbations)
     if dose is None:
         return []
-    values = np.unique(np.stack([perturbations.codes, table.labels(dose).codes]), axis=1)[0]
-    pooled = int((np.bincount(values, minlength=perturbations.size) > 1).sum())
-    if not pooled:
-        return []
-    return [
-        Alert(
-            "doses_pooled",
-            {"name": table.name, "perturbations": pooled, "dose": dose, "columns": ",".join(roles["perturbation"])},
-        )
-    ]
+    pooled, columns = _pooled(table, dose, perturbations), ",".join(roles["perturbation"])
+    return [Alert("doses_pooled", {"name": table.name, "perturbations": pooled, "dose": dose, "columns": columns})]

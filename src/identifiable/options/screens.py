@@ -23,6 +23,14 @@ FitOn = Literal["train", "all"]
 ScreenProtocol = Literal["default", "paper", "single-batch"]
 
 
+RecommendMetric = Literal[
+    "auto", "nn_euclidean", "nn_cosine", "consensus", "consensus_batch", "replicate_map", "batch_readable",
+]  # fmt: skip
+CandidateFamily = Literal[
+    "auto", "control-z", "control-mad", "sphering", "control-z+sphering", "tvn", "combat", "harmony", "pca",
+]  # fmt: skip
+
+
 def _column(what: str, metavar: str = "COLUMN") -> Option:
     return Option(what, group=ROLES, metavar=metavar, setting=False)
 
@@ -74,6 +82,25 @@ class ScreenOptions(Options):
     use_rep: Annotated[
         str | None,
         Option("of an AnnData object: X, a key of obsm, or layers/NAME", flag=None, setting=False, shown="X"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecommendOptions(ScreenOptions, Threaded):
+    """Which correction helps, chosen with whole batches held out; or to keep the table as it is."""
+
+    metrics: Annotated[
+        Sequence[RecommendMetric],
+        Option("metrics to choose by; auto takes all that the design allows", flag="--metric", metavar="LIST"),
+    ] = ("auto",)
+    candidates: Annotated[
+        Sequence[CandidateFamily], Option("families of corrections to try; auto tries all", metavar="LIST")
+    ] = ("auto",)
+    margin: Annotated[
+        float, Option("how far below the input a biological metric may be at most", least=0, below=1, metavar="SHARE")
+    ] = 0.03
+    folds: Annotated[
+        int | None, Option("parts of the batches, each held out in turn", least=2, metavar="K", shown="up to 10")
     ] = None
 
 
@@ -176,9 +203,14 @@ class AttributeOptions(ScreenOptions, Threaded):
             metavar="FILE",
         ),
     ] = None
-    rank: Annotated[int | Auto, Option("principal directions to keep; auto keeps all", least=1, metavar="auto|K")] = (
-        "auto"
-    )
+    rank: Annotated[
+        int | Auto,
+        Option(
+            "principal axes of the scaled features to unmix; auto keeps as many as the rows can carry",
+            least=1,
+            metavar="auto|K",
+        ),
+    ] = "auto"
     stability: Annotated[int, Option("refits on halves of the plates, an even number", least=0, metavar="N")] = 6
     permutations: Annotated[int, Option("shuffles for p-values", least=20, metavar="N")] = 200
     fdr: Annotated[float, Option("false discovery rate", above=0, below=1, metavar="Q")] = 0.05
@@ -195,6 +227,15 @@ class CleanOptions(AttributeOptions):
     budget: Annotated[
         float, Option("share of the biological score that may be lost", least=0, most=1, metavar="SHARE")
     ] = 0.1
+    margin: Annotated[
+        float,
+        Option(
+            "how far a metric of biology may fall below the input's before cleaning counts as harm",
+            least=0,
+            most=1,
+            metavar="M",
+        ),
+    ] = 0.03
     metrics: Annotated[
         Sequence[str] | None, Option("metrics of spaces to give; None for all, () for none", flag=None, setting=False)
     ] = None

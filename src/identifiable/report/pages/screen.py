@@ -9,9 +9,9 @@ from identifiable.report.frame import section
 from identifiable.report.page import Block, Card, Fold, Section, Table, Text, Tone, columns
 from identifiable.report.render.terminal import printed
 from identifiable.report.words import MISSING, clip, count, counted, display_name, known, one_line, sentence_of, short
-from identifiable.results import Attribution, Audit, Cleaning, ScreenDesign, ScreenEvaluation
+from identifiable.results import Attribution, Audit, Cleaning, Recommendation, ScreenDesign, ScreenEvaluation
 
-Screened = Audit | ScreenEvaluation | Attribution | Cleaning
+Screened = Audit | Recommendation | ScreenEvaluation | Attribution | Cleaning
 
 LISTED = 30  # rows of a table before the rest is folded away
 MOST_LISTED = 2000  # beyond it a page would not travel by mail
