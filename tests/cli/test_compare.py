@@ -186,34 +186,6 @@ def test_one_of_several_conditions_is_enough_to_fail_and_outputs_are_still_writt
     assert Path("p.html").exists()
 
 
-def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys):
-    condition = "rigid.null.rotation.p < 1"  # turning the axes says nothing about rigid motions
-    code, out, err = run("compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--fail-if", condition, capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True)
-    assert not Path("r.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("condition", "parts"),
-    [
-        ("rigid.null.chance.p > 1", ("'chance'", "shuffle, rotation")),
-        ("rotation.held_out.q95 > 1", ("'rotation'", "signed_permutation")),
-        ("rigid.held.q95 > 1", ("'held'", "in_sample, held_out, null")),
-        ("rigid.held_out.q96 > 1", ("'q96'",)),
-        ("rigid.held_out > 1", ("not a number",)),
-        ("rigid.held_out.mean.x > 1", ("'x'",)),
-        ("__class__.x > 1", ("FIELD OPERATOR NUMBER",)),
-        ("verdict.text > 1", ("verdict.text",)),
-        ("q95 > 1", ("'q95'", "pairs.rungs.held_out.q95")),
-    ],
-)
-def test_a_condition_that_cannot_be_read_stops_before_any_work(folder, capsys, condition, parts):
-    code, out, err = run("compare", "missing.npy", "b.npy", "--fail-if", condition, capsys=capsys)
-    assert (code, out) == (2, "")
-    assert says(err, *parts)
-    assert "missing.npy" not in err
-
-
 # -- bad input: one helpful line, the right code, nothing half-written
 
 
@@ -274,12 +246,7 @@ def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
         (["compare", "a.npy"], ("two", "1")),
         (["compare", "a.npy", "b.npy", "--groups", "affine"], ("--groups 'affine'", "signed_permutation, rigid")),
         (["compare", "a.npy", "b.npy", "--groups", "none"], ("--groups:",)),
-        (["compare", "a.npy", "b.npy", "--nulls", "bootstrap"], ("--nulls 'bootstrap'",)),
         (["compare", "a.npy", "b.npy", "--folds", "one"], ("--folds 'one'",)),
-        (["compare", "a.npy", "b.npy", "--folds", "1"], ("--folds 1", "at least 2")),
-        (["compare", "a.npy", "b.npy", "--workers", "-1"], ("--workers -1", "at least 1")),
-        (["compare", "a.npy", "b.npy", "--protocol", "mine"], ("--protocol 'mine'", "paper")),
-        (["compare", "a.npy", "b.npy", "--epsilon", "0"], ("--epsilon 0", "above 0")),
         (["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"], ("30 groups", "31 folds")),
     ],
 )
@@ -303,11 +270,8 @@ def test_labels_that_do_not_match_the_rows_are_refused(folder, capsys):
 # -- report and demo
 
 
-def test_report_redraws_the_page_byte_for_byte(folder, capsys):
+def test_report_writes_to_stdout_and_as_markdown(folder, capsys):
     run("compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--report", "p.html", capsys=capsys)
-    code, out, _ = run("report", "r.json", "-o", "again.html", capsys=capsys)
-    assert (code, out) == (0, "again.html\n")
-    assert Path("p.html").read_bytes() == Path("again.html").read_bytes()
     assert run("report", "r.json", "-o", "-", capsys=capsys)[1] == Path("p.html").read_text()
     assert run("report", "r.json", "-o", "page.md", capsys=capsys)[0] == 0
     assert Path("page.md").read_text().startswith("#")

@@ -129,27 +129,6 @@ def test_fail_if_decides_the_exit_code(calls, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        (
-            "spearmen > 3",
-            "'spearmen'",
-        ),
-        ("maximum.spearmen > 3", "'spearmen'"),
-        ("maximum > 3", "'maximum'"),
-        ("spearman.x > 3", "'x' is not"),
-        ("removed == true", "removed is a"),
-    ],
-)
-def test_a_condition_that_cannot_be_read_stops_before_the_work(calls, capsys, condition, message):
-    code, out, err = run(*CALL, "--fail-if", condition, "--json", "r.json", capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True), err
-    assert message in err
-    assert calls == []
-    assert files() == []
-
-
 def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys, monkeypatch):
     monkeypatch.setattr(experiments, "reproduce", lambda *_, **__: make_reproduction(pairs=2, known=False))
     code, _, err = run(*CALL, "--fail-if", "spearman < 0.5", "--json", "r.json", capsys=capsys)

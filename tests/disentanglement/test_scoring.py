@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from identifiable import disentangle
 from identifiable.disentanglement import METRICS
+from identifiable.disentanglement.codes import dependent_pairs, maximal_correlation, redundancy
 from identifiable.disentanglement.correlated import chance_level
-from identifiable.disentanglement.dependence import dependent_pairs, maximal_correlation, redundancy
 from identifiable.metrics import dci, infomec, mcc, mig, r2
 
 NEW = {

@@ -180,11 +180,11 @@ def _no_obs(root: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_outside, "expected 'X' in the"),
-        (_short, r"a\.h5ad:X: 3 rows for 40 observations"),
-        (_codes, "codes beyond its 2 categories"),
+        (_outside, "'X'"),
+        (_short, r"a\.h5ad:X: 3 rows.*40"),
+        (_codes, "2 categories"),
         (_text, "expected real numbers,"),
-        (_no_obs, "expected 'obs' in the"),
+        (_no_obs, "'obs'"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, values, change, message):

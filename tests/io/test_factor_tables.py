@@ -80,10 +80,10 @@ def test_a_first_line_that_is_a_row_is_not_taken_for_names(tmp_path: Path, text:
 @pytest.mark.parametrize(
     ("column", "line", "cell"),
     [
-        ("0.5\nNA\n0.7", 3, "a missing value; 1 of 3 rows has"),
+        ("0.5\nNA\n0.7", 3, "1 of 3"),
         ("1\n2\nn/a", 4, "'n/a' is a"),
-        ("0.5\n-\nnan", 3, "a missing value; 2 of 3 rows have a"),
-        ("o.5\n0.7\n0.9", 2, "'o.5' is not a"),
+        ("0.5\n-\nnan", 3, "2 of 3"),
+        ("o.5\n0.7\n0.9", 2, "'o.5'"),
     ],
 )
 def test_a_gap_in_a_column_of_numbers_is_refused_with_file_line_and_column(
@@ -129,8 +129,8 @@ def test_labels_that_are_partly_numbers_are_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("shape,hue\nball,\n", "line 2, column 'hue': the cell"),
-        ("shape,hue\nball\n", "line 2 has 1 cells where the"),
+        ("shape,hue\nball,\n", "line 2, column 'hue'"),
+        ("shape,hue\nball\n", "line 2 has 1"),
         ("shape,hue\n", "rows of factors,"),
         ("id\n1\n", "found only ids"),
     ],
@@ -202,13 +202,13 @@ def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((2, 2, 2)), r"got shape \(2, 2, 2\)"),
-        (np.zeros((0, 2)), r"got shape \(0, 2\)"),
+        (np.zeros((2, 2, 2)), r"\(2, 2, 2\)"),
+        (np.zeros((0, 2)), r"\(0, 2\)"),
         (np.array([b"\xff\xfe", b"a"]), "are not UTF-8"),
         (np.zeros(3, complex), "words, got complex128"),
-        (np.array([[0.0, 1.0], [2.0, np.nan]]), r"row 1 \(from 0\), column 2 is missing: 1 of 2 rows has"),
-        (np.array([[0.0, 1.0], [2.0, np.inf]]), r"row 1 \(from 0\), column 2: expected a finite"),
-        (np.array(["a", "None", "b", ""]), r"row 1 \(from 0\), column 1 is missing: 2 of 4 rows have"),
+        (np.array([[0.0, 1.0], [2.0, np.nan]]), "row 1 .*column 2.*1 of 2"),
+        (np.array([[0.0, 1.0], [2.0, np.inf]]), "row 1 .*column 2:.*finite"),
+        (np.array(["a", "None", "b", ""]), "row 1 .*column 1.*2 of 4"),
     ],
 )
 def test_arrays_that_are_no_factors_are_refused(tmp_path: Path, values: Any, message: str) -> None:

@@ -37,8 +37,7 @@ from identifiable.disentanglement.binned import (
     factor_latent,
     top_two_gap,
 )
-from identifiable.disentanglement.codes import LOOKED_AT, Array, Codes, FactorColumn, Labels, as_codes
-from identifiable.disentanglement.dependence import redundancy
+from identifiable.disentanglement.codes import LOOKED_AT, Array, Codes, FactorColumn, Labels, as_codes, redundancy
 from identifiable.results import Alert, Metric
 
 LIB_ROWS = (10_000, 5_000)  # disentanglement_lib: rows to fit on, rows to score

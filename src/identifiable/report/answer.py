@@ -9,12 +9,6 @@ from identifiable.results import Neighbours, PairResult, Rung, SharedDimensions
 
 DEGREES = {"nearly": "Nearly", "largely": "Largely", "partly": "Partly"}
 NOUNS = {"signed_permutation": "reordering the axes", "similarity": "a similarity", "linear": "a linear map"}
-MAPPED = {
-    "signed_permutation": "after reordering the axes",
-    "rigid": "after a rotation",
-    "similarity": "after a rotation and one scale",
-    "linear": "after a linear map",
-}
 SAME_AXES = 0.9  # share of the components that must match to call the features of two models the same
 ASYMMETRIC = 0.1  # difference in R² from which on the two directions are told one by one
 RE_EMBED_BELOW = 0.9  # of the target's variance: a map that explains less replaces no vectors

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from deconfounding.short_calls import assign_roles, attribute
+from errors import naming
 from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
@@ -356,18 +357,18 @@ def test_what_cannot_be_attributed_is_refused_with_a_reason():
     X, design = mixed()
     found, blocks = as_components(X)
     one = design.plate.codes == 0
-    with pytest.raises(DataError, match="2 plates, got 1"):
+    with pytest.raises(DataError, match=naming("2 plates", 1)):
         attribute(found, Blocks(X[one]), design.take(one))
-    with pytest.raises(DataError, match=r"100 rows, .* 544"):
+    with pytest.raises(DataError, match=naming(100, 544)):
         attribute(found, Blocks(X[:100]), design)
-    with pytest.raises(DataError, match=r"4 columns, .* got 3"):
+    with pytest.raises(DataError, match=naming("4 columns", 3)):
         attribute(found, Blocks(X[:, :3]), design)
-    with pytest.raises(UsageError, match=r"permutations 5: .* 20"):
+    with pytest.raises(UsageError, match=naming("permutations 5: ", 20)):
         attribute(found, blocks, design, permutations=5)
-    with pytest.raises(UsageError, match=r"fdr 1.5: .* 1"):
+    with pytest.raises(UsageError, match=naming("fdr 1.5: ", 1)):
         attribute(found, blocks, design, fdr=1.5)
-    with pytest.raises(UsageError, match=r"top -1: .* 0"):
+    with pytest.raises(UsageError, match=naming("top -1: ", 0)):
         attribute(found, blocks, design, top=-1)
     X[[7, 9], 2] = np.nan
-    with pytest.raises(DataError, match=r"2 rows \(.*: 7, 9\)"):
+    with pytest.raises(DataError, match=naming("2 rows", ": 7, 9)")):
         attribute(found, Blocks(X, name="holes"), design)

@@ -232,7 +232,8 @@ def cleaned_map(resolved: Resolved, weights: Sequence[float]) -> AffineMap:
     Dropping a component sets it to its mean over the rows it was fitted to. What lies outside the components stays as it is, so
     weights of 1 give the input.
     """
-    to, back = cleaned_components(resolved, np.asarray(weights) - 1), resolved.from_components.matrix
+    lost = [weight - 1 for weight in weights]
+    to, back = cleaned_components(resolved, lost), resolved.from_components.matrix
     return AffineMap(np.eye(len(to.matrix)) + to.matrix @ back, to.offset @ back)
 
 

@@ -275,7 +275,7 @@ class OnAxes:
         weights = other.ranked.weights(removed, method)
         gone = np.flatnonzero(weights < 1)
         away = (self.values[:, gone] - other.centre[gone]) * (1 - weights[gone]).astype(np.float32)
-        shown = self.half.features - other.half.centre - away @ self.back[gone]
+        shown = np.asarray(self.half.features - other.half.centre - away @ self.back[gone], np.float32)
         return Judged(self.half.replicates(shown), self.predictor.auroc(weights), self.ranked.biology_lost(weights))
 
 
@@ -336,7 +336,8 @@ def trade_off(
     components contribute to these. Of each half at most `max_rows` rows are judged by replicate mAP.
     """
     plates = design.plate
-    apart: HoldOut = "batch" if in_batches(design) and design.batch.size >= FEWEST_PLATES else "plate"
+    whole = design.batch is not None and design.batch.size >= FEWEST_PLATES and in_batches(design)
+    apart: HoldOut = "batch" if whole else "plate"
     enough = plates.size >= FEWEST_PLATES
     fold = plate_folds(design, folds=2, hold_out=apart, seed=run.seed) if enough else np.zeros(design.n, np.intp)
     if (

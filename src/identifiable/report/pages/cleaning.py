@@ -85,7 +85,7 @@ UNSAVED = "cleaning.safetensors"
 
 def page(result: Cleaning) -> Page:
     words = glossary("cleaning")
-    asked = (m.metric for m in (*result.metrics, *result.checks))
+    asked = [*(m.metric for m in result.metrics), *(c.metric for c in result.checks)]
     shown = dict.fromkeys(("plate_auroc", "replicate_map", *asked))
     measured = [METRICS[key] for key in shown if key in METRICS]
     return framed(
