@@ -12,7 +12,7 @@ import pytest
 import identifiable
 from deconfounding.short_calls import fit_correction
 from identifiable import deconfound
-from identifiable._checks import DataError, DataWarning, OutputError, UsageError
+from identifiable._checks import DataError, DataWarning, OutputError
 from identifiable.api.screening import screen
 
 ad = pytest.importorskip("anndata")
@@ -94,15 +94,18 @@ def test_use_rep_key_added_and_copy(adata, tmp_path):
 
 
 def test_what_it_must_be_told_and_what_it_warns_of(adata):
-    with pytest.raises(UsageError, match="control"):
+    with pytest.raises(DataError, match=r"sphering .* controls"):
         identifiable.pp.sphering(adata[adata.obs["treatment"] != "DMSO"].copy())
     with pytest.raises(TypeError, match="epsilon"):
         identifiable.pp.combat(adata, epsilon=1.0, **CONTROLS)
     with pytest.raises(DataError, match="'X_none'"):
         identifiable.pp.tvn(adata, use_rep="X_none", **CONTROLS)
     few = pd.DataFrame({"id": adata.obs_names[:50], "lab": "a"})
-    with pytest.raises(DataError, match=r"96 .* 50"):
+    with pytest.raises(DataError, match=r"50 of 96"):
         identifiable.pp.control_z(adata, metadata=few, **CONTROLS)
+    with pytest.raises(DataError, match=r"layers/deep: .* 4 .* 3;"):
+        identifiable.pp.control_z(adata, use_rep="X_deep", key_added="layers/deep", **CONTROLS)
+    assert set(adata.layers) == {"raw"}
     bare = adata[~((adata.obs["plate"] == "p0") & (adata.obs["treatment"] == "DMSO"))].copy()
     with pytest.warns(DataWarning, match="groups_without_controls"):
         identifiable.pp.control_z(bare, **CONTROLS)

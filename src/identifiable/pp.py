@@ -156,10 +156,19 @@ def _corrected(adata: Any, name: str, options: CorrectOptions) -> Any:
 def _placed(adata: Any, rows: Blocks, record: Mapping[str, Any], options: Placed) -> Any:
     """Put corrected rows and their record into the object, or into a copy, which is returned."""
     if rows.n != len(adata.obs):
-        raise DataError(f"metadata: expected a row for each of {len(adata.obs)} observations, got {rows.n}.")
-    target = adata.copy() if options.copy else adata
+        raise DataError(
+            f"adata: {rows.n} of {len(adata.obs)} observations have all that is needed; name the perturbation of the others "
+            "(obs, metadata), impute missing values, or subset the object first."
+        )
     of_layer = options.key_added.removeprefix("layers/")
-    place = target.obsm if of_layer == options.key_added else target.layers
+    layered = of_layer != options.key_added
+    if layered and rows.d != len(adata.var_names):
+        raise DataError(
+            f"{options.key_added}: a layer has the {len(adata.var_names)} columns of X, the corrected rows have {rows.d}; "
+            "use a key of obsm."
+        )
+    target = adata.copy() if options.copy else adata
+    place = target.layers if layered else target.obsm
     place[of_layer.removeprefix("obsm/")] = rows[: rows.n]
     target.uns[TOOL] = {**target.uns.get(TOOL, {}), options.key_added.replace("/", "_"): storable(record)}
     return target if options.copy else None
