@@ -3,12 +3,13 @@
 DIR has the two tables named in `SCREENS` (others are left out with a word). PYTHON is an interpreter with the peers installed (`pip
 install pycytominer scanpy harmonypy copairs`); without it, or where one of them fails, its methods are skipped with the reason.
 
-Every method gets the table with z-scored columns and the same roles, and is fitted to all rows. Scored are, on wells that have
+Every method gets the table with z-scored columns and the same roles, and is fitted to all rows; `recommend` and `clean` are what these
+commands write of the table as it is, z-scored. Scored are, on wells that have
 an answer (`deconfounding.metrics.retrieval`): bar and bar, cosine (1-NN of single wells across batches; for BBBC021 of the mechanism, of
 another compound), NSC and NSCB (1-NN of the mechanism on medians), LWO (ridge on all other batches, macro accuracy), mAP (replicates
 on other plates against controls of the batch; `copairs` is the same by that library), and batch (1-NN of the batch of a control
-among those of other plates, lower is better). Intervals leave whole batches out in turn (Tukey's jackknife; the ridge is not
-refitted); differences to the input are paired.
+among those of other plates, lower is better). Intervals leave the queries of whole batches out in turn (Tukey's jackknife;
+neighbours stay and the ridge is not refitted); differences to the input are paired.
 """
 
 from __future__ import annotations
@@ -88,10 +89,31 @@ def leave_batch_out(X: np.ndarray, design: Any, groups: Any) -> Found:
     hits, own = right[asks], groups.codes[asks]
     without = np.where(own[:, None] == np.arange(groups.size), np.nan, hits[:, None])
     names = label.codes[asks]
-    return Found(hits, without, 1.0 / np.bincount(names)[names])
+    return Found(hits, without, 1.0 / np.bincount(names)[names], own)
 
 
-WRITTEN: dict[str, Callable[[deconfound.Screen], np.ndarray]] = {}
+def recommended(screen: deconfound.Screen) -> tuple[np.ndarray, str]:
+    """What `deconfound recommend` writes."""
+    found = deconfound.recommend(screen)
+    return found.corrected[: screen.blocks.n], f"recommend ({found.result.verdict}: {found.result.written})"
+
+
+def cleaned(screen: deconfound.Screen) -> tuple[np.ndarray, str]:
+    """What `deconfound clean` writes, or with --force would."""
+    found = deconfound.clean(screen)
+    forced = "" if found.result.harmless else ", not written"
+    return found.basis.map(screen.blocks[: screen.blocks.n]), f"clean ({found.result.verdict}{forced})"
+
+
+WRITTEN: tuple[Callable[[deconfound.Screen], tuple[np.ndarray, str]], ...] = (recommended, cleaned)
+
+
+def z_scored(X: np.ndarray) -> np.ndarray:
+    """Columns of mean 0 and standard deviation 1; constant ones are left out."""
+    X = np.asarray(X, dtype=np.float64)
+    spread = X.std(axis=0)
+    varies = spread > 1e-12 * np.abs(X).max(axis=0)
+    return (X - X.mean(axis=0))[:, varies] / spread[varies]
 
 
 def spaces_of(screen: deconfound.Screen, Z: np.ndarray) -> Iterator[tuple[str, np.ndarray, float]]:
@@ -101,9 +123,10 @@ def spaces_of(screen: deconfound.Screen, Z: np.ndarray) -> Iterator[tuple[str, n
         begun = time.process_time()
         found = fit_correction(name, Blocks(Z, name=title), screen.design, CorrectionOptions(**settings))
         yield f"ours, {title}", found.apply(Z, np.arange(len(Z))), time.process_time() - begun
-    for title, write in WRITTEN.items():
+    for write in WRITTEN:
         begun = time.process_time()
-        yield f"ours, {title}", write(screen), time.process_time() - begun
+        table, title = write(screen)
+        yield f"ours, {title}", z_scored(table), time.process_time() - begun
 
 
 def by_peers(python: str | None, screen: deconfound.Screen, spaces: dict[str, np.ndarray]) -> tuple[dict, dict]:
@@ -128,9 +151,7 @@ def measured(path: Path, roles: dict[str, str], python: str | None) -> dict[str,
     """Every method on one screen."""
     screen = deconfound.screen(path, **roles)
     design = screen.design
-    X = np.asarray(screen.blocks[: screen.blocks.n], dtype=np.float64)
-    spread = X.std(axis=0)
-    Z = (X - X.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    Z = z_scored(screen.blocks[: screen.blocks.n])
     ours = list(spaces_of(screen, Z))
     spaces = {name: table for name, table, _ in ours}
     theirs, said = by_peers(python, screen, spaces)

@@ -264,6 +264,20 @@ class Placed(ScreenOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlacedRecommendOptions(Placed, RecommendOptions):
+    """`recommend` of an AnnData object."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedCleanOptions(Placed, CleanOptions):
+    """`clean` of an AnnData object."""
+
+    force: Annotated[
+        bool, Option("add the cleaned rows even if they are worse than the input", flag=None, setting=False)
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CorrectOptions(Placed, Threaded):
     """A correction that acts on every row alike."""
 
