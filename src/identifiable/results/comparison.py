@@ -200,10 +200,10 @@ class Verdict:
     the paper's) is below `epsilon`. `degree` goes by `r2`, that of the better of similarity and linear map; `_back` is the other direction.
     """
 
-    group: str | None
+    group: RungName | None
     epsilon: float
     text: str = ""
-    below_epsilon: str | None = None
+    below_epsilon: RungName | None = None
     degree: Degree | None = None
     r2: float | None = None
     degree_back: Degree | None = None
