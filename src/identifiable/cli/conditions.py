@@ -189,7 +189,9 @@ def _found(kind: type, text: str) -> tuple[tuple[str, ...], Any]:
     left = min(error.left for error in errors)
     nearest = [error for error in errors if error.left == left]
     if left == 0:
-        raise UsageError(f"{text} is not a number or a word; name one of its fields: {', '.join(nearest[0].choices) or 'none'}.")
+        raise UsageError(
+            f"{text} is not a number or a word; name one of its fields: {', '.join(nearest[0].choices) or 'none'}."
+        )
     choices = dict.fromkeys(choice for error in nearest for choice in error.choices)
     if not choices:
         raise UsageError(f"{nearest[0].step!r} is not a field of a number; drop it.")

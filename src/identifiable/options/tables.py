@@ -52,16 +52,17 @@ class CompareOptions(Named, Streamed):
     neighbours: Annotated[
         int, Option("nearest neighbours of each row to look for on the other side, 0 for none", least=0, metavar="K")
     ] = 10
-    nulls: Annotated[Sequence[Null], Option("what to compare with; none for no null", metavar="LIST", shown="both")] = (
-        NULLS
-    )
+    nulls: Annotated[
+        Sequence[Null], Option("how rows are paired by chance, or none to draw no null", metavar="LIST", shown="both")
+    ] = NULLS
     null_draws: Annotated[int, Option("draws of each null", least=1, metavar="N")] = 19
     epsilon: Annotated[
         float, Option("error below which verdict.below_epsilon names a group, for gates", above=0, metavar="E")
     ] = 0.1
-    protocol: Annotated[Protocol, Option("paper: in-sample errors divided by the diameter are the headline")] = (
-        "default"
-    )
+    protocol: Annotated[
+        Protocol,
+        Option("paper: in-sample errors divided by the diameter are the headline", shown="R² on held-out rows"),
+    ] = "default"
 
     def __post_init__(self) -> None:
         super().__post_init__()
