@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from identifiable._checks import UsageError
 from identifiable.options.declaring import Option, Options, with_commas
-from identifiable.options.running import UNMOVED, Identified, Named, Seeded, Streamed, Threaded
+from identifiable.options.running import UNMOVED, Identified, Seeded, Tables, Threaded
 
 Rung = Literal["signed_permutation", "rigid", "similarity", "linear", "ica"]
 RUNGS: tuple[Rung, ...] = ("signed_permutation", "rigid", "similarity", "linear", "ica")
@@ -25,7 +25,7 @@ LABELS = "one label for each row, a label file, or the name of a column of the f
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(Named, Streamed):
+class CompareOptions(Tables):
     """Are these the same representation, and up to what?"""
 
     groups: Annotated[
@@ -117,7 +117,7 @@ class IcaOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResolveOptions(IcaOptions, Named, Streamed):
+class ResolveOptions(IcaOptions, Tables):
     """Find components that mean the same thing in every run: whitening and ICA, saved as a basis."""
 
     group_by: Annotated[
