@@ -144,6 +144,7 @@ def test_a_sidecar_for_each_table_joins_rows_in_any_order(folder, capsys):
     assert joined.rungs[0].in_sample.mean == pytest.approx(plain.rungs[0].in_sample.mean, rel=1e-9)
     assert not {"one_ids_file", "paired_by_position"} & {a.code for a in joined.alerts}
     assert joined.provenance.command.count("--ids") == 2
+    assert joined.pairs[0].verdict.text == joined.headline
     code, _, err = run("compare", "a.npy", "b.npy", "b.npy", "--ids", "x", "--ids", "y", capsys=capsys)
     assert (code, says(err, "ids:", "3 tables", "got 2")) == (2, True)
 

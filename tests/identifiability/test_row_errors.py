@@ -50,10 +50,8 @@ def test_row_errors_have_the_ids_and_not_the_order_of_the_file():
     names, errors = result.row_errors("similarity")
     assert set(names) == set(ids[order][:-5])
     worst = result.pairs[0].worst[0]
-    linear = dict(
-        zip(*map(np.ndarray.tolist, result.row_errors(result.pairs[0].verdict.group or "linear")), strict=True)
-    )
-    assert linear[worst.row] == pytest.approx(worst.error, rel=1e-5)
+    found = dict(zip(*map(np.ndarray.tolist, result.row_errors(result.pairs[0].fitting_group)), strict=True))
+    assert found[worst.row] == pytest.approx(worst.error, rel=1e-5)
     assert len(errors) == 235
 
 
