@@ -21,7 +21,7 @@ from identifiable.deconfounding.components.trade_off import (
     TradeOff,
     biology_lost,
     budgeted,
-    is_placed,
+    has_place,
     principal_rotation,
     removal_order,
     trade_off,
@@ -176,19 +176,21 @@ def choose_weights(
 ) -> Chosen:
     """Drop or shrink technical components, by technical less biological score, within the budget of biology.
 
-    Components that are technical only go first; those that are both follow if more of them is technical than biological. One that is
-    technical by cell count alone stays: perturbations act on cell counts, and no plate or place is behind it. One that
+    Components that are technical only go first; those that are both follow if more of them is technical than biological. One that
     would overdraw the budget stays, and the next is tried. Where the screen shows no biology (the interval of the sum of all scores
-    reaches 0) nothing goes: what would be lost with it cannot be measured.
+    reaches 0) nothing goes: what would be lost with it cannot be measured. Nor does anything where cell count alone makes components
+    technical (`has_place`).
     """
     technical = np.array([card.technical for card in attribution.components])
     biological = np.array([card.biological for card in attribution.components])
     roles = [role_at(card, fdr) for card in attribution.components]
-    placed = is_placed(technical, np.array([card.share(CELL_COUNT) for card in attribution.components]))
-    order = [k for k in removal_order(technical, biological).tolist() if placed[k]]
+    counts = np.array([card.share(CELL_COUNT) for card in attribution.components])
+    order = removal_order(technical, biological).tolist()
     candidates = [k for k in order if roles[k] == "technical"]
     candidates += [k for k in order if roles[k] == "both" and technical[k] > biological[k]]
-    weights = budgeted(candidates if shows_biology(attribution) else (), technical, biological, method, budget)
+    if not (shows_biology(attribution) and has_place(technical[candidates], counts[candidates])):
+        candidates = []
+    weights = budgeted(candidates, technical, biological, method, budget)
     removed = tuple(k for k in candidates if weights[k] < 1)
     return Chosen(weights, removed, biology_lost(biological, weights) if removed else 0.0)
 

@@ -21,7 +21,7 @@ from identifiable.blocks import Blocks
 from identifiable.deconfounding.components.attributing import MATERIAL
 from identifiable.deconfounding.components.shares import Questions, scores
 from identifiable.deconfounding.components.variance import Slabs, indicator, rotated, same_pairs
-from identifiable.deconfounding.design import Codes, Design, Labels, Mask
+from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import plate_groups
 from identifiable.deconfounding.metrics.replicates import Ranking, WellSums, replicate_map
@@ -54,8 +54,9 @@ class Ranked:
 
     def chosen(self, method: Method, budget: float) -> Array:
         """One factor for each axis when those more technical than biological go, within the budget of biology."""
-        placed = is_placed(self.technical, self.cell_count) & (self.technical > np.nan_to_num(self.biological))
-        candidates = [k for k in self.order.tolist() if placed[k]]
+        technical, biological = np.nan_to_num(self.technical), np.nan_to_num(self.biological)
+        candidates = [k for k in self.order.tolist() if technical[k] >= MATERIAL and technical[k] > biological[k]]
+        candidates = candidates if has_place(technical, self.cell_count) else []
         return budgeted(candidates, self.technical, self.biological, method, budget)
 
     @cached_property
@@ -79,10 +80,12 @@ def removal_order(technical: Array, biological: Array) -> Codes:
     return np.argsort(-(np.nan_to_num(technical) - np.nan_to_num(biological)), kind="stable").astype(np.intp)
 
 
-def is_placed(technical: Array, cell_count: Array) -> Mask:
-    """Axes that plate, batch or position make technical. Cell count alone does not: perturbations act on it too."""
-    found: Mask = np.nan_to_num(technical) - np.nan_to_num(cell_count).clip(min=0) >= MATERIAL
-    return found
+def has_place(technical: Array, cell_count: Array) -> bool:
+    """Whether plate, batch or position make any axis technical.
+
+    Some axis follows cell counts in every screen. Where no plate and no place is behind any of them, nothing is confounded.
+    """
+    return bool(np.any(np.nan_to_num(technical) - np.nan_to_num(cell_count).clip(min=0) >= MATERIAL))
 
 
 def budgeted(candidates: Sequence[int], technical: Array, biological: Array, method: Method, budget: float) -> Array:

@@ -13,7 +13,8 @@ from identifiable.moments import Array
 from identifiable.results import PlateMap, WellPicture
 
 MOST_POINTS = 500
-MOST_COLOURS = 8
+MOST_COLOURS = 7  # the eighth is grey, for all others
+FAR, EDGE = 2.0, 0.15  # per cent of the points at each end, and how much farther out they are drawn at most
 DIGITS = 3  # of a coordinate, in units of the spread
 
 
@@ -60,6 +61,8 @@ def _plane(X: Array, method: Literal["pca", "umap"], seed: int) -> tuple[tuple[f
         found = left[:, :2] * values[:2]
         found = found * np.sign(found[np.abs(found).argmax(axis=0), range(found.shape[1])])
     found = np.column_stack([found, np.zeros((len(found), 2 - min(2, found.shape[1])))])[:, :2]
+    low, high = np.percentile(found, [FAR, 100 - FAR], axis=0)
+    found = np.clip(found, low - EDGE * (high - low), high + EDGE * (high - low))  # a few wells would hide all others
     found = (found - found.mean(axis=0)) / max(float(found[:, 0].std()), np.finfo(float).tiny)
     return tuple((float(a), float(b)) for a, b in np.round(found, DIGITS))
 

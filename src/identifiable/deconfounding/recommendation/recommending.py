@@ -99,7 +99,9 @@ def recommend(
             "metrics": tuple(metrics),
             "seed": run.seed,
         },
-        alerts=tuple(dict.fromkeys((*run.alerts, *_alerts(board, final, asked)))),
+        alerts=tuple(
+            dict.fromkeys((*_wide(judged, options.margin, design.name), *run.alerts, *_alerts(board, final, asked)))
+        ),
         provenance=record_of(run, "recommend"),
         design=summarise(design, blocks.d),
         verdict=judged.verdict,
@@ -335,13 +337,15 @@ def _judge(board: _Board, margin: float) -> _Judged:
         gains |= {"readable": quieter[0].value, "readable_before": quieter[0].value - quieter[0].difference}
     code: Literal["tie", "recommended"] = "tie" if stable < SAME_FAMILY else "recommended"
     found = told(code, code, outer.chosen, **gains)
-    return replace(found, remarks=(*_ties(board, outer), *_wide(biological, margin)))
+    return replace(found, remarks=tuple(_ties(board, outer)))
 
 
-def _wide(biological: Sequence[HeldOutScore], margin: float) -> list[Answer]:
+def _wide(judged: _Judged, margin: float, name: str) -> list[Alert]:
     """The metrics whose intervals are too wide to show that nothing is lost."""
-    wide = [s.metric for s in biological if not s.difference_ci95[1] - s.difference_ci95[0] <= 2 * margin]
-    return [Answer("wide_intervals", {"metrics": wide, "margin": margin})] if wide else []
+    found = [s for s in judged.nested if s.metric in BIOLOGICAL]
+    wide = [s.metric for s in found if not s.difference_ci95[1] - s.difference_ci95[0] <= 2 * margin]
+    told = {"name": name, "metrics": len(wide), "of": len(found), "margin": margin}
+    return [Alert("wide_intervals", told)] if wide and judged.verdict != "keep-as-is" else []
 
 
 def _ties(board: _Board, outer: Choice) -> list[Answer]:

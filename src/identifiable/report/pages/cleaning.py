@@ -167,30 +167,32 @@ def _checks(result: Cleaning) -> Iterator[Block]:
     if not lines:
         return
     yield Table(
-        "↑ higher is better, ↓ lower is better; every feature in standard deviations of its own table",
+        "Every feature in standard deviations of its own table; ↑ higher is better, ↓ lower is better",
         columns("metric", "judged on", "input", "cleaned", "difference [95 %]", words=("metric", "judged on")),
         lines,
         brief=True,
     )
-    yield Dots(
-        "Cleaned minus input",
-        "To the right of 0, biology is found better in the cleaned table. "
-        + (f"More than {number(margin, 2)} to the left, the table is not written." if known(margin) else ""),
-        "difference",
-        tuple(
-            DotRow(
-                f"{_metric_name(c.metric)}{', held out' if c.held_out else ''}",
-                signed(c.difference),
-                marks(("main", c.difference)),
-                interval=c.ci95,
-            )
-            for c in result.checks
-            if c.better == "high" and known(c.difference)
-        ),
-        (("main", "difference"), ("whisker", "95 % interval, batches left out in turn")),
-        NO_DIFFERENCE,
-        span=True,
+    rows = tuple(
+        DotRow(
+            f"{_metric_name(c.metric)}{', held out' if c.held_out else ''}",
+            signed(c.difference),
+            marks(("main", c.difference)),
+            interval=c.ci95,
+        )
+        for c in result.checks
+        if c.better == "high" and known(c.difference)
     )
+    limit = f" More than {number(margin, 2)} to the left, the table is not written." if known(margin) else ""
+    if rows:
+        yield Dots(
+            "Cleaned minus input",
+            f"To the right of 0, biology is found better in the cleaned table.{limit}",
+            "difference",
+            rows,
+            (("main", "difference"), ("whisker", "95 % interval, batches left out in turn")),
+            NO_DIFFERENCE,
+            span=True,
+        )
 
 
 # -- the trade-off

@@ -61,10 +61,19 @@ METRICS = {  # name, which `glossary/recommendation.md` explains, and papers
     "replicate_map": ("replicate mAP", ("kalinin",)),
     "batch_readable": ("batch readable", ()),
 }
+HEADS = {
+    "nn_euclidean": "1-NN",
+    "nn_cosine": "cosine",
+    "consensus": "consensus",
+    "consensus_batch": "other batch",
+    "replicate_map": "mAP",
+    "batch_readable": "batch",
+}
 INPUTS = {"as-is": "as it is", "z-score": "z-scored columns"}
 FITTED = {"training": "other batches", "own controls": "controls", "all rows": "all wells, no labels"}
 SPACES = {"before": "before", "after": "after"}
 PICTURES = {"pca": ("PCA", "principal component"), "umap": ("UMAP", "UMAP axis")}
+STYLES, GREY = (0, 1, 2, 3, 4, 5, 7), 6  # of clouds
 DRAWN = 12  # methods in the figure
 REACH = 1.5  # standard deviations, at which a plate map is deepest in colour
 UNSAVED = "correction.safetensors"
@@ -84,6 +93,14 @@ def _one_method(key: str) -> str:
     if found := re.fullmatch(r"sphering-([\d.]+)", key):
         return f"sphering (ridge {found[1]})"
     return "PCA" if key == "pca" else representation_name(key)
+
+
+def short_name(key: str) -> str:
+    """'control z, batch', for the labels of a figure."""
+    if found := re.fullmatch(r"control-(z|mad)-(plate|batch)(?:\+sphering-([\d.]+))?", key):
+        scaled = f"{'MAD' if found[1] == 'mad' else 'z'}, {found[2]}"
+        return f"{scaled}; sphering {found[3]}" if found[3] else f"control {scaled}"
+    return key.replace("-", " ") if key.startswith("sphering") else method_name(key)
 
 
 def metric_name(key: str) -> str:
@@ -167,10 +184,9 @@ def _methods(result: Recommendation) -> Iterator[Block]:
             continue
         rows.append(
             DotRow(
-                method_name(one_line(method.name)),
+                short_name(one_line(method.name)),
                 signed(score.difference),
                 marks(("main", score.difference)),
-                second=metric_name(score.metric),
                 interval=score.difference_ci95,
                 strong=method.name == result.chosen,
             )
@@ -185,17 +201,18 @@ def _methods(result: Recommendation) -> Iterator[Block]:
             NO_DIFFERENCE,
             span=True,
         )
-    heads = [metric_name(m.metric) + (" ↓" if m.better == "low" else "") for m in result.metrics]
+    heads = _heads(result)
     lines = []
     for method in result.methods:
         found = [result.score(method.name, m.metric) for m in result.metrics]
         flags = ["chosen"] * (method.name == result.chosen) + ["tied"] * (method.tied and method.name != result.chosen)
-        flags += [] if method.harmless or method.family == "input" else ["below the input"]
+        flags += [] if method.harmless or method.family == "input" else ["worse"]
         cells = tuple(MISSING if s is None else number(s.value) for s in found)
         picks = count(method.picks) if method.picks else MISSING
-        lines.append((method_name(one_line(method.name)), ", ".join(flags) or MISSING, *cells, picks))
+        lines.append((short_name(one_line(method.name)), ", ".join(flags) or MISSING, *cells, picks))
     yield Table(
-        "Scores on held-out batches; ↓ lower is better. folds: how often the method is chosen without some batches",
+        "Scores on held-out batches; ↓ lower is better. Worse: below the input in a biological metric. Folds: how often the method is "
+        "chosen without some batches",
         columns("method", "verdict", *heads, "folds", words=("verdict",)),
         tuple(lines),
         strong=next((i for i, m in enumerate(result.methods) if m.name == result.chosen), None),
@@ -211,14 +228,19 @@ def _methods(result: Recommendation) -> Iterator[Block]:
         )
 
 
+def _heads(result: Recommendation) -> list[str]:
+    """Short names of the metrics, for tables."""
+    return [named(HEADS, m.metric) + (" ↓" if m.better == "low" else "") for m in result.metrics]
+
+
 def _differences(result: Recommendation) -> Iterator[Block]:
     lines = []
     for method in result.methods:
         found = [result.score(method.name, m.metric) for m in result.metrics]
         cells = (MISSING if s is None else estimate(s.difference, s.difference_ci95, signed) for s in found)
         fitted = named(FITTED, method.fitted)
-        lines.append((method_name(one_line(method.name)), *cells, fitted, one_line(method.note) or MISSING))
-    heads = [metric_name(m.metric) for m in result.metrics]
+        lines.append((short_name(one_line(method.name)), *cells, fitted, one_line(method.note) or MISSING))
+    heads = _heads(result)
     table = Table(
         "Method minus input [95 %]",
         columns("method", *heads, "fitted to", "fit", words=("fitted to", "fit")),
@@ -280,12 +302,12 @@ def _scatter(
     title: str,
     axis: str,
 ) -> Curves:
-    clouds = [Cloud("other", _where(points, colours, -1), "hollow")] if -1 in colours else []
-    clouds += [Cloud(one_line(name), _where(points, colours, k), "main", k) for k, name in enumerate(names)]
+    clouds = [Cloud("other", _where(points, colours, -1), "main", GREY)] if -1 in colours else []
+    clouds += [Cloud(one_line(name), _where(points, colours, k), "main", STYLES[k % len(STYLES)]) for k, name in enumerate(names)]
     across, up = ([p[side] for p in points] or [0.0] for side in (0, 1))
     return Curves(
         title,
-        "Axes are in units of the spread along the first.",
+        "Axes are in units of the spread along the first. Points far out are drawn at the edge.",
         f"{axis} 1",
         f"{axis} 2",
         clouds=tuple(cloud for cloud in clouds if cloud.points),
