@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,15 +17,17 @@ from identifiable.blocks import Blocks
 from identifiable.groups import AffineMap
 from identifiable.io.anndata_files import AnnDataFile
 from identifiable.io.anndata_writing import Parts, extend_anndata, save_anndata
+from identifiable.io.label_columns import is_metadata
 from identifiable.io.saving import save_table
 from identifiable.results import FoldScore, ScreenEvaluation
 
 if TYPE_CHECKING:
-    from identifiable.api.screening import Cleaned, Screen
+    from identifiable.api.screening import Cleaned, Recommended, Screen
 
 ANNDATA = ".h5ad"
 TABLES = (".parquet", ".csv")
 TOOL = "identifiable"  # the key of `uns`
+OTHER_AXES = ("tvn", "harmony")  # corrections whose columns are not the features
 CORRECTED = "corrected"  # the layer, and `X_corrected` of `obsm`
 
 
@@ -98,6 +100,39 @@ def _write_anndata(
     extend_anndata(opened.path, path, obs={**joined, **obs}, **parts)
 
 
+def save_recommended(path: str | os.PathLike[str], recommended: Recommended, *, pycytominer: bool = False) -> Saved:
+    """Write the table that a recommendation says, as `save_corrected` does: corrected, or as it came (verdict "keep-as-is").
+
+    A column of metadata, `correction` or `Metadata_correction`, names what was done: "as-is" is the input.
+    """
+    opened, result = recommended.screen, recommended.result
+    table = opened.representation
+    name = "Metadata_correction" if any(is_metadata(label) for label in table.labels) else "correction"
+    said = np.full(table.n, result.written)
+    labelled = replace(opened, representation=replace(table, labels={**table.labels, name: said}))
+    rows = recommended.corrected
+    corrected = Blocks(_Rounded(rows, result_dtype(None, opened.blocks)), name=rows.name)
+    same = result.written not in OTHER_AXES
+    names = None if same else [f"{result.written}_{k:03d}" for k in range(corrected.d)]
+    record = recommended_record(recommended)
+    return save_corrected(path, labelled, corrected, record=record, feature_names=names, pycytominer=pycytominer)
+
+
+def recommended_record(recommended: Recommended) -> Mapping[str, Any]:
+    """What a reader of the corrected table needs to know."""
+    result = recommended.result
+    return {
+        "version": result.provenance.version,
+        "command": result.provenance.command,
+        "seed": result.provenance.seed,
+        "input_sha256": result.inputs[0].sha256,
+        "correction": result.written,
+        "verdict": result.verdict,
+        "margin": result.margin,
+        "headline": result.headline,
+    }
+
+
 def save_cleaned(
     path: str | os.PathLike[str],
     cleaned: Cleaned,
@@ -119,8 +154,8 @@ def save_cleaned(
             f"{path}: not written, because the verdict is {result.verdict}; use the input, or pass force=True."
         )
     if not components:
-        corrected = _through(opened, cleaned.basis.map)
-        return save_corrected(path, opened, corrected, record=_record(cleaned), pycytominer=pycytominer)
+        record = cleaned_record(cleaned)
+        return save_corrected(path, opened, cleaned_rows(cleaned), record=record, pycytominer=pycytominer)
     kept = cleaned.components
     if not kept.result.components:
         raise OutputError(
@@ -142,7 +177,7 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Saved:
         "ica_unmixing": spaces["ica"].matrix,
         "ica_mixing": found.from_components.matrix.T,
     }
-    uns = {TOOL: _record(cleaned)}
+    uns = {TOOL: cleaned_record(cleaned)}
     design = opened.design
     obs: dict[str, NDArray[Any]] = {"plate_id": design.plate.text(), "is_control": design.control}
     obs["guide"] = design.perturbation.text()
@@ -152,7 +187,7 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Saved:
     return Saved(path, "obsm['X_ica_clean']")
 
 
-def _record(cleaned: Cleaned) -> Mapping[str, Any]:
+def cleaned_record(cleaned: Cleaned) -> Mapping[str, Any]:
     """What a reader of the `.h5ad` needs to know and to do it again."""
     result, found = cleaned.result, cleaned.resolved.result
     return {
@@ -188,6 +223,11 @@ def _record(cleaned: Cleaned) -> Mapping[str, Any]:
         "verdict": result.verdict,
         "headline": result.headline,
     }
+
+
+def cleaned_rows(cleaned: Cleaned) -> Blocks:
+    """The features of the screen without the components that were removed."""
+    return _through(cleaned.screen, cleaned.basis.map)
 
 
 def _through(opened: Screen, by: AffineMap) -> Blocks:

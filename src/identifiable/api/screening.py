@@ -21,27 +21,51 @@ from identifiable.deconfounding.components.attributing import attribute as attri
 from identifiable.deconfounding.components.cleaning import clean as clean_components
 from identifiable.deconfounding.components.cleaning import cleaned_basis, cleaned_map, compared_spaces
 from identifiable.deconfounding.components.resolving import reproducible_rank, screen_basis
+from identifiable.deconfounding.corrections.tasks import Fit
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.feature_map import FeatureMap
+from identifiable.deconfounding.presets import is_about_wells
+from identifiable.deconfounding.recommendation.candidates import AS_IS, Stepped
+from identifiable.deconfounding.recommendation.new_plates import kept_map
+from identifiable.deconfounding.recommendation.recommending import recommend as recommend_correction
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import read_pairs
-from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
+from identifiable.io.screens import (
+    Gaps,
+    OpenedScreen,
+    open_screen,
+    rows_of,
+    screen_of_anndata,
+    screen_of_array,
+    screen_of_frame,
+)
 from identifiable.options import (
     AttributeOptions,
     AuditOptions,
     CleanOptions,
     EvaluateOptions,
+    RecommendOptions,
     ScreenOptions,
     declared,
     takes,
 )
 from identifiable.options.running import Threaded
 from identifiable.representation import Representation, from_torch, is_frame
-from identifiable.results import Alert, Attribution, Audit, Cleaning, Holder, Input, ScreenDesign, ScreenEvaluation
+from identifiable.results import (
+    Alert,
+    Attribution,
+    Audit,
+    Cleaning,
+    Holder,
+    Input,
+    Recommendation,
+    ScreenDesign,
+    ScreenEvaluation,
+)
 from identifiable.run import PLAIN, Run
 
 Path_ = str | os.PathLike[str]
@@ -108,7 +132,8 @@ def _screened(source: Any, options: ScreenOptions) -> Screen:
     opened = _opened(source, options)
     table = opened.representation
     assigned = assign_roles(table.labels, options, name=table.name)
-    path = None if opened.dropped_values else opened.path
+    path = None if opened.dropped_values or assigned.rows is not None else opened.path
+    table = table if assigned.rows is None else rows_of(table, assigned.rows)
     return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
 
 
@@ -219,6 +244,44 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     return Cleaned(result, found, basis, opened)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommended(Holder):
+    """A recommendation, the correction it is about fitted to all rows, and the screen it was made for.
+
+    `basis` is the correction as `save_basis` keeps it and ``identifiable.transform(recommended.basis, new_rows)`` applies it to
+    new plates; one that scales by controls needs those of the new plates, ComBat, Harmony and TVN cannot correct them.
+    """
+
+    result: Recommendation
+    screen: Screen
+    basis: FeatureMap
+    fit: Fit
+
+    @property
+    def corrected(self) -> Blocks:
+        """The corrected rows, computed as they are read; with the verdict "keep-as-is" the rows as they came."""
+        if self.result.written == AS_IS:
+            return self.screen.blocks
+        blocks = self.screen.blocks
+        return Blocks(Stepped(blocks, np.arange(blocks.n), self.fit.step, self.fit.width), name=blocks.name)
+
+
+@takes(RecommendOptions)
+def recommend(source: Any, /, *, options: RecommendOptions) -> Recommended:
+    """Which correction helps a screen, chosen with whole batches held out; or to keep the table as it is.
+
+    Ours. Candidates are control scaling, sphering, TVN, ComBat, Harmony and PCA. They are judged by neighbours across batches,
+    consensus profiles, replicates and how readable the batch stays, all against the input. Takes a `Screen`, or what `screen`
+    takes; doses of one compound are told apart where they are replicated.
+    """
+    opened = _doses_apart(_screened(source, options))
+    run = _run(opened, options, "recommend")
+    found = recommend_correction(opened.blocks, opened.design, options, run)
+    columns = opened.representation.columns
+    basis = kept_map(found.result, found.candidate, found.fit, opened.design, opened.blocks.d, columns)
+    return Recommended(found.result, opened, basis, found.fit)
+
+
 def _doses_apart(opened: Screen) -> Screen:
     """The screen with each dose as a perturbation of its own, where doses are replicated; and the alert that says so."""
     apart = opened.design.doses_apart
@@ -287,22 +350,21 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
 
 def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
     """The table of a source of any kind, with its columns of metadata as labels."""
-    metadata, ids, features = options.metadata, options.ids, options.features
+    features = options.features
+    how: dict[str, Any] = {"metadata": options.metadata, "ids": options.ids}
+    how["gaps"] = Gaps(options.drop_nan, options.impute)
     if is_path(source):
-        return open_screen(source, metadata=metadata, ids=ids, features=features)
+        return open_screen(source, features=features, no_feature=is_about_wells, **how)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
-        return screen_of_anndata(source, use_rep=options.use_rep or "X", metadata=metadata, ids=ids)
+        return screen_of_anndata(source, use_rep=options.use_rep or "X", **how)
     if is_frame(source):
-        return screen_of_frame(source, features, metadata=metadata, ids=ids)
-    if metadata is None and not getattr(source, "labels", None):
+        return screen_of_frame(source, features, no_feature=is_about_wells, **how)
+    if options.metadata is None and not getattr(source, "labels", None):
         raise UsageError(
             "an array says nothing about wells; pass metadata: a path, or a mapping or DataFrame with a column for each role."
         )
-    return screen_of_array(
-        source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source)),
-        metadata=metadata,
-        ids=ids,
-    )
+    array = source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source))
+    return screen_of_array(array, **how)
 
 
 def _dropped(opened: OpenedScreen) -> list[Alert]:

@@ -18,6 +18,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, open_sources
 from identifiable.blocks import Blocks, chunk_rows, silent
 from identifiable.deconfounding.feature_map import FeatureMap
+from identifiable.deconfounding.recommendation.new_plates import scaled_by_own_controls
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
@@ -164,12 +165,22 @@ def apply_basis(
             f"{asked}: expected a basis with components, got a map from features to features; leave it out."
         )
     columns = _identifiable_columns(found, inverse) if only_identifiable else None
+    before = found.before if isinstance(found, FeatureMap) else None
+    if before is not None and before.method == "all rows":
+        raise UsageError(
+            f"{found.result.chosen} corrects only the rows it was fitted to; run deconfound recommend on all plates together."
+        )
     beside = _beside(X, output, ids)
-    with_labels = _has_labels(output) and not (beside and "obs" in beside.kept)
-    table = _opened(found, X, ids, blocks, output, inverse, with_labels)
+    own_labels = not (beside and "obs" in beside.kept)  # what is not copied with the file
+    table = _opened(found, X, ids, blocks, output, inverse, before is not None or (_has_labels(output) and own_labels))
     table, alerts = _arranged(table, found, inverse)
     source = blocks_of(table)
     _check_width(source, found, inverse)
+    if before is not None:
+        source, noticed = scaled_by_own_controls(source, table.labels, before)
+        alerts += noticed
+    if not (_has_labels(output) and own_labels):
+        table = replace(table, labels={})
     by = _map(found, inverse)
     watch = None if progress is None else partial(progress, Stage("transforming", table.name))
     mapped = _Mapped(source, by, result_dtype(dtype, source), columns, watch)

@@ -13,13 +13,14 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from identifiable._checks import DataError, OutputError
-from identifiable.deconfounding.feature_map import FeatureMap
+from identifiable.deconfounding.feature_map import BeforeMap, FeatureMap
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.io.array_files import LENGTH_BYTES, MAX_HEADER_BYTES, safetensors_header
@@ -69,6 +70,8 @@ def _content(basis: Resolved | FeatureMap) -> bytes:
     metadata = {"schema": SCHEMA, "sha256": NO_HASH, "result": to_json(basis.result)}
     if isinstance(basis, FeatureMap):
         metadata |= {"schema": MAP_SCHEMA, "columns": json.dumps(basis.columns)}
+        if basis.before is not None:
+            metadata["before"] = json.dumps(asdict(basis.before))
     header: dict[str, Any] = {METADATA: metadata}
     data = b""
     for name, tensor in _tensors(basis).items():
@@ -136,6 +139,7 @@ def _parsed(content: bytes, label: str) -> Resolved | FeatureMap:
             AffineMap(tensors[f"{MAP}.matrix"], tensors[f"{MAP}.offset"]),
             result,
             None if columns is None else tuple(map(str, columns)),
+            BeforeMap(**json.loads(metadata["before"])) if "before" in metadata else None,
         )
     if not isinstance(result, Resolution):
         raise DataError(

@@ -16,6 +16,7 @@ from identifiable.results import (
     Disentanglement,
     Distortion,
     JointResolution,
+    Recommendation,
     Reproduction,
     Resolution,
     ScreenEvaluation,
@@ -102,7 +103,7 @@ def _table3(result: Table3) -> str:
     return f"ICA changes AUROC on held-out plates by {gain} against PCA, {where}{clear} ({result.evaluation.verdict})"
 
 
-def _judged(result: Audit | ScreenEvaluation | Cleaning) -> str:
+def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
 
@@ -119,4 +120,5 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Audit: _judged,
     ScreenEvaluation: _judged,
     Cleaning: _judged,
+    Recommendation: _judged,
 }
