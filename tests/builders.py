@@ -25,6 +25,7 @@ from identifiable.report.pages import page_of
 from identifiable.report.render.terminal import WIDTH
 from identifiable.report.words import columns_wide
 from identifiable.results import from_json, to_json
+from identifiable.results.cleaning import CleanCheck
 from identifiable.results.evaluation import FitOn, HeldOut
 from identifiable.results.reproduction import Estimator, Form, Unit
 from identifiable.results.table2 import ALL_DATA
@@ -1112,6 +1113,11 @@ def make_cleaning(
         ),
         "attribution": attributed,
         "outputs": ("cleaned.h5ad", "clean basis.safetensors"),
+        "checks": (
+            CleanCheck("nn_cosine", False, 0.60, 0.66, 0.06, (0.01, 0.11), "high"),
+            CleanCheck("nn_cosine", True, 0.60, 0.58, -0.02, (-0.05, 0.01), "high"),
+            CleanCheck("batch_readable", True, 0.70, 0.40, -0.30, (-0.42, -0.18), "low"),
+        ),
     }
     return results.Cleaning(**{**found, **rest})
 

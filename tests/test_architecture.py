@@ -164,7 +164,7 @@ def test_the_checker_reads_the_real_package() -> None:
 def test_the_layers_are_those_drawn_in_the_document() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     drawing = re.search(r"<!-- layers -->\n```\n(.*?)```", text, re.DOTALL)
-    assert drawing, "docs/architecture.md has lost its drawing of the layers"
+    assert drawing is not None
     rows = [tuple(name.strip() for name in line.split("|")) for line in drawing[1].splitlines()]
     assert tuple(rows) == LAYERS
 
@@ -405,7 +405,7 @@ def test_every_public_name_can_be_had() -> None:
     assert "compare" in front.__all__
     assert missing_exports(front) == []
     assert len(set(front.__all__)) == len(front.__all__)
-    assert set(front.__all__) <= set(dir(front)), "lazy names must show up in dir() for completion"
+    assert set(front.__all__) <= set(dir(front))  # lazy names are completed too
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
+from errors import naming
 from identifiable import blocks as blocks_room
 from identifiable._checks import DataError
 from identifiable.blocks import MAX_CHUNK_ROWS, STRIPS, Blocks, chunk_rows, fold, in_threads, one_blas_thread, strips
@@ -289,7 +290,7 @@ def test_an_error_of_the_source_is_raised(workers):
                 raise OSError("file ends at row 900")
             return super().__getitem__(rows)
 
-    with pytest.raises(OSError, match="ends at row 900"):
+    with pytest.raises(OSError, match=naming(900)):
         fold([Blocks(Torn(np.zeros((1000, 1))))], Seen, workers=workers)
     assert len(fold([Blocks(Torn(np.zeros((900, 1))))], Seen, workers=workers).rows) == 900
 
@@ -392,7 +393,7 @@ def test_blas_has_one_thread_inside_a_fold_and_its_own_number_after():
             self.rows += blas_threads()
 
     before = blas_threads()
-    assert before, "numpy without a known BLAS: this test cannot see its threads"
+    assert before  # numpy has a BLAS whose threads can be seen
     inside = fold([Blocks(np.zeros((10, 2)))], Threads).rows
     assert inside == [1] * len(before)
     with one_blas_thread():
@@ -410,15 +411,15 @@ def blas_threads() -> list[int]:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (np.zeros(4), r"t: expected a 2-D array .* got 1-D with shape \(4,\); reshape it to \(n, 1\)"),
-        (np.zeros((2, 3, 4)), r"t: expected a 2-D array .* got 3-D with shape \(2, 3, 4\); flatten or pool"),
-        (np.zeros(()), r"t: expected a 2-D array .* got 0-D with shape \(\)"),
-        (np.zeros((4, 0)), r"column, got shape \(4, 0\): there are no"),
-        (np.zeros((0, 4)), r"column, got shape \(0, 4\): there are no"),
-        (np.zeros((2, 2), dtype=object), r"got Python objects \(dtype object\); convert"),
-        (np.array([["a", "b"]]), r"numbers, got text \(dtype <U1\); convert it to"),
-        (np.array([[b"a", b"b"]]), r"numbers, got bytes \(dtype \|S1\); convert it to"),
-        (np.zeros((2, 2), dtype=complex), r"got complex numbers \(dtype complex128\)"),
+        (np.zeros(4), r"t: .*2-D.*1-D.*\(4,\).*\(n, 1\)"),
+        (np.zeros((2, 3, 4)), r"t: .*2-D.*3-D.*\(2, 3, 4\)"),
+        (np.zeros(()), r"t: .*2-D.*0-D.*\(\)"),
+        (np.zeros((4, 0)), r"shape \(4, 0\)"),
+        (np.zeros((0, 4)), r"shape \(0, 4\)"),
+        (np.zeros((2, 2), dtype=object), r"\(dtype object\)"),
+        (np.array([["a", "b"]]), r"text \(dtype <U1\)"),
+        (np.array([[b"a", b"b"]]), r"bytes \(dtype \|S1\)"),
+        (np.zeros((2, 2), dtype=complex), r"complex.*\(dtype complex128\)"),
         (np.zeros((2, 2), dtype="M8[s]"), r"numbers, got datetime64\[s\]"),
         (np.zeros((2, 2), dtype=[("x", "f8")]), r"real numbers, got \[\('x', '<f8'\)\]"),
     ],

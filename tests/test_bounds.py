@@ -120,7 +120,7 @@ def test_theorem_1_holds_for_near_isometries_of_convex_bodies(make, seed):
     w = world(make, seed)
     error = after_rigid(w.Z, w.W).max()
     d = w.Z.shape[1]
-    assert error > 1e-10 * w.diameter, "there is something to bound"
+    assert error > 1e-10 * w.diameter  # there is something to bound
     assert error <= theorem_1_by_shape(w.first, w.shape, w.diameter, other=w.second)
     assert error <= theorem_1(w.first, d, w.diameter, other=w.second)
 
@@ -195,9 +195,9 @@ def test_a5_bounds_the_distance_of_two_models_by_theirs_to_the_sources(seed):
     worst = distance(U + stretched, U - stretched)
     assert worst == pytest.approx(structural_to_statistical(epsilon, norm))
     if d > 1:
-        assert worst > 2 * structural_to_statistical(epsilon), "broken: the stretch of the map back is left out"
+        assert worst > 2 * structural_to_statistical(epsilon)  # broken: the stretch of the map back is left out
     unrelated = rng.uniform(-100, 100, (N, d))
-    assert distance(U, unrelated) > structural_to_statistical(epsilon, norm), "broken: not of these sources"
+    assert distance(U, unrelated) > structural_to_statistical(epsilon, norm)  # broken: not of these sources
 
 
 # -- whitening and ICA
@@ -291,7 +291,7 @@ def test_lemma_a6_holds_for_linear_maps_and_is_violated_without_whitening(seed):
     O = np.linalg.inv(root(Y)) @ A @ root(Y @ A)  # noqa: E741 - the lemma's letter
     np.testing.assert_allclose(O @ O.T, np.eye(d), atol=1e-8)
     assert 0 < apart(white(X), white(Y) @ O) <= constant * epsilon
-    assert rms(after_rigid(Y, X)) > 2 * constant * epsilon, "broken: rows that were not whitened differ by more"
+    assert rms(after_rigid(Y, X)) > 2 * constant * epsilon  # broken: rows that were not whitened differ by more
 
 
 def unmix(X: Matrix, Q: Matrix) -> Matrix:
@@ -339,7 +339,7 @@ def test_lemma_a8_and_theorem_2_hold_for_independent_sources_that_are_not_gaussi
     # Lemma A.8: white rows, moved a little.
     moved = y + (perturbed(y, 10 ** rng.uniform(-7, -4), rng) - y)
     mu = min(margin(y @ Q.T), margin(moved @ unmix(moved, Q).T))
-    assert mu > 0.005, "the contrast is curved"
+    assert mu > 0.005  # the contrast is curved
     epsilon, size = apart(y, moved), size_of(y, moved)
     change = apart(moved @ unmix(moved, Q).T, y @ Q.T)
     assert 0 < change <= lemma_a8(theorem_2(size, 1.0, mu, d), size, epsilon)
@@ -376,7 +376,7 @@ def test_lemma_a8_and_theorem_2_are_violated_by_dependent_sources_without_curvat
     turn = rng.uniform(0.2, np.pi / 4)
     Q = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
     contrast = [float(np.log(np.cosh(Z)).mean()) for Z in (moved, moved @ Q.T)]
-    assert abs(contrast[0] - contrast[1]) < 1e-5, "neither is better by more than the change"
+    assert abs(contrast[0] - contrast[1]) < 1e-5  # neither is better by more than the change
     assert margin(ring) < 1e-9
     claimed = theorem_2(size_of(ring, moved), 0.99, 0.1, 2)
     change = up_to_order_and_sign(ring, moved @ Q.T)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from errors import naming
 from identifiable import DataError, UsageError
 from identifiable.groups import AffineMap, Group, Linear, Preconditioner, Rigid, SignedPermutation, WhiteBasis, group
 from laws import (
@@ -149,7 +150,7 @@ def test_what_is_no_map_or_no_group_is_refused():
         AffineMap(np.zeros((2, 2)), np.zeros(2)).inverse()
     with pytest.raises(DataError, match=r"\(d_in, d_out\) .*\(d_out,\)"):
         AffineMap(np.eye(2), np.zeros(3))
-    with pytest.raises(UsageError, match="signed_permutation, rigid, similarity, linear"):
+    with pytest.raises(UsageError, match=naming("signed_permutation", "rigid", "similarity", "linear")):
         group("affine")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from errors import naming
 from identifiable import DataError, Moments
 from identifiable.groups import GROUPS, procrustes
 from identifiable.similarity import INVARIANT_TO, canonical_correlations, cca, cka, cka_debiased, svcca
@@ -91,7 +92,7 @@ def test_canonical_correlations_are_as_many_as_the_smaller_rank():
 
 def test_svcca_of_more_components_than_there_are_says_how_many_there_are():
     X = rows(0, d=2)
-    with pytest.raises(DataError, match=r"svcca .*3 .* 2 and 2"):
+    with pytest.raises(DataError, match=naming("svcca", 3, 2, 2)):
         svcca(moments(X, X), 3)
 
 

@@ -148,7 +148,7 @@ def spectra(products: Products | Product, points: Values, *, memory: int = MEMOR
     decomposed; where it is ill-conditioned, J itself is. With more
     latents, where `products` has a vjp, Lanczos with full reorthogonalisation on J^T J until the residual of both ends is below
     `LANCZOS_TOLERANCE`; what is left of it is reported as an error. Without a vjp it stays exact, at d products. A
-    function ``jvp(z, v)`` alone will do.
+    function ``jvp(z, v)`` alone is enough.
 
     >>> def double(z, v):
     ...     return 2 * v

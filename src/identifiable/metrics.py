@@ -10,10 +10,9 @@ from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.correlated import mcc
 from identifiable.disentanglement.ica_step import IcaStep, ica_step
 from identifiable.disentanglement.info_scores import PROFILES, infomec
-from identifiable.disentanglement.interventional import irs
 from identifiable.disentanglement.predicted import dci, explicitness, sap
 from identifiable.disentanglement.regressed import r2, sis
-from identifiable.disentanglement.sampled import betavae_score, factorvae_score
+from identifiable.disentanglement.sampled import betavae_score, factorvae_score, irs
 from identifiable.disentanglement.scoring import noise_sweep
 from identifiable.disentanglement.unsupervised import udr, unsupervised
 from identifiable.results import Metric

@@ -11,7 +11,7 @@ returned. scanpy is not needed.
 >>> adata = SimpleNamespace(X=np.arange(8.0)[:, None] ** 2, obs=obs, obs_names=obs.index, var_names=["f"], obsm={}, layers={}, uns={})
 >>> control_z(adata, control="DMSO", well="none")
 >>> adata.obsm["X_corrected"].ravel().round(2)
-array([-0.98, -0.39,  1.37,  4.31, -1.21, -0.02,  1.23,  2.56])
+array([-0.98, -0.39,  1.37,  4.31, -1.18, -0.08,  1.26,  2.85])
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _corrected(adata: Any, name: str, options: CorrectOptions) -> Any:
     told = {f.name for f in fields(CorrectionOptions)} & {f.name for f in fields(options)}
     asked = CorrectionOptions(**{name: getattr(options, name) for name in told})
     found = fit_correction(name, opened.blocks, opened.design, asked, Run.of(options))
-    for alert in (*opened.alerts, *found.alerts):
+    for alert in found.alerts:
         warnings.warn(f"{alert.code}: {alert.message}", DataWarning, stacklevel=4)
     record = {
         "correction": name,

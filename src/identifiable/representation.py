@@ -1,4 +1,4 @@
-"""Representation: a table whose rows have identities; `pair` brings rows of several together."""
+"""Representation: a table whose rows have identities; `pair` joins rows by id."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ import pytest
 
 import children
 import identifiable
+from errors import naming
 from identifiable import bilipschitz, jacobians
 from identifiable import bounds as theorems
 from identifiable._checks import DataError, UsageError
@@ -253,7 +254,7 @@ def test_points_come_as_arrays_lists_representations_and_paths(tmp_path: Path) -
 def test_points_that_are_no_table_or_not_finite_are_refused() -> None:
     Z = points(9)
     Z[4, 1] = np.nan
-    with pytest.raises(DataError, match=r"got 1 .* in 1 rows .*: 4\)"):
+    with pytest.raises(DataError, match=naming("got 1", "1 rows", ": 4)")):
         bilipschitz(waves(), Z)
     with pytest.raises(DataError, match="2-D"):
         bilipschitz(waves(), np.zeros(3))
@@ -332,10 +333,10 @@ def test_an_error_in_the_decoder_is_told_with_its_name_and_kept() -> None:
     def broken(z: np.ndarray, v: np.ndarray) -> np.ndarray:
         raise KeyError("weights\nare missing")
 
-    with pytest.raises(DataError, match=r"^broken: .* 1 points of 3 latents \(KeyError: ") as caught:
+    with pytest.raises(DataError, match=naming("broken: ", "1 points", "3 latents", "(KeyError: ")) as caught:
         bilipschitz(broken, points())
     assert isinstance(caught.value.__cause__, KeyError)
-    with pytest.raises(DataError, match="jvp: expected 1 rows"):
+    with pytest.raises(DataError, match=naming("jvp: ", "1 rows")):
         bilipschitz(lambda z, v: v.sum(), points())
 
 
@@ -408,7 +409,7 @@ def test_a_program_with_pickled_code_in_it_is_refused_and_the_code_not_run(tmp_p
         for item in fine.infolist():
             evil.writestr(item.filename, pickled.getvalue() if "sample_inputs" in item.filename else fine.read(item))
     before = dict(os.environ)
-    with pytest.raises(DataError, match=r"evil\.pt2: not a program"):
+    with pytest.raises(DataError, match=naming("evil.pt2: ", "program")):
         bilipschitz(tmp_path / "evil.pt2", points(4))
     assert not (tmp_path / "ran").exists()
     assert bilipschitz(tmp_path / "fine.pt2", points(4)).outputs == 4

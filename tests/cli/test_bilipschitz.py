@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from commands import check_gates, files, one_line, run
+from errors import naming
 from identifiable import bilipschitz
 from identifiable.api import load
 from identifiable.cli import main
@@ -85,7 +86,7 @@ def test_command_line_and_python_give_the_same_result(folder, capsys):
     assert run(*CALL, "--seed", "3", "--directions", "4", "--json", "r.json", "--quiet", capsys=capsys)[:2] == (0, "")
     found = load("r.json")
     assert isinstance(found, Distortion)
-    assert found.provenance.command == f"identifiable {' '.join(CALL)} --directions 4 --seed 3"
+    assert shlex.split(found.provenance.command) == ["identifiable", *CALL, "--directions", "4", "--seed", "3"]
     from model import decoder
 
     expected = bilipschitz(
@@ -119,26 +120,6 @@ def test_fail_if_decides_the_exit_code(folder, capsys):
     flat = ["bilipschitz", "latents.npy", "--decoder", "model:flat", "--quiet"]
     infinite = "deficient > 0; constant > 1000; best_constant > 1000"
     check_gates(flat, holds="undefined > 0", fails=infinite, capsys=capsys)
-
-
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [("constants > 3", "'constants'"), ("constant.q96 > 3", "'q96'"), ("decoder > 3", "decoder is not")],
-)
-def test_a_condition_that_cannot_be_read_stops_before_the_model_is_imported(folder, capsys, condition, message):
-    code, out, err = run(*CALL, "--fail-if", condition, "--json", "r.json", capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True)
-    assert message in err
-    assert "loading" not in err
-    assert "r.json" not in files()
-
-
-def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys):
-    words = [*CALL, "--directions", "0", "--json", "r.json", "--fail-if", "random_directions.share < 0.5"]
-    code, out, err = run(*words, capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True)
-    assert "gate cannot decide" in err
-    assert "r.json" not in files()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +173,7 @@ def test_a_decoder_of_other_latents_is_one_line(folder, capsys):
     np.save("four.npy", np.zeros((5, 4)))
     code, out, err = run("bilipschitz", "four.npy", "--decoder", "model:decoder", capsys=capsys)
     assert (code, out, one_line(err)) == (3, "", True)
-    assert re.search(r"model:decoder: .* 1 points of 4 latents \(ValueError: ", err)
+    assert re.search(naming("model:decoder: ", "1 points", "4 latents", "(ValueError: "), err)
 
 
 def test_torch_modules_of_any_shape_and_programs_are_decoders(folder, capsys):
@@ -205,7 +186,7 @@ def test_torch_modules_of_any_shape_and_programs_are_decoders(folder, capsys):
     assert run(*words, "--shape", "1,3", capsys=capsys)[0] == 0
     found = load("r.json")
     assert (found.latents, found.outputs) == (3, 6)
-    assert found.provenance.command == "identifiable bilipschitz latents.npy --decoder net:decoder --shape 1,3"
+    assert shlex.split(found.provenance.command) == ["identifiable", *words[:4], "--shape", "1,3"]
     from net import decoder
 
     rows = torch.nn.Sequential(torch.nn.Unflatten(1, (1, 3)), decoder)

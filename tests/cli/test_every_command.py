@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from builders import make_reproduction, make_table2
-from commands import files, one_line, refused, run
+from commands import files, one_line, refused, run, says
 from identifiable import experiments
 from identifiable.api import load
 from identifiable.cli import main
@@ -121,6 +122,63 @@ def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeyp
     assert files() == before
 
 
+@pytest.mark.parametrize(
+    ("call", "condition", "parts"),
+    [
+        ("compare", "rigid.null.chance.p > 1", ("'chance'", "shuffle, rotation")),
+        ("compare", "rotation.held_out.q95 > 1", ("'rotation'", "signed_permutation")),
+        ("compare", "rigid.held.q95 > 1", ("'held'", "in_sample, held_out, null")),
+        ("compare", "rigid.held_out.q96 > 1", ("'q96'",)),
+        ("compare", "rigid.held_out > 1", ("not a number",)),
+        ("compare", "rigid.held_out.mean.x > 1", ("'x'",)),
+        ("compare", "verdict.text > 1", ("verdict.text",)),
+        ("compare", "q95 > 1", ("'q95'", "pairs.rungs.held_out.q95")),
+        ("resolve", "converged == maybe", ("FIELD OPERATOR NUMBER",)),
+        ("resolve", "identifiable == true", ("identifiable == true", "'identifiable < 20'")),
+        ("resolve", "shared < 10", ("'shared'", "rank, converged")),
+        ("resolve", "rigid.held_out.q95 > 1", ("'rigid'",)),
+        ("resolve", "density_edges < 3", ("density_edges",)),
+        ("resolve", "whitening > 1", ("whitening", "fields")),
+        ("resolve", "whitening.depth > 1", ("'depth'", "rank, dropped")),
+        ("bilipschitz", "constants > 3", ("'constants'",)),
+        ("bilipschitz", "constant.q96 > 3", ("'q96'",)),
+        ("bilipschitz", "decoder > 3", ("decoder is not",)),
+        ("fig2", "spearmen > 3", ("'spearmen'",)),
+        ("fig2", "maximum.spearmen > 3", ("'spearmen'",)),
+        ("fig2", "maximum > 3", ("'maximum'",)),
+        ("fig2", "spearman.x > 3", ("'x' is not",)),
+        ("fig2", "removed == true", ("removed is a",)),
+    ],
+)
+def test_a_condition_that_cannot_be_read_names_what_can_stand_there(
+    folder, capsys, monkeypatch, call, condition, parts
+):
+    monkeypatch.setattr(experiments, "reproduce", None)
+    words = CALLS[call].replace("a.npy", "absent.npy").replace("--stability 0", "--stability 2")
+    err = refused(*shlex.split(words), "--fail-if", condition, code=2, capsys=capsys)
+    assert says(err, *parts)
+    assert "absent" not in err
+    assert "loading" not in err
+
+
+@pytest.mark.parametrize(
+    ("call", "condition"),
+    [
+        (
+            "compare --nulls rotation --null-draws 3",
+            "rigid.null.rotation.p < 1",
+        ),  # turning says nothing of rigid motions
+        ("bilipschitz --directions 0", "random_directions.share < 0.5"),
+    ],
+)
+def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys, call, condition):
+    name, *more = call.split()
+    before = files()
+    words = [*shlex.split(CALLS[name]), *more, "--json", "r.json", "--fail-if", condition]
+    assert "gate cannot decide" in refused(*words, code=2, capsys=capsys)
+    assert files() == before
+
+
 @pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "audit"])
 def test_an_input_is_never_written_over(folder, capsys, call):
     words = shlex.split(CALLS[call])
@@ -139,7 +197,10 @@ def test_an_input_is_never_written_over(folder, capsys, call):
 def test_help_of_every_command_shows_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
-    assert f"example:\n  identifiable {command}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"example:\n  identifiable {command}" in told
+    for name in re.findall(r"^  --no-(\S+)", told, re.MULTILINE):  # an option stands before its opposite
+        assert f"\n  --{name}" in told.partition(f"\n  --no-{name}")[0]
 
 
 def test_no_command_prints_help_and_an_unknown_one_is_refused(capsys):

@@ -16,7 +16,7 @@ import pytest
 
 import children
 from builders import make_reproduction, make_table2
-from commands import check_gates, files, one_line, run
+from commands import check_gates, files, one_line, run, says
 from identifiable import experiments
 from identifiable.api import load
 from identifiable.cli import main, progress
@@ -54,10 +54,9 @@ def test_the_example_of_the_help_makes_the_call_and_writes_its_page(calls, capsy
     with pytest.raises(SystemExit, match="0"):
         main(["reproduce", "--help"])
     (example,) = re.findall(r"example:\n  identifiable (.*)", capsys.readouterr().out)
-    assert example == "reproduce fig2 --scale smoke --report fig2.html"
     code, out, err = run(*shlex.split(example), capsys=capsys)
     assert (code, err) == (0, "training\n")
-    assert out.startswith("Figure 2, run again")
+    assert out.startswith("Figure 2")
     assert out.endswith("page: fig2.html\n")
     assert Path("fig2.html").stat().st_size > 10_000
     (call,) = calls
@@ -128,27 +127,6 @@ def test_fail_if_decides_the_exit_code(calls, capsys):
         fails="lift < 2; lift_low < 0.22; lift_high > 0.3; after > 0.6",
         capsys=capsys,
     )
-
-
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        (
-            "spearmen > 3",
-            "'spearmen'",
-        ),
-        ("maximum.spearmen > 3", "'spearmen'"),
-        ("maximum > 3", "'maximum'"),
-        ("spearman.x > 3", "'x' is not"),
-        ("removed == true", "removed is a"),
-    ],
-)
-def test_a_condition_that_cannot_be_read_stops_before_the_work(calls, capsys, condition, message):
-    code, out, err = run(*CALL, "--fail-if", condition, "--json", "r.json", capsys=capsys)
-    assert (code, out, one_line(err)) == (2, "", True), err
-    assert message in err
-    assert calls == []
-    assert files() == []
 
 
 def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys, monkeypatch):
@@ -226,7 +204,7 @@ def test_without_torch_the_list_is_shown_and_the_rest_says_what_to_install(tmp_p
     assert "figA6" in listed.stdout
     refused = alone("fig2", "--json", "r.json")
     assert (refused.returncode, refused.stdout, one_line(refused.stderr)) == (2, "", True), refused.stderr
-    assert "torch: pip install 'identifiable[nn]'" in refused.stderr
+    assert says(refused.stderr, "torch", "'identifiable[nn]'")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -235,7 +213,7 @@ def test_without_torch_the_list_is_shown_and_the_rest_says_what_to_install(tmp_p
 
 def test_a_line_for_every_run_goes_to_stderr_and_none_when_quiet(calls, capsys):
     code, out, err = run("reproduce", "table2", "--json", "-", capsys=capsys)
-    assert (code, err) == (0, "training\nrun 1/2: sprites\nrun 2/2: sprites\n")
+    assert (code, err.splitlines()) == (0, ["training", "run 1/2: sprites", "run 2/2: sprites"])
     assert json.loads(out)["schema"] == "identifiable/reproduce-table2/1"
     code, out, err = run("reproduce", "table2", "--quiet", capsys=capsys)
     assert (code, out, err) == (0, "", "training\n")
@@ -309,13 +287,13 @@ def test_table2_runs_for_real_at_the_smallest_settings(tmp_path, monkeypatch, ca
     code, out, err = run(*words, *outputs, "--fail-if", "lift < 2", capsys=capsys)
     first, second = err.splitlines()
     assert code == 1
-    assert first.startswith("run 1/1: sprites, AE, weight decay 0, seed 0: 2 steps, ")
-    assert second.startswith("identifiable: failed: table2: lift < 2 (lift = ")
-    assert out.startswith("Table 2, run again")
+    assert says(first, "run 1/1", "sprites, AE", "decay 0", "seed 0", "2 steps")
+    assert says(second, "failed", "table2", "lift < 2", "(lift = ")
+    assert out.startswith("Table 2")
     found = load("r.json")
     assert isinstance(found, Table2)
     assert (found.data, found.settings["widths"], len(found.runs)) == (("sprites",), [4], 1)
-    assert found.provenance.command.startswith("identifiable reproduce table2 --set data=sprites --set models=ae")
+    assert shlex.split(found.provenance.command)[1:7] == [*words[:2], "--set", "data=sprites", "--set", "models=ae"]
     assert files() == ["kept", "p.html", "r.json"]
     assert run(*words, "--quiet", "--checkpoint", "kept", "--json", "again.json", capsys=capsys) == (0, "", "")
     assert [r.evaluations for r in load("again.json").runs] == [r.evaluations for r in found.runs]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deconfounding.short_calls import says
+from errors import naming
 from identifiable._checks import DataError, UsageError
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.folds import (
@@ -86,7 +87,7 @@ def test_folds_follow_seed_and_plates_and_not_the_order_of_rows() -> None:
 
 
 def test_too_few_plates_and_unknown_ways_to_hold_out_are_refused() -> None:
-    with pytest.raises(DataError, match=r"3 plates .* 5 folds"):
+    with pytest.raises(DataError, match=naming("3 plates", "5 folds")):
         plate_folds(screen(plates=3))
     with pytest.raises(UsageError, match="--batch"):
         plate_folds(screen(batches=False), hold_out="batch")
@@ -160,7 +161,7 @@ def test_targets_on_most_plates_are_chosen_and_others_counted() -> None:
     assert says(named.skipped["guide 3"], "7 wells", "8")
     with pytest.raises(DataError, match=r"50 wells; .*--min-wells"):
         choose_targets(design, None, level="perturbation", most=4, min_wells=50)
-    with pytest.raises(DataError, match="guide 3: 7 wells"):
+    with pytest.raises(DataError, match=naming("guide 3", "7 wells")):
         choose_targets(design, ["guide 3"], level="perturbation", most=4, min_wells=50)
     with pytest.raises(UsageError, match=r"level 'target' .*--target"):
         choose_targets(design, None, level="target", most=4, min_wells=5)

@@ -408,3 +408,37 @@ def test_the_summary_counts_roles_plates_and_wells():
     bare = summarise(assign_roles(table(), well="none").design, 3)
     assert (bare.batches, bare.targets, bare.grid) == (None, None, None)
     assert {role.role for role in bare.roles} == {"plate", "perturbation", "control"}
+
+
+# -- doses
+
+
+def dosed(plates, doses, **options):
+    """Two drugs at some doses on each plate, and controls."""
+    drug = np.tile(np.repeat(["a", "b", "DMSO"], len(doses)), plates)
+    dose = np.where(drug == "DMSO", 0.0, np.tile(np.tile(doses, 3), plates))
+    plate = np.repeat(np.arange(plates).astype(str), 3 * len(doses))
+    return assign_roles(
+        {"plate": plate, "compound": drug, "concentration": dose}, control="DMSO", well="none", **options
+    )
+
+
+def test_doses_are_told_apart_where_they_are_replicated():
+    design = dosed(3, [1.0, 2.0]).design
+    assert design.perturbation.size == 3
+    apart = design.doses_apart
+    assert set(apart.perturbation.names) == {"DMSO", "a_1", "a_2", "b_1", "b_2"}
+    assert apart.compounds.names == design.perturbation.names
+    assert apart.doses_apart is apart
+    assert np.array_equal(apart.control, design.control)
+    assert dosed(3, [1.0]).design.dose is None  # one dose each: there is nothing to tell apart
+    assert dosed(3, [1.0, 2.0], perturbation="compound,concentration").design.dose is None
+
+
+def test_doses_that_never_repeat_stay_pooled():
+    drug = np.tile(["a", "a", "DMSO"], 6)
+    dose = np.where(drug == "DMSO", 0.0, np.arange(18) + 0.5)
+    table = {"plate": np.repeat(np.arange(6).astype(str), 3), "compound": drug, "concentration": dose}
+    design = assign_roles(table, control="DMSO", well="none").design
+    assert design.dose is not None
+    assert design.doses_apart is design

@@ -12,7 +12,7 @@ from identifiable import UsageError
 from identifiable.disentanglement import binned
 from identifiable.disentanglement.binned import dcimig, information, jemmig, mig, mig_sup, modularity
 from identifiable.disentanglement.codes import Codes, as_codes
-from identifiable.disentanglement.interventional import irs
+from identifiable.disentanglement.sampled import irs
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "disentanglement_lib_metrics.json").read_text())[
     "cases"

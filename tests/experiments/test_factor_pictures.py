@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from errors import naming
 from identifiable._checks import DataError, UsageError
 from identifiable.experiments import picture_stores
 from identifiable.experiments.factor_pictures import DATASETS, FactorPictures, read_factor_pictures
@@ -248,16 +250,16 @@ def test_pictures_of_the_wrong_shape_or_type_are_refused(name: str, tmp_path: Pa
     n = small(name).n
     text = message(lambda: read(write(tmp_path, name, pictures=noise(n, 32, 32, 3)), name))
     assert f"({n}, 64, 64" in text
-    assert f"got ({n}, 32, 32, 3)" in text
+    assert f"got {(n, 32, 32, 3)}" in text
     shape = (n, 64, 64) if name == "dsprites" else (n, 64, 64, 3)
     text = message(lambda: read(write(tmp_path, name, pictures=np.zeros(shape, np.float32)), name))
-    assert "pixels as uint8, got float32" in text
+    assert re.search(naming("uint8", "got float32"), text)
 
 
 def test_a_png_of_another_size_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = read(write(tmp_path, "falcor3d", pictures=noise(small("falcor3d").n, 64, 64, 3)), "falcor3d")
     monkeypatch.setattr(Image, "open", lambda *_: pytest.fail("it was decoded"))
-    assert "a picture of 128 x 128 pixels, got 64 x 64" in message(lambda: data.pictures([0]))
+    assert re.search(naming("128 x 128", "64 x 64"), message(lambda: data.pictures([0])))
 
 
 @pytest.mark.parametrize("name", ["shapes3d", "falcor3d", "isaac3d"])
@@ -276,7 +278,7 @@ def test_labels_in_another_order_are_refused(name: str, tmp_path: Path) -> None:
     assert "two levels have" in message(lambda: read(write(tmp_path, name, labels=constant), name))
     missing = labels.copy()
     missing[3, 0] = np.nan
-    assert "row 3 is the first" in message(lambda: read(write(tmp_path, name, labels=missing), name))
+    assert "row 3 is" in message(lambda: read(write(tmp_path, name, labels=missing), name))
     assert "labels for each" in message(lambda: read(write(tmp_path, name, labels=labels[:, 1:]), name))
     text = message(lambda: read(write(tmp_path, name, labels=labels.astype("S8")), name))
     assert "expected numbers" in text
@@ -286,8 +288,8 @@ def test_one_wrong_label_at_the_end_is_found(tmp_path: Path) -> None:
     labels = labels_of(small("shapes3d"))
     labels[-1, 3] = 0.5
     text = message(lambda: read(write(tmp_path, "shapes3d", labels=labels), "shapes3d"))
-    assert "of a grid 2 x 3 x 1 x 2 x 2 x 2 of floor_hue, wall_hue" in text
-    assert f"row {len(labels) - 1} is the first" in text
+    sizes = " x ".join(map(str, small("shapes3d").sizes))
+    assert re.search(naming(sizes, "floor_hue, wall_hue", f"row {len(labels) - 1}"), text)
 
 
 def test_classes_of_dsprites_in_another_order_or_colour_are_refused(tmp_path: Path) -> None:
@@ -308,7 +310,7 @@ def test_pixels_of_dsprites_above_one_are_refused(tmp_path: Path) -> None:
     pictures[5, 0, 0] = 2
     data = read(write(tmp_path, "dsprites", pictures=pictures), "dsprites")
     assert data.pictures([4]).max() == 255
-    assert "expected pixels 0 or 1, got 2" in message(lambda: data.pictures([5]))
+    assert re.search(naming("0 or 1", "got 2"), message(lambda: data.pictures([5])))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_pictures_missing_from_a_folder_are_counted(tmp_path: Path) -> None:
     zipfile.ZipFile(write(tmp_path, "isaac3d")).extractall(tmp_path)
     folder = tmp_path / "Isaac3D_down128"
     (folder / "images" / "000004.png").rename(folder / "images" / "000400.png")
-    assert "found 12, 11 of them in" in message(lambda: read(folder, "isaac3d"))
+    assert re.search(naming(12, 11), message(lambda: read(folder, "isaac3d")))
     shutil.rmtree(folder / "images")
     assert "folder of pictures" in message(lambda: read(folder, "isaac3d"))
 
@@ -384,7 +386,7 @@ def test_the_other_sets_of_mpi3d_are_told_apart(tmp_path: Path) -> None:
     assert entry[20:24] == packed
     path.write_bytes(raw[:start] + bytes(entry))
     text = message(lambda: read_factor_pictures(path))
-    assert "set of MPI3D; expected real_complex, 460,800" in text
+    assert re.search(naming("MPI3D", "real_complex", 460_800), text)
 
 
 def test_nothing_pickled_is_ever_loaded(tmp_path: Path) -> None:
@@ -397,7 +399,7 @@ def test_nothing_pickled_is_ever_loaded(tmp_path: Path) -> None:
         write_npz(tmp_path / "c.npz", compressed=False, images=trap),
     ]
     for path, name in zip(paths, ("dsprites", "dsprites", "mpi3d"), strict=True):
-        assert "holds Python objects (pickled), which are never" in message(lambda p=path, k=name: read(p, k))
+        assert "Python objects (pickled)" in message(lambda p=path, k=name: read(p, k))
     for name in FOLDERS:
         path = write(tmp_path, name, labels=trap)
         assert "never loaded" in message(lambda p=path, k=name: read(p, k))
@@ -416,7 +418,7 @@ def test_a_zip_that_inflates_past_what_it_declares_is_refused(tmp_path: Path) ->
         for name, content in members.items():
             archive.writestr(name, content)
     data = read(path, "falcor3d")
-    assert "expected at most 1,048,576 bytes, the archive" in message(lambda: data.pictures([2]))
+    assert "1,048,576 bytes" in message(lambda: data.pictures([2]))
     assert data.pictures([1]).shape == (1, 3, 64, 64)
     raw = bytearray(path.read_bytes())
     entry = raw.index(b"PK\x01\x02", raw.index(b"PK\x01\x02"))
@@ -503,13 +505,13 @@ def test_a_missing_file_says_where_to_get_it(name: str, tmp_path: Path) -> None:
 def test_what_is_no_data_set_is_refused_with_what_could_be(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("not an archive")
     text = message(lambda: read_factor_pictures(tmp_path / "text.npz"))
-    assert "Shapes3D (HDF5 with `images` and `labels`)" in text
+    assert re.search(naming("Shapes3D", "HDF5", "`images`", "`labels`"), text)
     assert "b'not an a'" in text
     other = write_npz(tmp_path / "other.npz", compressed=True, x_train=np.zeros(3))
     assert "archive of x_train.npy" in message(lambda: read_factor_pictures(other))
     (tmp_path / "empty").mkdir()
     assert "folder without either" in message(lambda: read_factor_pictures(tmp_path / "empty"))
-    assert "one of shapes3d, mpi3d" in message(lambda: read_factor_pictures(other, dataset="cars3d"), UsageError)
+    assert "shapes3d, mpi3d" in message(lambda: read_factor_pictures(other, dataset="cars3d"), UsageError)
 
 
 def test_a_name_that_does_not_fit_the_file_is_refused(tmp_path: Path) -> None:
@@ -531,6 +533,5 @@ def test_a_grid_of_other_factors_or_more_levels_is_refused(tmp_path: Path) -> No
 
 def test_pictures_outside_the_grid_are_refused(tmp_path: Path) -> None:
     data = read(write(tmp_path, "shapes3d"), "shapes3d")
-    assert f"index: expected 0 to {data.n - 1}, got {data.n} to {data.n}" in message(
-        lambda: data.pictures([data.n]), UsageError
-    )
+    text = message(lambda: data.pictures([data.n]), UsageError)
+    assert re.search(naming("index: ", 0, data.n - 1, "got", data.n, data.n), text)

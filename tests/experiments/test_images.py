@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from errors import naming
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.experiments import images
@@ -170,46 +171,46 @@ IDX3 = "train-images-idx3-ubyte"
 HUGE = (4_000_000_000, 65_535, 65_535)
 BAD: dict[str, tuple[str, bytes, str]] = {
     "nothing": (IDX3, b"", "file is empty"),
-    "text": ("a.npz", b"hello, world", "or IDX file.*b'hello, w'; check"),
-    "an unknown type": (IDX3, idx(pictures(), magic=b"\0\0\x0a\x03"), r"an IDX file .* begins with b'\\x00"),
-    "another format after gzip": ("a.gz", b"not idx at all", "an IDX file .* begins with b'not '"),
-    "labels for pictures": (IDX3, idx(classes()), "got one of 1; it looks like"),
-    "four dimensions": (IDX3, idx(pictures()[..., None]), "IDX array of 3 dimensions, got one"),
+    "text": ("a.npz", b"hello, world", "IDX.*b'hello, w'"),
+    "an unknown type": (IDX3, idx(pictures(), magic=b"\0\0\x0a\x03"), r"IDX.*b'\\x00"),
+    "another format after gzip": ("a.gz", b"not idx at all", "IDX.*b'not '"),
+    "labels for pictures": (IDX3, idx(classes()), "one of 1"),
+    "four dimensions": (IDX3, idx(pictures()[..., None]), "3 dimensions"),
     "cut in the magic": (IDX3, b"\0\0\x08", "an IDX file"),
     "cut in the header": (IDX3, idx(pictures())[:11], "truncated within its"),
-    "cut in the pixels": (IDX3, idx(pictures())[:-1], "truncated: .*140 bytes; the file"),
-    "cut, gzipped": ("a.gz", idx(pictures())[:-1], "truncated: shape .* needs 140 bytes, it holds 139"),
+    "cut in the pixels": (IDX3, idx(pictures())[:-1], "truncated: .*140 bytes"),
+    "cut, gzipped": ("a.gz", idx(pictures())[:-1], "truncated: .*140 bytes.*139"),
     "too long": (IDX3, idx(pictures()) + b"x", "bytes follow the"),
     "too long, gzipped": ("a.gz", idx(pictures()) + bytes(10**6), "bytes follow the"),
-    "absurd lengths": (IDX3, idx(pictures(), shape=HUGE), r"truncated: .*the file holds 140; copy"),
+    "absurd lengths": (IDX3, idx(pictures(), shape=HUGE), r"truncated: .*140"),
     "absurd lengths, gzipped": ("a.gz", idx(pictures(), shape=HUGE), "most, however well"),
     "no pictures": (IDX3, idx(pictures(), shape=(0, 4_294_967_295, 4_294_967_295)), "which holds nothing"),
-    "NaN in an IDX file": (IDX3, idx(with_nan()), r"NaN or infinity \(2 of 7 do\); drop or repair"),
+    "NaN in an IDX file": (IDX3, idx(with_nan()), r"NaN.*\(2 of 7"),
     "NaN in an archive": ("a.npz", keras(x_train=with_nan()), "a.npz:x_train: picture 2 holds NaN"),
-    "integers": (IDX3, idx(pictures(dtype=np.int16)), "uint8 or floating point,"),
-    "text for pixels": ("a.npz", keras(images=pictures().astype("U3")), "uint8 or floating point,"),
-    "a table": ("a.npz", keras(images=pictures()[0]), r"got shape \(5, 4\); reshape it"),
-    "channels": ("a.npz", keras(images=pictures()[..., None]), r"got shape \(7, 5, 4, 1\); take one channel"),
-    "no picture": ("a.npz", keras(images=pictures()[:0]), r"least one picture.*got shape \(0, 5, 4\)"),
-    "other names": ("a.npz", keras(train=pictures()), "an array x_train or images"),
+    "integers": (IDX3, idx(pictures(dtype=np.int16)), "uint8 or floating"),
+    "text for pixels": ("a.npz", keras(images=pictures().astype("U3")), "uint8 or floating"),
+    "a table": ("a.npz", keras(images=pictures()[0]), r"shape \(5, 4\)"),
+    "channels": ("a.npz", keras(images=pictures()[..., None]), r"shape \(7, 5, 4, 1\)"),
+    "no picture": ("a.npz", keras(images=pictures()[:0]), r"shape \(0, 5, 4\)"),
+    "other names": ("a.npz", keras(train=pictures()), "x_train or images"),
     "no arrays": ("a.npz", keras(), "it as np.savez"),
     "too few labels": (
         "a.npz",
         keras(images=pictures(), labels=classes()[1:]),
-        "6 labels for the 7 pictures of .*images",
+        "6 labels.*7 pictures.*images",
     ),
     "labels of text": ("a.npz", keras(images=pictures(), labels=classes().astype(str)), "one whole number"),
     "labels one-hot": (
         "a.npz",
         keras(images=pictures(), labels=np.eye(7, dtype=int)),
-        r"of shape \(7, 7\); number the",
+        r"shape \(7, 7\)",
     ),
     "labels too large": (
         "a.npz",
         keras(images=pictures(), labels=np.full(N, 2**63, np.uint64)),
-        "label is above 9223372036854775807",
+        "above 9223372036854775807",
     ),
-    "objects": ("a.npz", keras(images=pictures().astype(object)), r"Python objects \(pickled\), which are never"),
+    "objects": ("a.npz", keras(images=pictures().astype(object)), r"Python objects \(pickled\)"),
     "labels that are objects": (
         "a.npz",
         keras(images=pictures(), labels=np.array([None] * N)),
@@ -234,9 +235,9 @@ def test_a_bad_file_is_one_line_that_helps(tmp_path, what):
 @pytest.mark.parametrize(
     ("name", "labels", "message"),
     [
-        ("y", idx(classes()[1:]), "y: 6 labels for the 7 pictures of .*train-images"),
-        ("y", idx(pictures()), "IDX array of 1 dimensions, got one"),
-        ("y.txt", b"a\nb\n", "each picture, got <U1"),
+        ("y", idx(classes()[1:]), "y: 6 labels.*7 pictures.*train-images"),
+        ("y", idx(pictures()), "1 dimensions"),
+        ("y.txt", b"a\nb\n", "got <U1"),
         ("y.idx", idx(np.arange(N, dtype=np.float32)), "picture, got float32"),
     ],
 )
@@ -255,7 +256,7 @@ def test_paths_that_lead_nowhere_and_parts_that_are_none(tmp_path):
         read_images(tmp_path)
     with pytest.raises(DataError, match=r"nowhere\.idx:.*such file"):
         read_images(tmp_path / IDX3, labels=tmp_path / "nowhere.idx")
-    with pytest.raises(UsageError, match="part: expected 'train' or 'test', got 'valid'"):
+    with pytest.raises(UsageError, match=naming("part: ", "'train'", "'test'", "'valid'")):
         read_images(tmp_path / IDX3, part="valid")
     with pytest.raises(DataError, match=r"x_test.*pictures,.*images"):
         read_images(put(tmp_path, "a.npz", keras(images=pictures())), part="test")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,8 +67,8 @@ def least(**changes: Any) -> Table2:
     return run(**{**LEAST, **changes})
 
 
-def alerts(found: Table2) -> dict[str, str]:
-    return {alert.code: alert.message for alert in found.alerts}
+def alerts(found: Table2) -> dict[str, dict[str, Any]]:
+    return {alert.code: alert.values for alert in found.alerts}
 
 
 @pytest.fixture(scope="module")
@@ -168,8 +167,8 @@ def test_where_ica_fails_its_row_is_empty_and_an_alert_says_why(monkeypatch: pyt
     found = least()
     cells = {row: found.cell(row, "sprites") for row in ("AE", "AE + ICA", "AE + ICA (literal)")}
     assert [math.isnan(c.infom.mean) for c in cells.values() if c is not None] == [False, False, True]
-    assert "1 of 1 " in alerts(found)["ica_failed"]
-    assert alerts(found)["no_scores"].startswith("AE + ICA (literal) on sprites: ")
+    assert alerts(found)["ica_failed"] == {"mode": "literal", "failed": 1, "evaluations": 1}
+    assert alerts(found)["no_scores"]["cells"] == [f"{list(cells)[-1]} on sprites"]
     monkeypatch.undo()
     assert {"ica_failed", "no_scores"}.isdisjoint(alerts(least()))
 
@@ -181,7 +180,7 @@ def test_a_traversal_that_cannot_be_drawn_does_not_cost_the_table(monkeypatch: p
     monkeypatch.setattr(traversing, "ica_step", refuse)
     found = least()
     assert found.traversals == ()
-    assert re.fullmatch(r"sprites: .*\(latents: no rotation\.\)", alerts(found)["no_traversals"])
+    assert alerts(found)["no_traversals"] == {"name": "sprites", "error": "latents: no rotation."}
     assert found.lift() is not None
     monkeypatch.undo()
     assert len(least().traversals) == 2
@@ -191,7 +190,7 @@ def test_where_training_diverges_there_is_a_result_that_says_so() -> None:
     said: list[str] = []
     found = least(learning_rate=1e30, models=("ae", "beta-vae"), steps=4, evaluations=2, say=said.append)
     assert {r.stopped for r in found.runs} == {"diverged"}
-    assert "2 of 2 runs" in alerts(found)["diverged"]
+    assert alerts(found)["diverged"] == {"diverged": 2, "runs": 2}
     assert [line.rpartition(": ")[2] for line in said] == ["diverged", "diverged"]
     assert found.traversals == ()
     assert isinstance(from_json(found.to_json()), Table2)

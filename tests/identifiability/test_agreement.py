@@ -5,7 +5,7 @@ import pytest
 
 import identifiable
 from identifiable.groups import haar_rotation, procrustes, projection
-from identifiable.identifiability.ridge import Ridge
+from identifiable.identifiability.ladder import Ridge
 from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.shared import expected_chance
 from identifiable.moments import Moments
@@ -103,7 +103,11 @@ def test_one_loud_column_that_agrees_makes_no_verdict(loud):
     pair = first(X, Y)
     assert pair.verdict.group is None
     assert pair.shared.strong == 1
+    assert pair.shared.few
     assert pair.shared.variance_target > 0.8
+    assert (pair.verdict.form.state, pair.verdict.form.beyond) == ("borderline", "linear")
+    alone = first(X[:, [3]], Y[:, [5]])  # the column by itself has a form
+    assert (alone.shared.few, alone.verdict.form.state) == (False, "clear")
 
 
 # -- widths

@@ -9,10 +9,11 @@ import scipy.optimize
 import scipy.stats
 
 import identifiable
+from errors import naming
 from identifiable import Blocks, DataError, PairingError, Representation, UsageError, compare, structural
 from identifiable.groups import WhiteBasis
 from identifiable.identifiability.judgement import efficiency
-from identifiable.identifiability.ridge import PENALTIES
+from identifiable.identifiability.ladder import PENALTIES
 from identifiable.identifiability.rows import plan_rows
 from identifiable.results import without_time
 from laws import LADDER, member_outside, rows
@@ -549,6 +550,8 @@ def test_too_few_groups_for_intervals_are_an_alert():
     few = compare(rows(0), rows(1), group_by=np.arange(400) % 6, **options)
     assert next(a.values for a in few.alerts if a.code == "too_few_groups") == {"groups": 6, "least": 20}
     assert few.rungs[0].held_out.ci95 is few.rungs[0].r2.ci95 is None
+    many = compare(rows(0), rows(1), folds=150, **options)
+    assert [a.values for a in many.alerts if a.code == "too_few_groups"] == [{"rows": 400, "folds": 150, "least": 600}]
     plain = compare(rows(0), rows(1), **options)
     assert "too_few_groups" not in {a.code for a in plain.alerts}
     assert plain.rungs[0].r2.ci95 is not None
@@ -610,12 +613,12 @@ def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
     assert "more_columns_than_rows" in {a.code for a in compare(X, X + 1, **BARE).alerts}
     assert "more_columns_than_rows" not in {a.code for a in compare(X.T, X.T + 1, **BARE).alerts}
     huge = np.broadcast_to(np.float32(1.0), (20, 200_000))
-    with pytest.raises(DataError, match=r"200000 columns .*20 rows.* swapped"):
+    with pytest.raises(DataError, match=naming("200000 columns", "20 rows", "swapped")):
         compare(huge, huge, **BARE)
 
 
 def test_more_folds_than_rows_allow_say_both():
-    with pytest.raises(UsageError, match=r"400 rows .*300 folds"):
+    with pytest.raises(UsageError, match=naming("400 rows", "300 folds")):
         compare(rows(0), rows(1), folds=300)
 
 

@@ -14,8 +14,8 @@ from identifiable import blocks as blocks_room
 from identifiable import compare
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
-from identifiable.identifiability import consensus as room
-from identifiable.identifiability.consensus import consensus
+from identifiable.identifiability import comparison as room
+from identifiable.identifiability.comparison import consensus
 from identifiable.moments import Moments
 from identifiable.representation import Representation
 from identifiable.results import Consensus

@@ -107,6 +107,9 @@ def test_lists_depend_neither_on_blocks_nor_on_workers(monkeypatch: pytest.Monke
     rows, queries = np.random.default_rng(3).standard_normal((2, 600, 40))
     whole = searched(rows, queries)
     assert np.array_equal(whole, searched(rows, queries, workers=3))
+    agreement = compared(rows, queries)
+    monkeypatch.setattr(neighbours, "_COMPARED", 7 * K**2)  # seven rows of lists at a time
+    assert compared(rows, queries) == agreement
     monkeypatch.setattr(neighbours, "_BLOCK", 37)
     assert np.array_equal(whole, searched(rows, queries))
 

@@ -253,7 +253,7 @@ class Trap:
 def test_loading_executes_nothing(saved: Path, tmp_path: Path) -> None:
     sprung = tmp_path / "sprung"
     pickle.loads(pickle.dumps(Trap(sprung)))
-    assert sprung.exists(), "the trap must work"
+    assert sprung.exists()  # the trap works
     sprung.unlink()
     saved.write_bytes(pickle.dumps(Trap(sprung)))
     with pytest.raises(DataError, match="expected a basis"):

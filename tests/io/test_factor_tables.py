@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from errors import naming
 from identifiable._checks import DataError, PairingError
 from identifiable.io import open_representation
 from identifiable.io.factor_tables import read_factor_table
@@ -59,7 +60,7 @@ def test_ids_come_from_their_column_a_named_one_or_another_file(tmp_path: Path) 
     assert found.tolist() == ["a", "b"]
     with pytest.raises(DataError, match="'nowhere'"):
         read_factor_table(path, ids="nowhere")
-    with pytest.raises(PairingError, match="2 rows but 1 ids"):
+    with pytest.raises(PairingError, match=naming("2 rows", "1 ids")):
         read_factor_table(path, ids=str(written(tmp_path / "one.txt", "a\n")))
 
 
@@ -79,10 +80,10 @@ def test_a_first_line_that_is_a_row_is_not_taken_for_names(tmp_path: Path, text:
 @pytest.mark.parametrize(
     ("column", "line", "cell"),
     [
-        ("0.5\nNA\n0.7", 3, "a missing value; 1 of 3 rows has"),
+        ("0.5\nNA\n0.7", 3, "1 of 3"),
         ("1\n2\nn/a", 4, "'n/a' is a"),
-        ("0.5\n-\nnan", 3, "a missing value; 2 of 3 rows have a"),
-        ("o.5\n0.7\n0.9", 2, "'o.5' is not a"),
+        ("0.5\n-\nnan", 3, "2 of 3"),
+        ("o.5\n0.7\n0.9", 2, "'o.5'"),
     ],
 )
 def test_a_gap_in_a_column_of_numbers_is_refused_with_file_line_and_column(
@@ -96,8 +97,8 @@ def test_a_gap_in_a_column_of_numbers_is_refused_with_file_line_and_column(
 @pytest.mark.parametrize("mark", ["NA", "NaN", "nan", "null", "None", "N/A", '""', "  "])
 def test_a_gap_in_a_column_of_words_is_refused_or_marked_and_no_class(tmp_path: Path, mark: str) -> None:
     path = written(tmp_path / "f.csv", f"shape,x\nball,1\n{mark},2\ncube,\n{mark},4\n")
-    said = "the cell is empty" if not mark.strip(' "') else f"{mark!r} is a missing value"
-    with pytest.raises(DataError, match=re.escape(f"{path}: line 3, column 'shape': {said}; 3 of 4 rows have")):
+    shown = repr(mark) if mark.strip(' "') else "empty"
+    with pytest.raises(DataError, match=naming(path, "line 3", "'shape'", shown, 3, 4)):
         read_factor_table(path)
     found = read_factor_table(path, drop_missing=True)
     assert found.gapped.tolist() == [False, True, True, True]
@@ -128,8 +129,8 @@ def test_labels_that_are_partly_numbers_are_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("shape,hue\nball,\n", "line 2, column 'hue': the cell"),
-        ("shape,hue\nball\n", "line 2 has 1 cells where the"),
+        ("shape,hue\nball,\n", "line 2, column 'hue'"),
+        ("shape,hue\nball\n", "line 2 has 1"),
         ("shape,hue\n", "rows of factors,"),
         ("id\n1\n", "found only ids"),
     ],
@@ -161,7 +162,7 @@ def test_a_npz_may_hold_one_array_for_each_factor_and_ids(tmp_path: Path) -> Non
     np.savez(
         path, shape=np.array(["a", "b"]), hue=np.array([0.1, 0.2]), ids=np.array([5, 6]), picture=np.zeros((2, 3, 3))
     )
-    with pytest.raises(DataError, match="expected exactly one 2-D array"):
+    with pytest.raises(DataError, match="one 2-D array"):
         read_factor_table(path)
     found = read_factor_table(f"{path}:shape,hue")
     assert found.names == ("shape", "hue")
@@ -201,13 +202,13 @@ def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((2, 2, 2)), r"got shape \(2, 2, 2\)"),
-        (np.zeros((0, 2)), r"got shape \(0, 2\)"),
+        (np.zeros((2, 2, 2)), r"\(2, 2, 2\)"),
+        (np.zeros((0, 2)), r"\(0, 2\)"),
         (np.array([b"\xff\xfe", b"a"]), "are not UTF-8"),
         (np.zeros(3, complex), "words, got complex128"),
-        (np.array([[0.0, 1.0], [2.0, np.nan]]), r"row 1 \(from 0\), column 2 is missing: 1 of 2 rows has"),
-        (np.array([[0.0, 1.0], [2.0, np.inf]]), r"row 1 \(from 0\), column 2: expected a finite"),
-        (np.array(["a", "None", "b", ""]), r"row 1 \(from 0\), column 1 is missing: 2 of 4 rows have"),
+        (np.array([[0.0, 1.0], [2.0, np.nan]]), "row 1 .*column 2.*1 of 2"),
+        (np.array([[0.0, 1.0], [2.0, np.inf]]), "row 1 .*column 2:.*finite"),
+        (np.array(["a", "None", "b", ""]), "row 1 .*column 1.*2 of 4"),
     ],
 )
 def test_arrays_that_are_no_factors_are_refused(tmp_path: Path, values: Any, message: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from errors import naming
+
 torch = pytest.importorskip("torch")
 
 import identifiable.nn.applying as applying_module  # noqa: E402
@@ -372,7 +374,7 @@ def test_pictures_of_another_shape_or_range_are_refused() -> None:
         psnr(model, pictures().astype(np.float32))
     with pytest.raises(DataError, match="at least one"):
         encodings(model, pictures()[:0])
-    with pytest.raises(DataError, match=r"\(n, 3\), got \(2, 4\)"):
+    with pytest.raises(DataError, match=naming("(n, 3)", (2, 4))):
         reconstructions(model, np.zeros((2, 4)))
 
 

@@ -24,20 +24,19 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 ROWS, WIDTH, PLATES, BATCHES = 96, 4, 6, 3
-COLUMNS = [f"f{j}" for j in range(WIDTH)]
 
 
-def screen(seed: int) -> tuple[Matrix, pd.DataFrame]:
+def screen(seed: int, *, rows: int = ROWS, width: int = WIDTH, controls: int = 8) -> tuple[Matrix, pd.DataFrame]:
     """Six plates in three batches, shifted and stretched by both; values in thousandths, so the file holds what was fitted."""
     rng = np.random.default_rng(seed)
-    plate = np.repeat(np.arange(PLATES), ROWS // PLATES)
-    well = np.tile(np.arange(ROWS // PLATES), PLATES)
-    treatment = np.where(well < 8, "control", np.char.add("t", (rng.integers(0, 4, ROWS)).astype(str)))
-    count = rng.integers(20, 400, ROWS)
-    mixing = rng.standard_normal((WIDTH, WIDTH))
-    X = rng.laplace(size=(ROWS, WIDTH)) @ mixing * np.exp(0.3 * rng.standard_normal((PLATES, WIDTH)))[plate]
-    X += 10 + 2 * rng.standard_normal((PLATES, WIDTH))[plate] + rng.standard_normal((BATCHES, WIDTH))[plate // 2]
-    X += np.outer(np.log1p(count), rng.standard_normal(WIDTH))
+    plate = np.repeat(np.arange(PLATES), rows // PLATES)
+    well = np.tile(np.arange(rows // PLATES), PLATES)
+    treatment = np.where(well < controls, "control", np.char.add("t", (rng.integers(0, 4, rows)).astype(str)))
+    count = rng.integers(20, 400, rows)
+    mixing = rng.standard_normal((width, width))
+    X = rng.laplace(size=(rows, width)) @ mixing * np.exp(0.3 * rng.standard_normal((PLATES, width)))[plate]
+    X += 10 + 2 * rng.standard_normal((PLATES, width))[plate] + rng.standard_normal((BATCHES, width))[plate // 2]
+    X += np.outer(np.log1p(count), rng.standard_normal(width))
     table = pd.DataFrame(
         {
             "plate": [f"p{k}" for k in plate],
@@ -53,20 +52,21 @@ def screen(seed: int) -> tuple[Matrix, pd.DataFrame]:
 def by_pycytominer(X: Matrix, table: pd.DataFrame, **settings: Any) -> Matrix:
     from pycytominer import normalize
 
-    frame = pd.concat([table.add_prefix("Metadata_"), pd.DataFrame(X, columns=COLUMNS)], axis=1)
+    columns = [f"f{j}" for j in range(X.shape[1])]
+    frame = pd.concat([table.add_prefix("Metadata_"), pd.DataFrame(X, columns=columns)], axis=1)
     done = normalize(
         frame,
-        features=COLUMNS,
+        features=columns,
         meta_features=[c for c in frame if c.startswith("Metadata_")],
         samples="Metadata_treatment == 'control'",
         **settings,
     )
-    return done[COLUMNS].to_numpy()
+    return done[columns].to_numpy()
 
 
-def plate_by_plate(X: Matrix, table: pd.DataFrame, method: str) -> Matrix:
+def one_by_one(X: Matrix, table: pd.DataFrame, level: str, method: str) -> Matrix:
     out = np.empty_like(X)
-    for _, rows in table.groupby("plate").indices.items():
+    for _, rows in table.groupby(level).indices.items():
         out[rows] = by_pycytominer(X[rows], table.iloc[rows].reset_index(drop=True), method=method)
     return out
 
@@ -97,7 +97,7 @@ def tvn(X: Matrix, table: pd.DataFrame) -> Matrix:
 
     control = (table["treatment"] == "control").to_numpy()
     Z = StandardScaler().fit(X[control]).transform(X)
-    Z = PCA().fit(Z[control]).transform(Z)
+    Z = PCA(min(control.sum() - 1, Z.shape[1])).fit(Z[control]).transform(Z)  # more axes would have no variance
     batches = [np.asarray(rows) for rows in table.groupby("batch").indices.values()]
     for rows in batches:
         Z[rows] = StandardScaler().fit(Z[rows][control[rows]]).transform(Z[rows])
@@ -187,8 +187,10 @@ def main() -> None:
         for epsilon in (1e-6, 2.0)
     }
     values = {
-        "control-z": plate_by_plate(X, table, "standardize"),
-        "control-mad": plate_by_plate(X, table, "mad_robustize"),
+        "control-z": one_by_one(X, table, "plate", "standardize"),
+        "control-mad": one_by_one(X, table, "plate", "mad_robustize"),
+        "control-z, batch": one_by_one(X, table, "batch", "standardize"),
+        "control-mad, batch": one_by_one(X, table, "batch", "mad_robustize"),
         **by_efaar(X, table),
         "tvn": tvn(X, table),
         "combat": by_scanpy(X, table, 1e-13),
@@ -197,6 +199,15 @@ def main() -> None:
         "count-regressed": X - np.outer(covariate[:, 0] - covariate.mean(), trend.coef_[:, 0]),
         **spherised,
     }
+    wide, beside = screen(seed=1, rows=30, width=24, controls=3)  # 18 controls, fewer than columns
+    of_wide = {
+        "control-z, batch": one_by_one(wide, beside, "batch", "standardize"),
+        "tvn": tvn(wide, beside),
+        "combat": by_scanpy(wide, beside, 1e-13),
+        "ZCA-cor, epsilon 2": by_pycytominer(
+            wide, beside, method="spherize", spherize_method="ZCA-cor", spherize_epsilon=2.0
+        ),
+    }
     packages = ("numpy", "scikit-learn", "pycytominer", "scanpy", "harmonypy", "efaar_benchmarking")
     result = {
         "made_by": "tests/reference/make_corrections_reference.py",
@@ -204,6 +215,11 @@ def main() -> None:
         "thousandths": np.rint(1000 * X).astype(int).tolist(),
         "design": {name: table[name].tolist() for name in table},
         "values": {name: shortened(found) for name, found in values.items()},
+        "wide": {
+            "thousandths": np.rint(1000 * wide).astype(int).tolist(),
+            "design": {name: beside[name].tolist() for name in beside},
+            "values": {name: shortened(found) for name, found in of_wide.items()},
+        },
         "harmony": {
             "separate": by_harmonypy(*separate_kinds(), clusters=3, seeds=range(3)),
             "unequal": by_harmonypy(*unequal_kinds(), clusters=2, seeds=range(2)),

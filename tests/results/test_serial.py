@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from errors import naming
 from identifiable import compare, load
 from identifiable._checks import DataError, OutputError, UsageError
 from identifiable.results import (
@@ -107,7 +108,7 @@ def test_a_rung_is_found_by_its_name(comparison):
     assert pair.rung("rigid") is pair.rungs[1]
     assert comparison.verdict.group is None  # the weakest pair's, not the first one's
     assert comparison.rungs is pair.rungs
-    with pytest.raises(UsageError, match=r"'no such group' .*signed_permutation"):
+    with pytest.raises(UsageError, match=naming("'no such group'", "signed_permutation")):
         pair.rung("no such group")
 
 
@@ -167,13 +168,13 @@ def test_ten_thousand_nested_lists_are_refused_not_a_crash(opening):
 @pytest.mark.parametrize("schema", [None, "", "identifiable/compare/2", "identifiable/other/1", 1, ["x"], {"a": 1}])
 def test_another_schema_is_refused_and_the_known_one_named(data, schema):
     data["schema"] = schema
-    with pytest.raises(DataError, match=r"identifiable/compare/1 or .*, got "):
+    with pytest.raises(DataError, match=naming("identifiable/compare/1", "got")):
         from_json(json.dumps(data))
 
 
 @pytest.mark.parametrize("text", ["[]", "1", '"identifiable/compare/1"', "null", "{}", '["identifiable/compare/1"]'])
 def test_json_that_is_no_result_is_refused(text):
-    with pytest.raises(DataError, match=r"identifiable/compare/1 or .*, got None"):
+    with pytest.raises(DataError, match=naming("identifiable/compare/1", "got None")):
         from_json(text)
 
 
@@ -217,7 +218,7 @@ def test_a_value_of_the_wrong_type_is_refused_and_named(data, path, value, expec
     assert from_json(json.dumps(data)).pairs
     spoil(data, path, value)
     where = re.escape(re.sub(r"\.(\d+)", r"[\1]", path))
-    with pytest.raises(DataError, match=rf"r: .* identifiable/compare/1 \({where}: .*{expected}"):
+    with pytest.raises(DataError, match=rf"^r: .*identifiable/compare/1 \({where}: .*{expected}"):
         from_json(json.dumps(data), "r")
 
 
@@ -259,7 +260,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_path(tmp_path, kind):
         path.mkdir()
     if kind == "binary":
         path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match=r"r\.json: .*could not read"):
+    with pytest.raises(DataError, match=naming(path, "could not read")):
         load(path)
 
 

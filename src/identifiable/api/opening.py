@@ -16,6 +16,8 @@ from identifiable._checks import DataError, PairingError, UsageError, check_uniq
 from identifiable._extras import require
 from identifiable.intake import as_representation
 from identifiable.io import open_representation, read_label_table
+from identifiable.io.containers import named
+from identifiable.io.opening import labelled_table, located
 from identifiable.representation import Representation, comparable_ids
 from identifiable.results import Alert, Shown, from_json
 
@@ -68,16 +70,25 @@ class Opened:
 
     def __init__(self, sources: Sequence[Any], options: Any):
         self.tables = open_sources(sources, options.ids, options.blocks, options.names)
+        self._file = located(sources[0]).path if sources and is_path(sources[0]) else None
         self._connection = connected(options.scheduler) if options.scheduler else nullcontext()
         self.cluster: Any = None
 
     def labels(self, given: Any) -> tuple[Any, str | None]:
-        """One label for each row of the first table, and their name: labels, a label column of that table, or a file of them."""
+        """One label for each row of the first table, and their name: labels, a column of that table, or a file of them."""
         if not is_path(given):
             return given, None
-        first = as_representation(self.tables[0])
-        carried = first.labels.get(str(given))
-        return labels_of(given, first) if carried is None else carried, str(given)
+        first, name = as_representation(self.tables[0]), str(given)
+        if name in first.labels:
+            return first.labels[name], name
+        table = None if self._file is None else labelled_table(self._file)
+        if table is not None and name in table.columns:
+            return table.column(name).values, name
+        file = located(given).path
+        if file.suffix or os.path.lexists(file):
+            return labels_of(given, first), name
+        held = named([*first.labels, *(table.columns if table is not None else ())]) or "no columns of labels"
+        raise DataError(f"{name!r}: expected FILE:COLUMN or a column of {first.name}, which has {held}.")
 
     def __enter__(self) -> Self:
         self.cluster = self._connection.__enter__()

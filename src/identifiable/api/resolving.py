@@ -38,9 +38,7 @@ def resolve(*representations: Any, options: ResolveOptions) -> Any:
     if not representations:
         raise UsageError("resolve needs at least one representation, got none; pass an array or a path.")
     if len(representations) == 1 and options.shared_above is not None:
-        raise UsageError(
-            "shared_above compares components of several representations, got one; pass two, or leave it out."
-        )
+        raise UsageError("shared_above needs at least two representations, got one; pass two, or leave it out.")
     with Opened(representations, options) as opened:
         group_by, name = opened.labels(options.group_by)
         labelled = replace(options, group_by=group_by)

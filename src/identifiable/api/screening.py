@@ -20,7 +20,7 @@ from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
 from identifiable.deconfounding.components.cleaning import cleaned_basis, cleaned_map, compared_spaces
-from identifiable.deconfounding.components.resolving import screen_basis
+from identifiable.deconfounding.components.resolving import reproducible_rank, screen_basis
 from identifiable.deconfounding.corrections.tasks import Fit
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
@@ -176,18 +176,23 @@ def attribute(source: Any, /, *, options: AttributeOptions) -> Attributed:
     replicated on plates held out. Without a `basis` the screen is resolved, with refits on halves of its plates. Takes a `Screen`,
     or what `screen` takes.
     """
-    return _attributed(_screened(source, options), options, "attribute")[0]
+    return _attributed(_screened(source, options), options, "attribute", look_elsewhere=True)[0]
 
 
-def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[Attributed, Screen]:
-    opened = _doses_apart(opened)
+def _attributed(
+    opened: Screen, options: AttributeOptions, call: str, *, look_elsewhere: bool = False
+) -> tuple[Attributed, Screen]:
+    opened, elsewhere = _doses_apart(opened), None
     if options.basis is None:
         run = _run(opened, options, call)
         found = screen_basis(opened.representation, opened.design, options, run)
+        if look_elsewhere:
+            elsewhere = reproducible_rank(opened.representation, opened.design, options, run, found)
     else:
         found, opened = _basis(options.basis, opened)
         run = _run(opened, options, call)
-    return Attributed(attribute_components(found, opened.blocks, opened.design, options, run), found), opened
+    result = attribute_components(found, opened.blocks, opened.design, options, run, elsewhere=elsewhere)
+    return Attributed(result, found), opened
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -272,8 +277,10 @@ def _doses_apart(opened: Screen) -> Screen:
     apart = opened.design.doses_apart
     if apart is opened.design:
         return opened
-    alerts = (Alert("doses_apart", a.values) if a.code == "doses_pooled" else a for a in opened.alerts)
-    return replace(opened, design=apart, alerts=tuple(alerts))
+    (pooled,) = (alert for alert in opened.alerts if alert.code == "doses_pooled")
+    alerts = tuple(Alert("doses_apart", a.values) if a is pooled else a for a in opened.alerts)
+    roles = {**apart.roles, "perturbation": f"{pooled.values['columns']},{pooled.values['dose']}"}
+    return replace(opened, design=replace(apart, roles=roles), alerts=alerts)
 
 
 def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:

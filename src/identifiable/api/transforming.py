@@ -207,9 +207,8 @@ def as_basis(basis: str | os.PathLike[str] | Resolved) -> Resolved:
     """A basis of components as it is, or from its file."""
     found = _loaded(basis)
     if not isinstance(found, Resolved):
-        raise UsageError(
-            "basis: expected a basis of components, as resolve or attribute save it, got a map of features."
-        )
+        got = basis if is_path(basis) else type(found).__name__
+        raise UsageError(f"basis: expected a basis of components, as resolve or attribute save it, got a map: {got}.")
     return found
 
 

@@ -50,7 +50,7 @@ def _module(name: str, what: str) -> Any:
             f"{what}: importing {name} ended with exit code {error.code}; guard its script with if __name__ == '__main__'."
         ) from None
     except Exception as error:  # someone else's code: anything may come out of it
-        from identifiable.api.decoders import words_of
+        from identifiable.api.decoding import words_of
 
         raise UsageError(
             f"{what}: importing {name} failed ({words_of(error)}); it must import without errors."
@@ -58,7 +58,7 @@ def _module(name: str, what: str) -> Any:
 
 
 def _is_program(job: Job) -> bool:
-    from identifiable.api.decoders import PROGRAM
+    from identifiable.api.decoding import PROGRAM
 
     return Path(job.options.decoder).suffix.lower() == PROGRAM
 

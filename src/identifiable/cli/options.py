@@ -51,6 +51,10 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
             groups[option.option.group] = place
         if option.option.negative is not None:
             place = place.add_mutually_exclusive_group()
+        place.add_argument(
+            option.flag, dest=option.name, default=argparse.SUPPRESS, help=_help(option), **_form(option)
+        )
+        if option.option.negative is not None:
             place.add_argument(
                 option.option.negative,
                 dest=option.name,
@@ -58,9 +62,6 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
                 default=argparse.SUPPRESS,
                 help="the opposite",
             )
-        place.add_argument(
-            option.flag, dest=option.name, default=argparse.SUPPRESS, help=_help(option), **_form(option)
-        )
 
 
 def given(kind: type[Kind], namespace: argparse.Namespace, **beside: Any) -> Kind:

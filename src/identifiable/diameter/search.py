@@ -15,14 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks, fold
 from identifiable.diameter import tuning
-from identifiable.diameter.candidates import Candidates, Found, Task
-from identifiable.diameter.frame import (
+from identifiable.diameter.candidates import (
+    Candidates,
     Extent,
     Float32,
     Float64,
+    Found,
     Frame,
     Index,
     Radii,
+    Task,
     cache_pieces,
     enclosing_center,
     norm_bound,

@@ -11,23 +11,18 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import in_threads
 from identifiable.disentanglement.binned import BINS, factor_classes, factor_latent, information
 from identifiable.disentanglement.codes import Array, Codes, FactorColumn, Labels, as_codes
-from identifiable.disentanglement.logistic import (
-    GRADIENT_TOLERANCE,
-    RELATIVE_TOLERANCE,
-    Regressors,
-    cross_entropy,
-    design,
-    regress,
-)
-from identifiable.disentanglement.neighbours import digamma_table, ross, sorted_column
+from identifiable.disentanglement.kernels import AT_ONCE, CONVERGED, GOES_ON, TAKEN, descend, neighbour_digammas, start
 from identifiable.results import Alert, Metric
 from identifiable.run import Run
 
+GRADIENT_TOLERANCE = 1e-4  # scikit-learn's `tol`, here of the gradient of a sum
+RELATIVE_TOLERANCE = 2.220446049250313e-09  # scipy's own
 Part = Literal["infom", "infoe", "infoc"]
 Spread = Literal["range", "iqr"]
 PARTS: tuple[Part, ...] = ("infom", "infoe", "infoc")
@@ -421,3 +416,155 @@ def _stopped_early(codes: Codes, fits: Sequence[_Explained], profile: Profile) -
     if not names:
         return []
     return [Alert("infoe_stopped_early", {"factors": names, "steps": profile.steps})]
+
+
+# -- Multinomial logistic regression without penalty, as InfoE asks for it: where a given number of L-BFGS steps ends.
+#
+# Regressions of InfoE often stop before they have converged, so its value is that of a path and not of an optimum. This one
+# takes the path that scikit-learn's `LogisticRegression` took up to 1.3, which is what the published code ran on: from zero,
+# the sum (not the mean) of balanced losses, the steps and tolerances of scipy's L-BFGS-B (`kernels.descend`).
+
+ROWS = 4096  # at once, where only a score is wanted
+STEPS_AT_ONCE = 10
+PRODUCTS_AT_ONCE = 10**9  # about a second
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """A fitted regression: weights (classes, features + 1), the intercept last. `steps` of L-BFGS were taken."""
+
+    weights: Array
+    converged: bool
+    steps: int
+
+
+def design(features: Array) -> Array:
+    """The features with a column of ones."""
+    return np.concatenate([features, np.ones((len(features), 1))], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Regressors:
+    """Rows of a `design` as `logistic_loss` takes them, made once for all that is regressed on them."""
+
+    rows: Array
+    blocks: Array  # a few rows at a time, each feature of theirs in one piece; filled up with zeros
+    longest: float
+
+    @classmethod
+    def of(cls, rows: Array) -> Regressors:
+        n, width = rows.shape
+        whole = np.zeros((-(-n // AT_ONCE) * AT_ONCE, -(-width // 4) * 4))
+        whole[:n, :width] = rows
+        blocks = np.ascontiguousarray(whole.reshape(-1, AT_ONCE, whole.shape[1]).transpose(0, 2, 1))
+        return cls(rows, blocks, float(np.linalg.norm(rows, axis=1).max()))
+
+    def filled(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A value for each row, and 0 for the rows that fill the last block."""
+        return np.concatenate([values, np.zeros(len(self.blocks) * AT_ONCE - len(values), values.dtype)])
+
+
+def regress(
+    of: Regressors,
+    codes: Labels,
+    n_classes: int,
+    max_iter: int,
+    *,
+    gradient_tolerance: float = GRADIENT_TOLERANCE,
+    relative_tolerance: float = RELATIVE_TOLERANCE,
+) -> Regression:
+    """Fit classes to the rows of a `design`, all classes counting alike (weights n / (classes * size))."""
+    n, width = of.rows.shape
+    label = of.filled(codes)
+    importance = of.filled((n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes])
+    problem = n_classes, of.blocks, of.longest, label, importance
+    state = start(width, *problem)
+    # Compiled code does not hear Ctrl-C, so it is left now and then.
+    at_once = min(STEPS_AT_ONCE, max(1, PRODUCTS_AT_ONCE // (2 * of.blocks.size * n_classes)))
+    ended = GOES_ON
+    while ended == GOES_ON:
+        ended = descend(at_once, max_iter, state, *problem, gradient_tolerance, relative_tolerance)
+    weights = state[0].reshape(width, n_classes).T  # in the order of scikit-learn
+    return Regression(np.ascontiguousarray(weights), ended == CONVERGED, int(state[-1][TAKEN]))
+
+
+def cross_entropy(fitted: Regression, rows: Array, codes: Labels) -> float:
+    """Mean of -log p(class) over rows, unweighted."""
+    total = 0.0
+    for a in range(0, len(rows), ROWS):
+        logits = rows[a : a + ROWS] @ fitted.weights.T
+        logits -= logits.max(axis=1, keepdims=True)
+        own = np.take_along_axis(logits, codes[a : a + ROWS, None], axis=1)[:, 0]
+        # scikit-learn's log_loss clips probabilities at the spacing of numbers at 1, which bounds a single loss at 36.
+        log_p = own - np.log(np.exp(logits).sum(axis=1))
+        total -= float(np.maximum(log_p, np.log(np.finfo(np.float64).eps)).sum())
+    return total / len(rows)
+
+
+# -- Mutual information of one continuous column with classes, from nearest neighbours: the estimator of Ross (2014).
+#
+# Columns have one dimension, so neighbours are found by sorting instead of by trees: a column is sorted once, and serves
+# every factor.
+
+JITTER = 1e-10  # of the spread; breaks ties, as scikit-learn's mutual_info_classif does
+
+
+@dataclass(frozen=True, eq=False)
+class SortedColumn:
+    """A column of unit spread in rising order: `values[i]` is that of row `order[i]`."""
+
+    values: Array
+    order: NDArray[np.intp]
+
+
+def sorted_column(column: Array, seed: int) -> SortedColumn:
+    """The column over its standard deviation, ties broken by seeded noise of 1e-10.
+
+    The noise is that of ``mutual_info_classif(column, …, random_state=seed)`` of scikit-learn, so that the two agree where
+    columns have ties, too. A constant column is left as it is, and only noise.
+    """
+    spread = column.std()
+    values = column / spread if spread > 0 else column.copy()
+    draw = np.random.RandomState(seed).standard_normal(len(values))
+    values += JITTER * max(1.0, float(np.abs(values).mean())) * draw
+    order = np.argsort(values, kind="stable")
+    return SortedColumn(values[order], order)
+
+
+def digamma_table(n: int) -> Array:
+    """psi(0), …, psi(n); the first, which is minus infinity, is never asked for."""
+    table: Array = np.concatenate([[-np.inf], digamma(np.arange(1, n + 1))])
+    return table
+
+
+def ross(column: SortedColumn, codes: Labels, neighbours: int, digammas: Array) -> float:
+    r"""Mutual information of a column with classes, in nats, at least 0.
+
+    Implements the estimator of Ross (2014) as scikit-learn's `mutual_info_classif` means it. Of a row in a class of N_c, r
+    is the distance to its k-th neighbour within the class, k = min(neighbours, N_c - 1), and m the number of rows of any
+    class nearer than that, itself counted:
+        I = psi(N) + mean psi(k) - mean psi(N_c) - mean psi(m).
+    Rows alone in their class are left out. `digammas` is a `digamma_table` of at least as many rows.
+
+    scikit-learn agrees to 3e-15, but for classes of at most 2 `neighbours` rows: there it takes distances from rounded squares,
+    and often counts the k-th neighbour itself as nearer than itself.
+    """
+    sizes = np.bincount(codes)
+    values, classes = column.values, codes[column.order]
+    if (sizes == 1).any():
+        kept = sizes[classes] > 1
+        values, classes = values[kept], classes[kept]
+    sizes = sizes[sizes > 1]
+    n = len(values)
+    if not n:
+        return 0.0
+    by_class = np.argsort(_small(classes), kind="stable")
+    near = neighbour_digammas(values, by_class, sizes, neighbours, digammas)
+    of_class = digammas[np.minimum(neighbours, sizes - 1)] - digammas[sizes]
+    return max(0.0, float(digammas[n] + (sizes @ of_class - near) / n))
+
+
+def _small(classes: Labels) -> NDArray[np.integer]:
+    """In the smallest type, for which numpy sorts by counting."""
+    top = int(classes.max())
+    return classes.astype(np.uint8 if top < 1 << 8 else np.uint16 if top < 1 << 16 else np.int64)

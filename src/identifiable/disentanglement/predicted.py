@@ -37,8 +37,7 @@ from identifiable.disentanglement.binned import (
     factor_latent,
     top_two_gap,
 )
-from identifiable.disentanglement.codes import LOOKED_AT, Array, Codes, FactorColumn, Labels, as_codes
-from identifiable.disentanglement.dependence import redundancy
+from identifiable.disentanglement.codes import LOOKED_AT, Array, Codes, FactorColumn, Labels, as_codes, redundancy
 from identifiable.results import Alert, Metric
 
 LIB_ROWS = (10_000, 5_000)  # disentanglement_lib: rows to fit on, rows to score
@@ -105,7 +104,7 @@ def dci(
 
     The predictor is part of the metric: scores of different predictors are not comparable. Importances of a predictor that predicts
     no better than a guess mean nothing: the alert ``uninformative`` names such factors. ``collinear_latents`` says where the predictor
-    uses one of several equal latents and hides the others, so that completeness is too high.
+    uses one of a group of equal latents and hides the others, so that completeness is too high.
 
     Parameters
     ----------

@@ -19,10 +19,9 @@ from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.correlated import mcc
 from identifiable.disentanglement.ica_step import Mode, ica_step
 from identifiable.disentanglement.info_scores import converged_infoe, infomec
-from identifiable.disentanglement.interventional import irs
 from identifiable.disentanglement.predicted import dci, explicitness, sap
 from identifiable.disentanglement.regressed import r2
-from identifiable.disentanglement.sampled import betavae_score, factorvae_score
+from identifiable.disentanglement.sampled import betavae_score, factorvae_score, irs
 from identifiable.disentanglement.unsupervised import unsupervised
 from identifiable.intake import default_provenance
 from identifiable.options import ScoreOptions
@@ -163,7 +162,7 @@ def _scored(
         if name == "infomec":
             options |= {"profile": profile, "workers": run.workers}
         try:
-            with one_blas_thread():  # products of several threads round in another order
+            with one_blas_thread():  # with more threads, products round in another order
                 found[name] = METRICS[name](codes, **options)
         except DataError as error:
             if lost is None:

@@ -30,7 +30,7 @@ RESTART_OPERATIONS = 2e11
 TYPICAL_PASSES = 40
 DISPUTE_OPERATIONS = 1.2e12
 MOST_STARTS = 24
-FINER = 0.005  # of the tolerance, where a pass costs next to nothing; then the last ones are in double precision
+FINER = 0.005  # of the tolerance, where a pass is cheap; then the last ones are in double precision
 
 
 def starts_of(settings: IcaOptions, n: int, rank: int) -> int:

@@ -129,7 +129,7 @@ class ShapeMeans:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """All that one pass can tell of components: what a step needs, and their shapes."""
+    """What one pass measures of the components: what a step needs, and their shapes."""
 
     step: StepMeans
     shapes: ShapeMeans

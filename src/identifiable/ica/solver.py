@@ -162,7 +162,7 @@ def polish(
 
     A step is judged by the slope along it before and after, which the passes give anyway: no pass is spent on values.
     A few components that hold much of what there is to gain, and far to turn, are turned among themselves after each step
-    of all others: that costs next to nothing, and in one step for all their detours would upset those that are nearly
+    of all others: that is cheap, and in one step for all their detours would upset those that are nearly
     there. What is remembered of the others is kept.
 
     With `survey` the pass that is expected to be the last takes one; the step it leads to is not looked at again.

@@ -60,10 +60,11 @@ def form_of(agreement: Agreement, scale: float, *, chance: bool, sure: bool = Tr
     """The smallest group that keeps what a linear map explains, in both directions.
 
     Ours. A group is clear where the lower bounds of what it keeps are at least `CLEAR` in both directions, ruled out where
-    the upper bounds are below `ruled_out_below` in both; else it is borderline. Noise in the target makes the reverse direction
-    look like shrinkage, so the second limit falls with R². A direction in which nothing is explained says nothing. Where
-    intervals are withheld (not `sure`) nothing is clear, and nothing is ruled out where rows do not span the columns (not
-    `seen`): no rotation can be told from a linear map there. `scale` is that of y over that of x.
+    the upper bounds are below `ruled_out_below` in both; else it is borderline. Noise in the target makes the reverse
+    direction look like shrinkage, so the second limit falls with R². A direction in which nothing is explained says nothing.
+    Where intervals are withheld or few dimensions are shared (not `sure`) nothing is clear, and nothing is ruled out where
+    rows do not span the columns (not `seen`): no rotation can be told from a linear map there. `scale` is that of y over that
+    of x.
     """
     linear = SHAPES.index("linear")
     r2 = agreement.r2[linear]

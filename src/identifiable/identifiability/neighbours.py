@@ -32,6 +32,7 @@ GROWTH = 1.5  # pairs within 4 ALIKE over pairs within 2 ALIKE: 2^d for dense ro
 AS_GIVEN = "as_given"
 
 _BLOCK = 256  # queries at a time: their distances to the sample stay in the cache
+_COMPARED = 2**22  # pairs of entries of two lists compared at a time
 _FOLDS = 10  # parts of the jackknife where none are given
 
 
@@ -146,11 +147,22 @@ def cknna(x: Neighbourhood, y: Neighbourhood) -> float:
 
 def _agreement(lists_x: Index, kernel_x: Array, lists_y: Index, kernel_y: Array) -> tuple[float, float]:
     """Mutual overlap and CKNNA."""
-    n, k = lists_x.shape
-    row, pair = np.divmod(np.flatnonzero(lists_x[:, :, None] == lists_y[:, None, :]), k * k)
-    products = float(kernel_x[row, pair // k] @ kernel_y[row, pair % k])
+    row, in_x, in_y = _common(lists_x, lists_y)
+    products = float(kernel_x[row, in_x] @ kernel_y[row, in_y])
     size = float(np.sqrt(np.sum(kernel_x**2) * np.sum(kernel_y**2)))
-    return len(row) / (n * k), products / size if size > 0 else float("nan")
+    return len(row) / lists_x.size, products / size if size > 0 else float("nan")
+
+
+def _common(first: Index, second: Index) -> tuple[Index, Index, Index]:
+    """The entries that two lists of a row share: the row and the place in either; by blocks, since k² pairs are compared a row."""
+    n, k = first.shape
+    step = max(1, _COMPARED // k**2)
+    found = [
+        at * k**2 + np.flatnonzero(first[at : at + step, :, None] == second[at : at + step, None, :])
+        for at in range(0, n, step)
+    ]
+    row, pair = np.divmod(np.concatenate(found), k**2)
+    return row, pair // k, pair % k
 
 
 def _shuffled(x: Neighbourhood, y: Neighbourhood, standing: Index) -> tuple[float, float]:
@@ -162,11 +174,11 @@ def _shuffled(x: Neighbourhood, y: Neighbourhood, standing: Index) -> tuple[floa
 
 def _overlap(found: Index, lists: Index, part: NDArray[np.int64], chance: float | None = None) -> Overlap:
     n, k = lists.shape
-    row, pair = np.divmod(np.flatnonzero(found[:, :, None] == lists[:, None, :]), k * k)
+    row, place, _ = _common(found, lists)
     if chance is None:
         times_found, times_near = (np.bincount(a.ravel(), minlength=n).astype(np.float64) for a in (found, lists))
         chance = float(times_found @ times_near - len(row)) / (n * (n - 1) * k)
-    return Overlap(len(row) / (n * k), chance, _jackknife(found, lists, (row, found[row, pair // k]), part))
+    return Overlap(len(row) / (n * k), chance, _jackknife(found, lists, (row, found[row, place]), part))
 
 
 def _jackknife(found: Index, lists: Index, common: tuple[Index, Index], part: NDArray[np.int64]) -> Interval | None:

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from identifiable import similarity
 from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis, haar_rotation, permutation_matrix
-from identifiable.identifiability.ladder import BACKWARD, COLUMNS, FORWARD, ICA, IcaMatcher, Ladder, best_scale
-from identifiable.identifiability.ridge import Ridge
+from identifiable.identifiability.ladder import BACKWARD, COLUMNS, FORWARD, ICA, IcaMatcher, Ladder, Ridge, best_scale
 from identifiable.identifiability.run import CompareRun
 from identifiable.moments import Array, Moments
 from identifiable.results import Null

@@ -16,7 +16,14 @@ from identifiable.blocks import fold, in_threads
 from identifiable.groups import GROUPS, Preconditioner, WhiteBasis
 from identifiable.identifiability.agreement import SHAPES, Agreement, Maps, measure_agreement
 from identifiable.identifiability.axes import AxesOf, measure_axes
-from identifiable.identifiability.judgement import degree_of, efficiency_of, form_of, gate_group, group_below
+from identifiable.identifiability.judgement import (
+    DEGREES,
+    degree_of,
+    efficiency_of,
+    form_of,
+    gate_group,
+    group_below,
+)
 from identifiable.identifiability.ladder import (
     BACKWARD,
     COLUMNS,
@@ -25,11 +32,11 @@ from identifiable.identifiability.ladder import (
     ErrorTable,
     IcaMatcher,
     Ladder,
+    Ridge,
 )
 from identifiable.identifiability.moved import moved_groups
 from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbours
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
-from identifiable.identifiability.ridge import Ridge
 from identifiable.identifiability.rows import FEWEST_UNITS, RowPlan
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.identifiability.shared import measure_shared
@@ -185,11 +192,15 @@ class PairRun:
         neighbours = self._neighbours(maps[1:])
         shared = measure_shared(run, (self.x, self.y), self.total, self.training, self.folds)
         axes = self._axes()
+        best = agreement.r2[SHAPES.index("similarity") :].max(axis=0)  # with few rows a rotation may predict better
+        loud = (
+            shared.few and best.max() >= DEGREES["largely"]
+        )  # a few columns make the R², and say nothing about the others
         form = form_of(
             agreement,
             maps[0].ladder.relative_scale,
             chance=self._by_chance(nulls),
-            sure=agreement.bounded or not settings.intervals,
+            sure=(agreement.bounded or not settings.intervals) and not loud,
             seen=min(m.n for m in self.training) > max(self.total.widths),
         )
         results = []
@@ -200,7 +211,6 @@ class PairRun:
                 for g in settings.groups
             )
             own = form if direction == FORWARD else form.reversed()
-            best = agreement.r2[SHAPES.index("similarity") :].max(axis=0)  # with few rows a rotation may predict better
             r2, r2_back = float(best[direction]), float(best[1 - direction])
             verdict = Verdict(
                 group=gate_group(agreement, own, shared, direction, settings.groups),
@@ -342,7 +352,9 @@ class PairRun:
         if training < 10 * d:
             run.alert("few_rows", training=training, dimensions=d, per_dimension=training / d)
         if run.settings.intervals and not run.plan.can_leave_out:
-            run.alert("too_few_groups", groups=run.plan.units, least=FEWEST_UNITS * run.plan.n_cells)
+            own = {"rows": run.plan.units, "folds": run.plan.n_folds}
+            counted = own if run.plan.group is None else {"groups": run.plan.units}
+            run.alert("too_few_groups", **counted, least=FEWEST_UNITS * run.plan.n_cells)
         if self._ica is not None:
             for table in (self.x, self.y):
                 if not table.unmixing.converged:

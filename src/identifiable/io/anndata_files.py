@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable._extras import require
 from identifiable.io.containers import check_table, damage_named, identities_from_text, named, shown
-from identifiable.io.label_columns import FeatureChoice, labels_from_numbers, labels_from_objects, taken
+from identifiable.io.label_columns import FeatureChoice, Kind, labels_from_numbers, labels_from_objects, taken
 from identifiable.io.labelled import Found, LabelledTable
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, reopened, scratch_file
 
@@ -69,6 +69,10 @@ class AnnDataFile(LabelledTable):
 
     def where(self, name: str) -> str:
         return f"{self.label}: obs {shown(name)!r}"
+
+    def kinds(self) -> dict[str, Kind]:
+        """Every matrix holds numbers; one of them is chosen by its place."""
+        return dict.fromkeys(self._places, "float")
 
     def choose(self, asked: Sequence[str] | str | None, ids: str | None) -> FeatureChoice:
         """The place of a matrix (`X_pca`, `layers/counts`)."""

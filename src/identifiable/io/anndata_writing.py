@@ -231,7 +231,7 @@ def _kept(handler: Callable[[int, Any], Any], disk: _Disk, number: int, frame: A
 
 
 def storable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A nested mapping of plain values in a form that a `.h5ad` holds: no None, no lists of several kinds.
+    """A nested mapping of plain values in a form that a `.h5ad` holds: no None, no lists of mixed kinds.
 
     None is left out; a list of numbers or of text becomes an array; any other list a mapping from "0", "1", … to its parts.
 

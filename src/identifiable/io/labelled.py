@@ -6,6 +6,7 @@ has and what they hold, and reads them; which are features, which are ids, and w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -63,7 +64,7 @@ class LabelledRows:
         return checked_ids(self.labels, name, self.label)
 
 
-class LabelledTable:
+class LabelledTable(ABC):
     """A table that was opened, not yet read. A format gives `names`, `columns`, `kinds`, `read` and `rows`."""
 
     label: str
@@ -76,17 +77,17 @@ class LabelledTable:
         """The columns that may be labels."""
         return self.names
 
+    @abstractmethod
     def kinds(self) -> dict[str, Kind]:
         """What each column holds that may be a feature."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, names: Sequence[str]) -> Mapping[str, NDArray[Any] | None]:
         """Columns in memory, in the form of `label_columns`; None for one that does not hold single values."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, features: Any) -> Rows:
         """The rows of the columns that were chosen, read lazily."""
-        raise NotImplementedError
 
     def heads(self, features: tuple[str, ...], width: int) -> tuple[str, ...] | None:
         """What the columns of such rows are called; None if they have no names."""
@@ -192,7 +193,7 @@ def checked_ids(columns: Mapping[str, Any], name: str, label: str, where: str = 
 
 
 def own_id_name(like: Sequence[str], read: Callable[[str], NDArray[Any] | None], label: str) -> str | None:
-    """The column of ids among those named `like` one. A `well_id` that repeats tells of wells, not of rows."""
+    """The column of ids among those named `like` one. A `well_id` that repeats names wells, not rows."""
     plain = [name for name in like if name.lower().removeprefix(METADATA) != WELL_ID]
     if len(plain) > 1:
         names = " and ".join(repr(shown(name)) for name in plain)

@@ -70,7 +70,7 @@ class TextTable(LabelledTable):
         )
         self._header = [cell.strip() for cell in first] if self._has_header else [str(j) for j in range(len(first))]
         self.names = tuple(self._header)
-        self._place = {name: j for j, name in reversed(list(enumerate(self._header)))}  # of several, the first
+        self._place = {name: j for j, name in reversed(list(enumerate(self._header)))}  # the first with that name
         self.unnamed = "" if self._header[0] == "" else None
         if len(first) == 1:
             self._refuse_other_delimiters(first[0])

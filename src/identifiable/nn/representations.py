@@ -274,7 +274,7 @@ class Gaussian(NamedTuple):
 
 
 class Decomposition(NamedTuple):
-    """Of the divergence of a posterior from the prior: what the latents tell of the row, of each other, and of their own."""
+    """The divergence of the posterior from the prior: information about the row, dependence between latents, each latent's own."""
 
     information: torch.Tensor
     total_correlation: torch.Tensor

@@ -55,7 +55,7 @@ class Identified(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Named(Identified):
-    """A call of several tables."""
+    """A call with several tables."""
 
     names: Annotated[
         Sequence[str] | None,

@@ -21,6 +21,7 @@ Precision = Literal["single", "double"]
 Auto = Literal["auto"]
 
 GROUP_BY = "FILE:COLUMN"
+LABELS = "one label for each row, a label file, or the name of a column of the first table"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +36,14 @@ class CompareOptions(Named, Streamed):
     group_by: Annotated[
         Any,
         Option(
-            "one label for each row, or a label file: rows with the same label stay together in folds, intervals and nulls",
+            f"{LABELS}: rows with the same label stay together in folds, intervals and nulls",
             metavar=GROUP_BY,
         ),
     ] = None
     labels: Annotated[
         Any,
         Option(
-            "one label for each row, a label file, or the name of a label column that the first table carries (Parquet, AnnData): "
-            "labels whose rows have "
-            "larger errors than chance gives are listed",
+            f"{LABELS}: labels whose rows have larger errors than chance gives are listed",
             metavar=GROUP_BY,
         ),
     ] = None
@@ -123,7 +122,7 @@ class ResolveOptions(IcaOptions, Named, Streamed):
     group_by: Annotated[
         Any,
         Option(
-            "one label for each row, or a label file: rows with the same label stay together in the refits",
+            f"{LABELS}: rows with the same label stay together in the refits",
             metavar=GROUP_BY,
         ),
     ] = None

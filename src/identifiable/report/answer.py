@@ -9,12 +9,6 @@ from identifiable.results import Neighbours, PairResult, Rung, SharedDimensions
 
 DEGREES = {"nearly": "Nearly", "largely": "Largely", "partly": "Partly"}
 NOUNS = {"signed_permutation": "reordering the axes", "similarity": "a similarity", "linear": "a linear map"}
-MAPPED = {
-    "signed_permutation": "after reordering the axes",
-    "rigid": "after a rotation",
-    "similarity": "after a rotation and one scale",
-    "linear": "after a linear map",
-}
 SAME_AXES = 0.9  # share of the components that must match to call the features of two models the same
 ASYMMETRIC = 0.1  # difference in R² from which on the two directions are told one by one
 RE_EMBED_BELOW = 0.9  # of the target's variance: a map that explains less replaces no vectors
@@ -36,7 +30,7 @@ def _agreement(pair: PairResult) -> str:
             f"No agreement beyond chance: a linear map between {display_name(pair.source)} and {display_name(pair.target)} "
             f"predicts held-out rows no better than {_floor(pair)} ({both})."
         )
-    if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
+    if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
         verb, carry = ("is", "It carries") if shared.strong == 1 else ("are", "They carry")
         return (
             f"Only {count(shared.strong)} of {count(shared.possible)} dimensions {verb} shared. {carry} "
@@ -74,11 +68,6 @@ def r2(value: float | None) -> str:
     if abs(value) < 0.005:
         return "0.00"
     return f"{value:.2f}" if value < 0.995 else "above 0.99" if value < 0.9999 else "1.00"
-
-
-def _few(shared: SharedDimensions) -> bool:
-    """Whether most dimensions have nothing to do with the other side."""
-    return not shared.withheld and shared.strong + shared.partly < shared.possible / 2
 
 
 def _recoverable(degree: str | None) -> str:
@@ -145,12 +134,16 @@ def _axes(pair: PairResult) -> str:
     axes = pair.axes
     if axes is None or axes.withheld is not None or axes.matched is None:
         return ""
-    least = "at least " if axes.at_least else ""
     match = "component matches" if axes.matched == 1 else "components match"
+    found = f"{count(axes.matched)} of {count(axes.components)} {match}"
+    if axes.at_least:
+        found = (
+            f"at least {found}" if axes.matched else f"none of {count(axes.components)} components certainly matches"
+        )
     own = axes.own_source or 0, axes.own_target or 0
     names = display_name(pair.source), display_name(pair.target)
     within = f"{count(own[0])} repeat within {names[0]}, {count(own[1])} within {names[1]}"
-    return f"After ICA {least}{count(axes.matched)} of {count(axes.components)} {match} ({within})."
+    return f"After ICA {found} ({within})."
 
 
 def near(neighbours: Neighbours | None) -> str:
@@ -178,7 +171,7 @@ def advice(pair: PairResult) -> Iterator[str]:
     form = verdict.form
     group = None if form is None else form.group if form.state == "clear" else form.beyond
     explained = verdict.r2 or 0.0
-    if shared is not None and verdict.degree in ("nearly", "largely") and _few(shared):
+    if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
         yield "Standardise the columns, or leave the loud ones out, and compare again: most dimensions do not agree."
     elif explained < RE_EMBED_BELOW:
         yield (

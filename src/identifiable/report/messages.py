@@ -53,7 +53,7 @@ def names_in(words: str) -> frozenset[str]:
 
 
 class Extent(NamedTuple):
-    """The numbers of several results, said as a range."""
+    """The numbers of more than one result, as a range."""
 
     low: float
     high: float

@@ -40,14 +40,6 @@ UP_TO = {
 
 LETTERS = {"signed_permutation": "P", "rigid": "R", "similarity": "S", "linear": "L", "ica": "I"}
 
-ALLOWED = {
-    "signed_permutation": "axes may be reordered and flipped, and the origin moved",
-    "rigid": "rotation, reflection and shift",
-    "similarity": "rotation, reflection, shift and one common scale",
-    "linear": "any linear map and shift, fitted by least squares without regularisation",
-    "ica": "not a group: each side resolved by itself, then matched by signed permutation",
-}
-
 
 EFFECTIVE_RANK = (
     "Effective rank is the exponential of the entropy of the variance shares (Roy and Vetterli 2007): "

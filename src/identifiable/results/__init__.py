@@ -93,9 +93,12 @@ from identifiable.results.reproduction import (
     Constants,
     Distances,
     Fit,
+    GeneConcentration,
+    GeneScore,
     Leak,
     PairRun,
     Reproduction,
+    Table3,
 )
 from identifiable.results.resolution import (
     Component,
@@ -120,7 +123,6 @@ from identifiable.results.screen import (
 )
 from identifiable.results.serial import SCHEMAS, from_json, to_json
 from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
-from identifiable.results.table3 import GeneConcentration, GeneScore, Table3
 from identifiable.results.writing import whole_file, write_text, write_texts
 
 __all__ = [

@@ -65,13 +65,19 @@ class ComponentCard:
     technical_q: float = float("nan")
     biological_q: float = float("nan")
 
+    def share(self, factor: str) -> float:
+        """What a factor explains by itself; 0 where it was not measured."""
+        return next((s.share for s in self.shares if s.factor == factor), 0.0)
+
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Shown):
     """For every component of the ICA of a screen: how much of it is technical, how much is biology.
 
     `biology` is the sum of all biological scores, which no rotation of the components would change: if its interval reaches 0,
-    the screen shows no replicated effect at all.
+    the screen shows no replicated effect at all. `refused` are components that refits do not find again: they have scores, which
+    `clean` needs, and no card (perturbations, plate map), because another sample would give others. `reproducible_rank` is a lower
+    rank that was tried, at which `reproducible_there` components are reproducible; None where none was tried or none has any.
     """
 
     design: ScreenDesign
@@ -83,6 +89,9 @@ class Attribution(Shown):
     told: Answer = field(compare=False, metadata={"json": "text"})
     biology: float = float("nan")
     biology_ci95: Interval = (float("nan"), float("nan"))
+    refused: tuple[int, ...] = ()
+    reproducible_rank: int | None = None
+    reproducible_there: int = 0
     schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
     rows_in: ClassVar[str] = "components"
 

@@ -34,7 +34,7 @@ class Errors:
     q99: float
     max: float
     mean_over_diameter: float
-    quantiles: tuple[float, ...] = ()
+    quantiles: tuple[float, ...] = field(default=(), repr=False)
     ci95: Interval | None = None
 
 
@@ -155,6 +155,11 @@ class SharedDimensions:
     rho: tuple[float, ...]
     lower_bound: bool = False
     withheld: bool = False
+
+    @property
+    def few(self) -> bool:
+        """Whether most dimensions have nothing to do with the other side."""
+        return not self.withheld and self.strong + self.partly < self.possible / 2
 
     def reversed(self) -> SharedDimensions:
         """The other way."""

@@ -87,9 +87,6 @@ class WorstCase:
         return self.relative >= 1
 
 
-POINTWISE = ("sigma_min", "sigma_max", "constant", "condition")  # what `summary` summarises
-
-
 @dataclass(frozen=True, repr=False)
 class Distortion(Shown):
     """What `bilipschitz` found of one decoder at n points, and all it takes to draw it.

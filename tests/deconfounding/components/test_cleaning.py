@@ -17,6 +17,7 @@ from identifiable.deconfounding.components.cleaning import (
     cleaned_basis,
     cleaned_components,
     cleaned_map,
+    fit_cleaning,
     is_worse,
     judge,
 )
@@ -331,6 +332,37 @@ def test_nothing_is_removed_where_nothing_is_technical():
     assert result.weights == (1.0,) * 6
     assert result.differences == ()
     assert [point.removed for point in result.curve] == [0, 0, 0]
+
+
+def test_nothing_is_removed_in_a_world_without_technical_effects():
+    """Cell counts follow a latent there too, which is no reason."""
+    made = cells("small", seed=0, technical=0, **WORLD)
+    design = assign_roles(made.metadata, name="simulated").design
+    found, blocks, attribution = attributed(made.X, design)
+    assert attribution.biology_ci95[0] > 0
+    assert max(card.share("cell_count") for card in attribution.components) > 0.1
+    result = clean(found, blocks, design, attribution, **QUICK)
+    assert (result.verdict, result.removed, result.checks) == ("nothing-to-remove", (), ())
+
+
+def test_a_fitted_cleaning_is_the_map_without_the_axes_of_plates():
+    X, design, S = screen(2)
+    cleaned = fit_cleaning(Blocks(X), design)(X)
+    plates = indicator_of(design.plate.codes)
+
+    def explained(rows):
+        fitted = plates @ np.linalg.lstsq(plates, rows - rows.mean(axis=0), rcond=None)[0]
+        return fitted.var(axis=0).sum() / rows.var(axis=0).sum()
+
+    assert explained(cleaned) < 0.1 < 0.3 < explained(X)
+    biology = np.abs(np.corrcoef(cleaned.T, S[:, 2:4].T)[:6, 6:]).max(axis=0)
+    assert np.all(biology > 0.5)
+    nothing, plain, _ = screen(2, plate=0.0)
+    assert fit_cleaning(Blocks(nothing), plain)(nothing) == pytest.approx(nothing)
+
+
+def indicator_of(codes):
+    return (codes[:, None] == np.arange(codes.max() + 1)).astype(float)
 
 
 def compared_with(above):

@@ -67,9 +67,9 @@ def message_of(correction: Correction, code: str) -> str:
     return next(a.message for a in correction.alerts if a.code == code)
 
 
-def reference_screen() -> tuple[Matrix, Design]:
-    table = {name: np.array(column) for name, column in REFERENCE["design"].items()}
-    return np.array(REFERENCE["thousandths"]) / 1000, design_of(
+def reference_screen(stored: Any = REFERENCE) -> tuple[Matrix, Design]:
+    table = {name: np.array(column) for name, column in stored["design"].items()}
+    return np.array(stored["thousandths"]) / 1000, design_of(
         table["plate"],
         table["treatment"] == "control",
         perturbation=table["treatment"],
@@ -84,16 +84,46 @@ def reference_screen() -> tuple[Matrix, Design]:
 
 
 @pytest.mark.parametrize(
-    "name", ["control-z", "control-mad", "tvn", "pca-cs", "combat", "position-subtracted", "count-regressed"]
+    ("name", "level"),
+    [
+        *((name, "auto") for name in ("control-z", "control-mad", "tvn", "pca-cs", "combat")),
+        *((name, "batch") for name in ("control-z", "control-mad")),
+        *((name, "auto") for name in ("position-subtracted", "count-regressed")),
+    ],
 )
-def test_a_correction_matches_its_library(name: str) -> None:
+def test_a_correction_matches_its_library(name: str, level: str) -> None:
     X, design = reference_screen()
-    expected = np.array(REFERENCE["values"][name])
-    found = everywhere(name, X, design)
+    expected = np.array(REFERENCE["values"][name if level == "auto" else f"{name}, {level}"])
+    found = everywhere(name, X, design, level=level)
     if name == "pca-cs":  # a principal axis has no sign
         found = found * np.sign((found * expected).sum(axis=0))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
     assert np.abs(X - expected).max() > 0.1
+    if level == "batch":
+        assert np.abs(everywhere(name, X, design) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["control-z", "tvn", "combat"])
+def test_it_does_so_with_fewer_controls_than_columns(name: str) -> None:
+    X, design = reference_screen(REFERENCE["wide"])
+    assert design.control.sum() < X.shape[1]
+    expected = np.array(REFERENCE["wide"]["values"]["control-z, batch" if name == "control-z" else name])
+    found = everywhere(name, X, design, level="batch")
+    if name == "tvn":
+        found = found * np.sign((found * expected).sum(axis=0))
+        assert np.abs(everywhere(name, X, design, level="plate") - expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_sphering_matches_pycytominer_where_the_controls_vary_and_is_zero_elsewhere() -> None:
+    X, design = reference_screen(REFERENCE["wide"])
+    expected = np.array(REFERENCE["wide"]["values"]["ZCA-cor, epsilon 2"])
+    controls = X[design.control]
+    axes = np.linalg.svd((controls - controls.mean(axis=0)) / controls.std(axis=0))[2][: len(controls) - 1]
+    found = everywhere("sphering", X, design, epsilon=2 / np.sqrt(len(controls) - 1))
+    np.testing.assert_allclose(found, expected @ axes.T @ axes, atol=1e-7)
+    np.testing.assert_allclose(found @ axes.T @ axes, found, atol=1e-9)
+    assert np.abs(expected - expected @ axes.T @ axes).max() > 0.1  # theirs: as along the least axis of the controls
 
 
 def test_tvn_of_the_released_efaar_is_still_there() -> None:

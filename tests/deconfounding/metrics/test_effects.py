@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deconfounding.screen_reference import numbers, reference, screen
+from errors import naming
 from identifiable import DataError, UsageError
 from identifiable.deconfounding import Labels
 from identifiable.deconfounding.metrics import matrices
@@ -129,7 +130,7 @@ def test_label_means_are_those_of_the_rows_and_refuse_others(monkeypatch):
     np.testing.assert_allclose(whole[0], X[design.perturbation.codes == 0].mean(axis=0))
     monkeypatch.setattr(matrices, "BLOCK_VALUES", 100)
     np.testing.assert_allclose(label_means(X, design.perturbation), whole)
-    with pytest.raises(DataError, match="5 rows and 300 labels"):
+    with pytest.raises(DataError, match=naming("5 rows", "300 labels")):
         label_means(X[:5], design.perturbation)
 
 

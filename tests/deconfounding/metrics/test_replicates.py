@@ -9,6 +9,7 @@ import pytest
 
 from deconfounding.screen_reference import numbers, reference, screen
 from deconfounding.short_calls import replicate_map
+from errors import naming
 from identifiable import DataError, UsageError
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.intervals import jackknifed_mean, q_values
@@ -151,11 +152,11 @@ def test_replicate_map_says_what_is_wrong():
         replicate_map(X, design, against="others", permutations=0)
     with pytest.raises(UsageError, match="pass rng"):
         replicate_map(X, design)
-    with pytest.raises(DataError, match="10 rows and 300 labels"):
+    with pytest.raises(DataError, match=naming("10 rows", "300 labels")):
         replicate_map(X[:10], design, permutations=0)
     holed = X.copy()
     holed[7, 2] = np.nan
-    with pytest.raises(DataError, match="first in row 7"):
+    with pytest.raises(DataError, match="row 7"):
         replicate_map(holed, design, permutations=0)
 
 

@@ -90,7 +90,7 @@ def test_metrics_of_a_space_say_space_rows_and_batches():
     assert tuple(m.metric for m in found) == names
     assert all(m.space == "ica" and m.rotation_invariant for m in found)
     assert says(found[0].note, "another plate", "another well", "of 300 rows")
-    assert says(found[1].note, "3 batches", "150 of 300 rows")
+    assert says(found[1].note, "3 batches", "150 of 300")
     assert found[2].note == "6 plates"
     assert space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(3)) == found
     assert space_metrics(X, design, space="ica", only=names, max_rows=150, run=Run(4)) != found

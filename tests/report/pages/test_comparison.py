@@ -21,6 +21,7 @@ from builders import (
     table_called,
     tables_of,
 )
+from errors import naming
 from identifiable import report
 from identifiable.report import words
 from identifiable.report.answer import advice, answer
@@ -103,20 +104,23 @@ def test_axes_that_are_withheld_say_why(withheld: Any, rows_needed: int, shown: 
     assert (shown is None and not blocks) or (shown is not None and shown in told)
     assert "ICA" not in answer(pair)
     assert "ICA" in answer(result.pairs[0])
+    for matched, least in ((3, True), (0, False)):  # a lower bound of 0 says nothing
+        bound = replace(result.pairs[0], axes=replace(axes, matched=matched, at_least=True))
+        assert ("at least" in answer(bound)) is least
 
 
 def test_the_sentence_names_degree_form_and_dimensions() -> None:
     pair = make_pair()
     shared = pair.shared
     assert shared is not None
-    assert re.search(r"^Nearly .*rotation.* 28 of 32 .* 4 partly", answer(pair))
+    assert re.match(naming("Nearly", "rotation", 28, 32, 4), answer(pair))
     assert re.search(r"^Largely", answer(make_pair(ladder={**LADDER, "linear": 0.3, "rigid": 0.31, "similarity": 0.3})))
     one = replace(shared, strong=1, partly=0, variance_target=0.99)
-    assert re.search(r"\b1 of 32 .* 99 %", answer(replace(pair, shared=one)))
+    assert re.search(naming(1, 32, "99 %"), answer(replace(pair, shared=one)))
     nothing = replace(pair.verdict, degree="none", r2=-0.01, r2_back=-0.02)
     assert re.search(r"-0\.01 and -0\.02", answer(replace(pair, verdict=nothing)))
     apart = replace(pair.verdict, r2=0.94, degree="largely", r2_back=0.62, degree_back="partly")
-    assert re.search(r"run1 → run2: .*0\.94.*run2 → run1: .*0\.62", answer(replace(pair, verdict=apart)))
+    assert re.search(naming("run1 → run2: ", "0.94", "run2 → run1: ", "0.62"), answer(replace(pair, verdict=apart)))
 
 
 def test_what_to_do_follows_from_the_numbers() -> None:
@@ -265,7 +269,7 @@ def test_a_page_with_one_group_is_drawn() -> None:
 
 def test_a_null_on_fewer_rows_says_so_and_shows_the_value_on_the_same_rows() -> None:
     result = make_comparison()
-    assert "2,000 of 5,000 rows" in ladder_of(result).caption
+    assert re.search(naming(2000, 5000), ladder_of(result).caption)
     similarity = table_called(result, "Similarity of")
     assert similarity.rows[0][:5] == ("CCA", "0.983", "0.900", "0.061", "0.010")
     assert "0.983 (0.900; 0.061; 0.010)" in table_called(make_comparison(3), "Similarity of each").rows[0]
@@ -314,6 +318,7 @@ def test_clustering_brings_families_together_whatever_the_order() -> None:
     assert sorted(order) == list(range(5))
     assert sum((a - b) % 2 for a, b in pairwise(order)) == 1
     assert sorted(cluster_order([[0.0, math.nan], [math.nan, 0.0]])) == [0, 1]
+    assert order == [0, 2, 4, 1, 3]  # within a family, and of families, as given
 
 
 @pytest.mark.parametrize(("models", "folds"), [(20, 382), (21, 422), (30, 2)])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from builders import blocks_of, check_drawn, make_distortion, tables_of, text_of
+from errors import naming
 from identifiable import report
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
@@ -86,9 +88,9 @@ def test_the_supremum_has_its_interval_and_says_where_there_is_none() -> None:
     def told(estimate: float, ci95: tuple[float, float], tail: int = 40) -> str:
         return text_of(replace(PLAIN, supremum=SupremumEstimate(estimate, ci95, -0.1, tail)), "estimates")
 
-    assert "40 largest constants: 1.710, 95 % interval [1.620, 2.030]." in told(1.71, (1.62, 2.03))
-    assert f"{INFINITE}, 95 % interval [1.900, {INFINITE}]: " in told(math.inf, (1.9, math.inf))
-    assert f"7.2e11, 95 % interval [1.900, {INFINITE}]: " in told(7.2e11, (1.9, math.inf))
+    assert re.search(naming(40, "1.710", "[1.620, 2.030]"), told(1.71, (1.62, 2.03)))
+    assert re.search(naming(INFINITE, f"[1.900, {INFINITE}]: "), told(math.inf, (1.9, math.inf)))
+    assert re.search(naming("7.2e11", f"[1.900, {INFINITE}]: "), told(7.2e11, (1.9, math.inf)))
     assert "interval" not in told(math.inf, (math.inf, math.inf), 0)
     assert WORDS["Few points"] in text_of(RESULTS["one point"], "estimates")
     values = dict(row for t in tables_of(PLAIN, "estimates") for row in t.rows)
@@ -107,7 +109,7 @@ def test_no_bound_stands_without_the_words_worst_case_and_how_loose_it_is() -> N
     assert WORDS["Loose"] in text_of(PLAIN, "bounds")
     printed = " ".join(report.text_table(PLAIN).split())
     assert WORDS["Loose"] in printed
-    assert "56 to 7,400 times" in printed
+    assert re.search(naming(56, 7400), printed)
 
 
 @pytest.mark.parametrize("name", ["lost", "nowhere", "nothing finite"])

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from identifiable.report.page import Grid
-from identifiable.report.render.grids import draw_grid
+from identifiable.report.render.html import draw_grid
 
 
 def wells_drawn(text: str) -> dict[str, int]:

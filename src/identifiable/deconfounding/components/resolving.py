@@ -111,6 +111,35 @@ def screen_basis(table: Representation, design: Design, options: AttributeOption
     )
 
 
+@dataclass(frozen=True)
+class ReproducibleRank:
+    """A rank, and how many of its components refits on halves of the plates find again."""
+
+    rank: int
+    reproducible: int
+
+
+def reproducible_rank(
+    table: Representation, design: Design, options: AttributeOptions, run: Run, found: Resolved
+) -> ReproducibleRank | None:
+    """A lower rank at which more components are reproducible: half of it, a quarter, ..., until half of the components are.
+
+    The best of those tried, which together cost less than the first fit; None where none has a reproducible component, or where
+    half of the components are reproducible already, or no refits are made.
+    """
+    known = sum(component.identifiable for component in found.result.components)
+    if not options.stability or 2 * known >= found.result.rank:
+        return None
+    best, rank = ReproducibleRank(found.result.rank, known), found.result.rank // 2
+    while rank >= FEWEST_AXES and 2 * best.reproducible < best.rank:
+        again = screen_basis(table, design, replace(options, rank=rank), run)
+        tried = ReproducibleRank(rank, sum(component.identifiable for component in again.result.components))
+        if tried.reproducible * best.rank > best.reproducible * tried.rank:  # a larger share
+            best = tried
+        rank //= 2
+    return best if best.rank < found.result.rank else None
+
+
 def carried_rank(moments: Moments) -> CarriedRank:
     """How many principal axes of the scaled features the rows can carry. Ours.
 

@@ -45,16 +45,18 @@ class Ranked:
 
     technical: Array
     biological: Array
+    cell_count: Array
 
     @classmethod
     def of(cls, slabs: Slabs, questions: Questions) -> Ranked:
         found = scores(slabs, questions, errors=False)
-        return cls(found.technical, found.biological)
+        return cls(found.technical, found.biological, found.cell_count)
 
     def chosen(self, method: Method, budget: float) -> Array:
         """One factor for each axis when those more technical than biological go, within the budget of biology."""
         technical, biological = np.nan_to_num(self.technical), np.nan_to_num(self.biological)
         candidates = [k for k in self.order.tolist() if technical[k] >= MATERIAL and technical[k] > biological[k]]
+        candidates = candidates if has_place(technical, self.cell_count) else []
         return budgeted(candidates, self.technical, self.biological, method, budget)
 
     @cached_property
@@ -76,6 +78,14 @@ class Ranked:
 def removal_order(technical: Array, biological: Array) -> Codes:
     """Axes by technical less biological score, highest first; a score that could not be measured counts as 0."""
     return np.argsort(-(np.nan_to_num(technical) - np.nan_to_num(biological)), kind="stable").astype(np.intp)
+
+
+def has_place(technical: Array, cell_count: Array) -> bool:
+    """Whether plate, batch or position make any axis technical.
+
+    Some axis follows cell counts in every screen. Where no plate and no place is behind any of them, nothing is confounded.
+    """
+    return bool(np.any(np.nan_to_num(technical) - np.nan_to_num(cell_count).clip(min=0) >= MATERIAL))
 
 
 def budgeted(candidates: Sequence[int], technical: Array, biological: Array, method: Method, budget: float) -> Array:
@@ -268,7 +278,7 @@ class OnAxes:
         weights = other.ranked.weights(removed, method)
         gone = np.flatnonzero(weights < 1)
         away = (self.values[:, gone] - other.centre[gone]) * (1 - weights[gone]).astype(np.float32)
-        shown = self.half.features - other.half.centre - away @ self.back[gone]
+        shown = np.asarray(self.half.features - other.half.centre - away @ self.back[gone], np.float32)
         return Judged(self.half.replicates(shown), self.predictor.auroc(weights), self.ranked.biology_lost(weights))
 
 
@@ -329,7 +339,8 @@ def trade_off(
     components contribute to these. Of each half at most `max_rows` rows are judged by replicate mAP.
     """
     plates = design.plate
-    apart: HoldOut = "batch" if in_batches(design) and design.batch.size >= FEWEST_PLATES else "plate"
+    whole = design.batch is not None and design.batch.size >= FEWEST_PLATES and in_batches(design)
+    apart: HoldOut = "batch" if whole else "plate"
     enough = plates.size >= FEWEST_PLATES
     fold = plate_folds(design, folds=2, hold_out=apart, seed=run.seed) if enough else np.zeros(design.n, np.intp)
     if (

@@ -25,7 +25,8 @@ RIDGE = 1.0  # in wells: every level of a position counts as if it had one furth
 LEAST_COVERED = 0.5  # share of the rows and columns in use that must hold controls for these to stand for the plate
 MOST_MISSED = 0.5  # share of plates that may lack two controls before all wells are taken in their place
 POSITION = "position"  # row, column and edge together
-LAYOUT = "layout"  # the same and cell count
+CELL_COUNT = "cell_count"
+LAYOUT = "layout"  # position and cell count
 LITTLE = 0.02  # excess of replicates at the same address that does no harm
 LEAST_ELSEWHERE = 0.5  # of replicated wells: as many need replicates at other addresses for those alone to count
 
@@ -328,7 +329,7 @@ class Positions:
             parts["edge"] = design.edge[rows][:, None].astype(np.float32)
         # Without controls a perturbation that kills cells would be called technical.
         if design.cell_count is not None and plates.from_controls:
-            parts["cell_count"] = _log_counts(design.cell_count[rows], plates.codes)[:, None]
+            parts[CELL_COUNT] = _log_counts(design.cell_count[rows], plates.codes)[:, None]
         ends = np.cumsum([0, *(part.shape[1] for part in parts.values())])
         factors = {name: np.arange(a, b) for name, a, b in zip(parts, ends, ends[1:], strict=False)}
         places = [factors[name] for name in ("row", "column", "edge") if name in factors]

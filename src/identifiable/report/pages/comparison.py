@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 from identifiable.report.answer import advice, answer, near
@@ -268,11 +268,15 @@ def _error_matrices(result: Comparison, told: Headline) -> dict[str, Sequence[Se
 
 
 def cluster_order(distances: Sequence[Sequence[float]]) -> list[int]:
-    """Leaves of an average-linkage tree, so that models that agree stand next to each other."""
+    """Leaves of an average-linkage tree: models that agree stand next to each other, else in the order given."""
     values = np.asarray(distances, dtype=float)
     far = max((v for row in distances for v in row if known(v)), default=0.0) + 1
     gaps = np.where(np.isfinite(values), values, far)
-    return [int(i) for i in leaves_list(linkage(squareform((gaps + gaps.T) / 2, checks=False), "average"))]
+    leaves = [[i] for i in range(len(gaps))]
+    for one, other, *_ in linkage(squareform((gaps + gaps.T) / 2, checks=False), "average"):
+        first, second = sorted((leaves[int(one)], leaves[int(other)]))
+        leaves.append(first + second)
+    return leaves[-1]
 
 
 def _consensus(consensus: Consensus) -> Iterator[Block]:
@@ -377,7 +381,7 @@ def similarity_rows(similarity: Similarity) -> list[tuple[str, str, float, Null 
 
 
 def _similarity(pairs: Sequence[PairResult]) -> Iterator[Block]:
-    """A line for each measure of one pair; a line for each of several pairs."""
+    """A line for each measure with one pair; a line for each pair with more."""
     if not pairs:
         return
     found = [similarity_rows(pair.similarity) for pair in pairs]

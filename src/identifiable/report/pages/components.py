@@ -1,4 +1,4 @@
-"""Components in words and tables: what the page of one model and the page of several share."""
+"""Components in words and tables: shared by the page of one model and the page of a joint resolution."""
 
 from __future__ import annotations
 

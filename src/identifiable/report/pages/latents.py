@@ -128,7 +128,7 @@ def _top_two(row: Sequence[float], active: Active = None) -> list[int]:
 
 
 def _shared(result: Disentanglement, values: Values, active: Active) -> Iterator[str]:
-    """Latents that are the best of several factors, and inactive ones that carry more than every active one."""
+    """Latents that are the best for more than one factor, and inactive ones that carry more than every active one."""
     owners: dict[int, dict[str, float]] = {}
     hidden = []
     for factor, row in zip(result.factors, values, strict=True):

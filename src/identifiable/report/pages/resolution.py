@@ -358,7 +358,7 @@ def _solved(result: Resolution) -> str:
 
 
 def judged(models: Sequence[Resolution]) -> str:
-    """How components were judged, of one model or of several."""
+    """How components were judged, with one model or more."""
     refits = {n for m in models if isinstance(n := m.settings.get("stability"), int)}
     many = counted(refits.pop(), "refit") if len(refits) == 1 else "refits"
     stability = (
