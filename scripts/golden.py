@@ -51,7 +51,7 @@ RUNS = {
     "disentangle": "disentangle latents.npy factors.csv --metrics infomec,mig,sap,mcc,r2 --resolve --noise-sweep --null 3 --bootstrap 3",
     "disentangle-all": "disentangle latents.npy factors.csv --metrics all --profile hsu-training",
     "disentangle-codes": "disentangle codes.npy factors.csv:shape,size --metrics infomec,mig,modularity --profile tripod",
-    "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20",
+    "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20 --min-wells 20",
     "recommend": "deconfound recommend cells.csv --preset rxrx3-core",
     "evaluate": "deconfound evaluate cells.csv --preset rxrx3-core --classifiers ridge,logistic --max-targets 2 --min-wells 8 "
     "--rotations 2 --null-guides 2 --bootstrap 50 --baselines control-z,tvn,combat --fit train,all --rank 6",

@@ -36,6 +36,13 @@ ALL_GROUPS = ("signed_permutation", "rigid", "similarity", "linear", "ica")
 # Held-out means, as if two runs agreed up to a rigid motion.
 LADDER = {"signed_permutation": 0.62, "rigid": 0.042, "similarity": 0.0415, "linear": 0.039, "ica": 0.27}
 SCALE = results.Scale(diameter=41.2, rms=11.3)
+MADE_BY = results.Provenance(
+    "0.1.0",
+    {"numpy": "2.3.0", "scipy": "1.16.0"},
+    0,
+    "identifiable resolve cells.npy -o basis.safetensors",
+    "2026-09-01T12:00:00+00:00",
+)
 
 
 def make_errors(mean: float, *, ci95: tuple[float, float] | None = None, quantiles: bool = True) -> results.Errors:
@@ -263,9 +270,7 @@ def make_comparison(
         inputs=tuple(results.Input(name, 5012, width, "float32", f"{i:064x}") for i, name in enumerate(names)),
         settings=chosen,
         alerts=tuple(alerts),
-        provenance=results.Provenance(
-            "0.1.0", {"numpy": "2.3.0", "scipy": "1.16.0"}, 0, command, "2026-09-01T12:00:00+00:00"
-        ),
+        provenance=replace(MADE_BY, command=command),
         pairs=pairs,
         spectra=tuple(
             results.Spectrum(
@@ -282,34 +287,6 @@ def make_comparison(
 
 
 DENSITY_EDGES = tuple(-5 + 10 * k / 60 for k in range(61))
-MADE_BY = results.Provenance(
-    "0.1.0",
-    {"numpy": "2.3.0", "scipy": "1.16.0"},
-    0,
-    "identifiable resolve cells.npy -o basis.safetensors",
-    "2026-09-01T12:00:00+00:00",
-)
-
-
-def answered(result: results.Comparison) -> results.Comparison:
-    """A comparison with the numbers of the answer in every pair."""
-    near = results.Overlap(0.5, 0.01, (0.45, 0.55))
-    pairs = tuple(
-        replace(
-            pair,
-            rungs=tuple(
-                replace(r, r2=results.Bounded(0.96, (0.95, 0.97)), kept=results.Bounded(0.99)) for r in pair.rungs
-            ),
-            shared=results.SharedDimensions(32, 20, 4, 0.1, 0.8, 0.7, (0.99,) * 20 + (0.7,) * 12),
-            neighbours=results.Neighbours(10, 1000, near, {"rigid": near}, 0.4, {}),
-            axes=results.Axes(32, 6400, matched=3, own_source=4, own_target=5, chance=0.1),
-            verdict=replace(
-                pair.verdict, degree="nearly", r2=0.96, form=results.Form("rigid", "clear", None, 1.0, "one")
-            ),
-        )
-        for pair in result.pairs
-    )
-    return replace(result, pairs=pairs)
 
 
 def make_density(peaked: float) -> tuple[float, ...]:
@@ -391,7 +368,7 @@ def make_resolution(
         settings={"rank": "auto", "restarts": starts, "stability": 8 if refits else 0, "contrast": "logcosh"}
         | {"order": "negentropy", "limits": LIMITS, **(settings or {})},
         alerts=tuple(alerts),
-        provenance=results.Provenance(MADE_BY.version, MADE_BY.libraries, MADE_BY.seed, command, MADE_BY.time),
+        provenance=replace(MADE_BY, command=command),
         rank=d,
         converged=converged,
         passes=19.25,
@@ -490,7 +467,7 @@ def make_distortion(
         inputs=(results.Input("latents", n, 3, "float64", f"{9:064x}"),),
         settings={"decoder": decoder, "precision": "float64", "directions": directions, **(settings or {})},
         alerts=tuple(alerts),
-        provenance=results.Provenance(MADE_BY.version, MADE_BY.libraries, MADE_BY.seed, MADE_BY.command, MADE_BY.time),
+        provenance=MADE_BY,
         decoder=decoder,
         n=n,
         latents=3,

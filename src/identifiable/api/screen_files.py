@@ -114,7 +114,14 @@ def save_recommended(path: str | os.PathLike[str], recommended: Recommended, *, 
     corrected = Blocks(_Rounded(rows, result_dtype(None, opened.blocks)), name=rows.name)
     same = result.written not in OTHER_AXES
     names = None if same else [f"{result.written}_{k:03d}" for k in range(corrected.d)]
-    record = {
+    record = recommended_record(recommended)
+    return save_corrected(path, labelled, corrected, record=record, feature_names=names, pycytominer=pycytominer)
+
+
+def recommended_record(recommended: Recommended) -> Mapping[str, Any]:
+    """What a reader of the corrected table needs to know."""
+    result = recommended.result
+    return {
         "version": result.provenance.version,
         "command": result.provenance.command,
         "seed": result.provenance.seed,
@@ -124,7 +131,6 @@ def save_recommended(path: str | os.PathLike[str], recommended: Recommended, *, 
         "margin": result.margin,
         "headline": result.headline,
     }
-    return save_corrected(path, labelled, corrected, record=record, feature_names=names, pycytominer=pycytominer)
 
 
 def save_cleaned(
@@ -148,8 +154,8 @@ def save_cleaned(
             f"{path}: not written, because the verdict is {result.verdict}; use the input, or pass force=True."
         )
     if not components:
-        corrected = _through(opened, cleaned.basis.map)
-        return save_corrected(path, opened, corrected, record=_record(cleaned), pycytominer=pycytominer)
+        record = cleaned_record(cleaned)
+        return save_corrected(path, opened, cleaned_rows(cleaned), record=record, pycytominer=pycytominer)
     kept = cleaned.components
     if not kept.result.components:
         raise OutputError(
@@ -171,7 +177,7 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Saved:
         "ica_unmixing": spaces["ica"].matrix,
         "ica_mixing": found.from_components.matrix.T,
     }
-    uns = {TOOL: _record(cleaned)}
+    uns = {TOOL: cleaned_record(cleaned)}
     design = opened.design
     obs: dict[str, NDArray[Any]] = {"plate_id": design.plate.text(), "is_control": design.control}
     obs["guide"] = design.perturbation.text()
@@ -181,7 +187,7 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Saved:
     return Saved(path, "obsm['X_ica_clean']")
 
 
-def _record(cleaned: Cleaned) -> Mapping[str, Any]:
+def cleaned_record(cleaned: Cleaned) -> Mapping[str, Any]:
     """What a reader of the `.h5ad` needs to know and to do it again."""
     result, found = cleaned.result, cleaned.resolved.result
     return {
@@ -217,6 +223,11 @@ def _record(cleaned: Cleaned) -> Mapping[str, Any]:
         "verdict": result.verdict,
         "headline": result.headline,
     }
+
+
+def cleaned_rows(cleaned: Cleaned) -> Blocks:
+    """The features of the screen without the components that were removed."""
+    return _through(cleaned.screen, cleaned.basis.map)
 
 
 def _through(opened: Screen, by: AffineMap) -> Blocks:

@@ -25,6 +25,7 @@ from identifiable.deconfounding.corrections.tasks import Fit
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.feature_map import FeatureMap
+from identifiable.deconfounding.presets import is_about_wells
 from identifiable.deconfounding.recommendation.candidates import AS_IS, Stepped
 from identifiable.deconfounding.recommendation.new_plates import kept_map
 from identifiable.deconfounding.recommendation.recommending import recommend as recommend_correction
@@ -33,7 +34,15 @@ from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import read_pairs
-from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
+from identifiable.io.screens import (
+    Gaps,
+    OpenedScreen,
+    open_screen,
+    rows_of,
+    screen_of_anndata,
+    screen_of_array,
+    screen_of_frame,
+)
 from identifiable.options import (
     AttributeOptions,
     AuditOptions,
@@ -123,7 +132,8 @@ def _screened(source: Any, options: ScreenOptions) -> Screen:
     opened = _opened(source, options)
     table = opened.representation
     assigned = assign_roles(table.labels, options, name=table.name)
-    path = None if opened.dropped_values else opened.path
+    path = None if opened.dropped_values or assigned.rows is not None else opened.path
+    table = table if assigned.rows is None else rows_of(table, assigned.rows)
     return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
 
 
@@ -340,22 +350,21 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
 
 def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
     """The table of a source of any kind, with its columns of metadata as labels."""
-    metadata, ids, features = options.metadata, options.ids, options.features
+    features = options.features
+    how: dict[str, Any] = {"metadata": options.metadata, "ids": options.ids}
+    how["gaps"] = Gaps(options.drop_nan, options.impute)
     if is_path(source):
-        return open_screen(source, metadata=metadata, ids=ids, features=features)
+        return open_screen(source, features=features, no_feature=is_about_wells, **how)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
-        return screen_of_anndata(source, use_rep=options.use_rep or "X", metadata=metadata, ids=ids)
+        return screen_of_anndata(source, use_rep=options.use_rep or "X", **how)
     if is_frame(source):
-        return screen_of_frame(source, features, metadata=metadata, ids=ids)
-    if metadata is None and not getattr(source, "labels", None):
+        return screen_of_frame(source, features, no_feature=is_about_wells, **how)
+    if options.metadata is None and not getattr(source, "labels", None):
         raise UsageError(
             "an array says nothing about wells; pass metadata: a path, or a mapping or DataFrame with a column for each role."
         )
-    return screen_of_array(
-        source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source)),
-        metadata=metadata,
-        ids=ids,
-    )
+    array = source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source))
+    return screen_of_array(array, **how)
 
 
 def _dropped(opened: OpenedScreen) -> list[Alert]:

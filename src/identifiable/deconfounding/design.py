@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks
 from identifiable.results import Role, ScreenDesign
+from identifiable.results.screen import UnusedColumn
 
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -131,6 +132,7 @@ class Design:
     cell_count     cells in the well; None where the table does not say
     dose           of the perturbation, where it has a column of its own and `perturbation` pools doses; None otherwise
     roles          role -> the column of the table it was read from
+    unused         columns that play no role
     """
 
     plate: Labels
@@ -143,6 +145,7 @@ class Design:
     cell_count: NDArray[np.float64] | None = None
     dose: Labels | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
+    unused: tuple[UnusedColumn, ...] = ()
     name: str = "screen"
     compound: Labels | None = None
 
@@ -192,6 +195,17 @@ class Design:
             return self
         return replace(self, perturbation=named, dose=None, compound=self.compounds)
 
+    @property
+    def against(self) -> str:
+        """What a perturbation is told from."""
+        return "controls" if self.control.any() else "other perturbations"
+
+    def told_from(self, positive: Codes) -> Codes:
+        """The rows that some rows are told from: all controls, or where there are none all others."""
+        others = self.control.copy() if self.control.any() else np.ones(self.n, dtype=np.bool_)
+        others[positive] = False
+        return np.flatnonzero(others)
+
     def check_rows(self, blocks: Blocks) -> None:
         """Refuse a table whose rows this cannot be the design of."""
         if blocks.n != self.n:
@@ -212,6 +226,7 @@ class Design:
             column=None if self.column is None else self.column[rows],
             cell_count=None if self.cell_count is None else self.cell_count[rows],
             roles=self.roles,
+            unused=self.unused,
             name=self.name,
             compound=None if self.compound is None else self.compound.take(rows),
         )
@@ -282,27 +297,29 @@ def summarise(design: Design, d: int) -> ScreenDesign:
         grid=None
         if design.row is None or design.column is None
         else (len(np.unique(design.row)), len(np.unique(design.column))),
+        unused=design.unused,
     )
 
 
 def _roles(design: Design) -> list[Role]:
-    labels = {
+    labels: dict[str, Labels | None] = {
         "batch": design.batch,
         "plate": design.plate,
         "well": design.address,
         "perturbation": design.perturbation,
         "target": design.target,
-        "control": design.perturbation.take(design.control),
+        "control": design.perturbation.take(design.control) if design.control.any() else None,
         "cell_count": None if design.cell_count is None else labels_of(design.cell_count),
     }
     return [
-        Role(role, design.roles.get(role, ""), found.size, _frequent(found))
+        Role(role, design.roles.get(role, ""), found.size, frequent(found))
         for role, found in labels.items()
         if found is not None
     ]
 
 
-def _frequent(labels: Labels) -> tuple[str, ...]:
+def frequent(labels: Labels) -> tuple[str, ...]:
+    """The most frequent labels."""
     return tuple(labels.names[k] for k in np.argsort(-labels.counts, kind="stable")[:EXAMPLES])
 
 

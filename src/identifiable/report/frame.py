@@ -31,7 +31,15 @@ from identifiable.report.words import MISSING, clip, count, counted, known, one_
 from identifiable.results import Alert, Shown, to_json
 
 T = TypeVar("T")
-UNFOLDED = 3  # alerts that stand before the first figure; the others open on demand
+OPEN = 3  # kinds of alert that are read before the first figure
+OF_READING = {
+    "reading",
+    "control_name_shared",
+    "plate_joined",
+    "target_missing",
+    "targets_left_out",
+    "information_from_some",
+}
 
 
 def framed(
@@ -161,13 +169,12 @@ def notices(alerts: Sequence[Alert], *, brief: bool = False) -> list[Block]:
 
 
 def alerts_section(result: Shown, *, well: bool = True) -> Section:
-    """The alerts. That there are none is good news, and said only if all is `well`."""
+    """The alerts: the first few open, the others folded. That there are none is good news, and said only if all is `well`."""
     none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
-    blocks = notices(result.alerts, brief=True) or none
-    if len(blocks) > UNFOLDED:
-        rest = tuple(blocks[UNFOLDED:])
-        blocks = [*blocks[:UNFOLDED], Fold(counted(len(rest), "more alert"), rest)]
-    return Section("alerts", "Alerts", tuple(blocks))
+    found = notices(sorted(result.alerts, key=lambda alert: alert.code in OF_READING), brief=True)
+    shown, rest = found[:OPEN], found[OPEN:]
+    folded = [Fold(f"{counted(len(rest), 'more kind')} of alert", tuple(rest))] if rest else []
+    return Section("alerts", "Alerts", (*(shown or none), *folded))
 
 
 def reproduction(result: Shown, methods: Iterable[str], bibtex: str) -> Section:

@@ -120,7 +120,7 @@ def test_without_controls_other_corrections_are_tried():
     result = recommend(Blocks(X[part]), design).result
     assert {method.family for method in result.methods} == {"input", "combat", "harmony", "pca"}
     assert "sphering-1" in result.skipped
-    assert "no_controls" in [alert.code for alert in result.alerts]
+    assert "recommended_without_controls" in [alert.code for alert in result.alerts]
 
 
 def test_two_plates_are_too_few_to_judge():

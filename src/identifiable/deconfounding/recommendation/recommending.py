@@ -398,5 +398,5 @@ def _alerts(board: _Board, final: Fit, asked: Retrieval) -> list[Alert]:
             Alert("judged_on_some_wells", {"name": design.name, "judged": len(asked.rows), "wells": design.n})
         )
     if not design.control.any():
-        alerts.append(Alert("no_controls", {"name": design.name}))
+        alerts.append(Alert("recommended_without_controls", {"name": design.name}))
     return alerts

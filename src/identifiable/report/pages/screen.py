@@ -137,6 +137,17 @@ def _roles(design: ScreenDesign, *, brief: bool) -> Iterator[Table]:
     )
     heads = columns("role", "column", "values", "most frequent", words=("column", "most frequent"))
     yield from [Table("Roles of columns", heads, lines, brief=brief)] if lines else []
+    unused = tuple(
+        (
+            clip(one_line(u.column), NAME),
+            count(u.values),
+            some(u.examples) or MISSING,
+            "yes" if u.candidate else MISSING,
+        )
+        for u in design.unused
+    )
+    heads = columns("column", "values", "most frequent", "could be the perturbation", words=("most frequent",))
+    yield from [Table("Columns without a role", heads, unused, brief=brief)] if unused else []
 
 
 def _range(least: int, median: float, most: int) -> str:
