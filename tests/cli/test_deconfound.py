@@ -265,6 +265,39 @@ def test_features_that_are_not_finite_are_named_by_row_and_column(folder, world,
     assert "gap.npy" in err
 
 
+def test_gaps_unnamed_wells_and_missing_controls_are_handled_as_asked_and_counted(folder, world, capsys):
+    values, names = world.X.copy(), world.metadata["treatment"].astype("U40")
+    controls = np.char.endswith(names, "control")
+    values[np.flatnonzero(controls)[0], 3] = np.nan
+    names[np.flatnonzero(~controls)[:5]] = ""
+    columns = {**{name: column.tolist() for name, column in world.metadata.items()}, "treatment": names.tolist()}
+    features = {f"feature_{j}": values[:, j] for j in range(values.shape[1])}
+    pq.write_table(pa.table({**columns, **features}), "holed.parquet")
+    words = ["audit", "holed.parquet", "--preset", "rxrx3-core", "--permutations", "5", "--min-wells", "4"]
+    err = refused(*words, capsys=capsys)
+    assert all(part in err for part in ("feature_3", "--drop-nan", "--impute"))
+    n, d = values.shape
+    for option, rows, width, code in (
+        ("--drop-nan columns", n - 5, d - 1, "columns_dropped"),
+        ("--drop-nan rows", n - 6, d, "wells_dropped"),
+        ("--impute median", n - 5, d, "values_imputed"),
+    ):
+        assert run(*words, *option.split(), "--quiet", "--json", "a.json", capsys=capsys)[0] == 0
+        found = load("a.json")
+        assert (found.design.n, found.design.d) == (rows, width)
+        told = {alert.code: alert.values for alert in found.alerts}
+        assert told["unnamed_dropped"]["rows"] == 5
+        assert {code, "unnamed_dropped"} <= set(told)
+        assert option in found.provenance.command
+    bare = [*words, "--impute", "median", "--unnamed", "drop", "--control", "none", "--json", "b.json"]
+    code, _, err = run(*bare, capsys=capsys)
+    assert (code, load("b.json").design.controls) == (0, 0)
+    assert "SMILES" in err  # a column without a role
+    quick = ["evaluate", "holed.parquet", "--impute", "median", "--control", "none", "--quick", "--min-wells", "4"]
+    assert run(*quick, "--bootstrap", "20", "--max-targets", "2", "--quiet", "--json", "c.json", capsys=capsys)[0] == 0
+    assert load("c.json").settings["against"] == "others"
+
+
 def test_one_plate_is_not_enough(world):
     one = world.metadata["plate"] == world.metadata["plate"][0]
     one &= world.metadata["experiment_name"] == world.metadata["experiment_name"][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 from scipy.stats import false_discovery_control, norm, t
@@ -117,6 +118,7 @@ def least_of_many(draws: Array, spreads: Array, groups: int, *, crossed: bool = 
     return result
 
 
+@cache
 def _widening(groups: int, crossed: bool) -> float:
     of_few = float(np.sqrt(groups / (groups - 1)) * t.ppf(0.975, groups - 1) / norm.ppf(0.975))
     return of_few * (TWICE_USED if crossed else 1.0)

@@ -233,7 +233,8 @@ def _principal(fits: Fits, held_out: int | None) -> Fit:
 
 
 def _all_candidates(levels: Sequence[Level]) -> list[Candidate]:
-    chained, first = "control-z+sphering", ("control-z", levels[-1])
+    chained = "control-z+sphering"
+    first: tuple[Literal["control-z"], Level] = ("control-z", levels[-1])
     return [
         Candidate(AS_IS, INPUT, _unchanged, "all rows"),
         Candidate(Z_SCORE, INPUT, _z_scored, "all rows"),

@@ -303,7 +303,10 @@ def _scatter(
     axis: str,
 ) -> Curves:
     clouds = [Cloud("other", _where(points, colours, -1), "main", GREY)] if -1 in colours else []
-    clouds += [Cloud(one_line(name), _where(points, colours, k), "main", STYLES[k % len(STYLES)]) for k, name in enumerate(names)]
+    clouds += [
+        Cloud(one_line(name), _where(points, colours, k), "main", STYLES[k % len(STYLES)])
+        for k, name in enumerate(names)
+    ]
     across, up = ([p[side] for p in points] or [0.0] for side in (0, 1))
     return Curves(
         title,
