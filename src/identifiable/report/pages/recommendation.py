@@ -92,7 +92,7 @@ def _one_method(key: str) -> str:
         return f"{representation_name(found[1])} by {found[2]}"
     if found := re.fullmatch(r"sphering-([\d.]+)", key):
         return f"sphering (ridge {found[1]})"
-    return "PCA" if key == "pca" else representation_name(key)
+    return {"pca": "PCA", "ica-clean": "ICA cleaning"}.get(key) or representation_name(key)
 
 
 def short_name(key: str) -> str:
