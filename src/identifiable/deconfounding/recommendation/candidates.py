@@ -28,6 +28,7 @@ from identifiable.deconfounding.corrections.tasks import (
 )
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.groups import AffineMap
+from identifiable.ica import Resolved
 from identifiable.intake import gather_moments
 from identifiable.moments import ROUNDING, Array, Moments, leave_one_out
 from identifiable.options import AttributeOptions
@@ -132,6 +133,21 @@ class Fits:
 
     def _stepped(self, fit: Fit, places: Codes) -> Blocks:
         return Blocks(Stepped(self.blocks, places, fit.step, fit.width), name=self.blocks.name)
+
+    @cached_property
+    def components(self) -> Resolved:
+        """The independent components of all rows, without labels."""
+        table = Representation(self.blocks, name=self.blocks.name)
+        return screen_basis(table, self.design, self.shuffling, self.unnamed)
+
+    @property
+    def shuffling(self) -> AttributeOptions:
+        return AttributeOptions(stability=0, permutations=FEWEST_SHUFFLES, seed=self.run.seed, workers=self.run.workers)
+
+    @property
+    def unnamed(self) -> Run:
+        """A run whose table need not be hashed."""
+        return replace(self.quiet, inputs=(Input(self.blocks.name, *self.blocks.shape, str(self.blocks.dtype), ""),))
 
     def axes(self, moments: list[Moments], held_out: int | None, rows: str) -> PrincipalAxes:
         with one_blas_thread():
@@ -239,17 +255,18 @@ def _principal(fits: Fits, held_out: int | None) -> Fit:
 
 
 def _without_technical_components(fits: Fits, held_out: int | None) -> Fit:
-    """The table without its technical components, as `clean` would choose them on these rows, with few shuffles and no refits."""
+    """The table without its technical components, chosen as `clean` does on these rows, with few shuffles.
+
+    The components are those of all rows, without labels: only which of them go depends on treatments.
+    """
     rows = fits.rows(held_out)
     blocks, design = fits.blocks, fits.design
     if rows is not None:
         blocks, design = blocks.select(rows), design.take(rows)
-    options = AttributeOptions(stability=0, permutations=FEWEST_SHUFFLES, seed=fits.run.seed, workers=fits.run.workers)
-    run = Run(fits.run.seed, fits.run.workers, fits.run.cluster, inputs=(Input(blocks.name, *blocks.shape, "", ""),))
-    found = screen_basis(Representation(blocks, name=blocks.name), design, options, run)
-    chosen = choose_weights(attribute(found, blocks, design, options, run))
+    found = attribute(fits.components, blocks, design, fits.shuffling, fits.unnamed)
+    chosen = choose_weights(found)
     note = Note("technical_components", {"removed": len(chosen.removed), "components": len(chosen.weights)})
-    return Fit(Affine(cleaned_map(found, chosen.weights.tolist())), blocks.d, (note,))
+    return Fit(Affine(cleaned_map(fits.components, chosen.weights.tolist())), blocks.d, (note,))
 
 
 def _all_candidates(levels: Sequence[Level]) -> list[Candidate]:
