@@ -66,7 +66,7 @@ class Found:
         def left(weights: Array) -> Array:
             """The sum of all, then without each group that asks."""
             by_group = np.bincount(self.group, weights=weights)[asking]
-            return np.r_[weights.sum(), weights.sum() - by_group]
+            return np.asarray(np.r_[weights.sum(), weights.sum() - by_group])
 
         size = self.without.shape[1]
         asking = np.unique(self.group[self.group < size])

@@ -319,7 +319,7 @@ def candidates(design: Design, families: Sequence[str], rows: int) -> tuple[list
         lacking = None if name is None else CORRECTIONS[name].lacking(design)
         most = MOST_ROWS.get(candidate.name)
         if lacking is None and most is not None and not families and rows > most:
-            lacking = f"{rows} rows, more than {most}; name it as a candidate to try it"
+            lacking = f"{rows} rows, more than {most}"
         if lacking is None:
             kept.append(candidate)
         else:
