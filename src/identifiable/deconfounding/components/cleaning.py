@@ -71,8 +71,9 @@ def clean(
 
     Metrics of retrieval (1-NN across batches, consensus, replicate mAP: `Retrieval`) of the cleaned table are compared with those of
     the table as it came: on the table as it would be written, and on wells of batches (or plates) that were not used to choose
-    components. Features are in standard deviations of their table. "harms" is said where a metric has an interval below the input;
-    "keep-as-is" where one is lower by more than `margin`, which may be chance.
+    components. Features are in standard deviations of their table; of the table as written also in the units they came in.
+    "harms" is said where a metric has an interval below the input; "keep-as-is" where one is lower by more than `margin`, which
+    may be chance.
 
     Parameters
     ----------
@@ -337,10 +338,11 @@ def _checks(
     asked = Retrieval.of(design, seed=run.seed)
     came = blocks.select(asked.rows)[:].astype(np.float64)
 
-    def scores_of(weights: Array) -> Scores:
-        return asked.scores(_standardised(cleaned_map(resolved, weights.tolist())(came)))
+    def cleaned(weights: Array) -> Array:
+        return cleaned_map(resolved, weights.tolist())(came)
 
-    before, after = asked.scores(_standardised(came)), scores_of(chosen.weights)
+    written = cleaned(chosen.weights)
+    before = asked.scores(_standardised(came))
     units = batches_or_plates(design)
     parts = min(CHECK_FOLDS, units.size)
     fold = plate_folds(design, folds=parts, hold_out="plate" if units is design.plate else "batch", seed=run.seed)
@@ -350,7 +352,7 @@ def _checks(
         ranked = Ranked.of(
             [slab[rows] for slab in slabs], Questions.of(design.take(rows), rng=np.random.default_rng(run.seed))
         )
-        apart.append(scores_of(ranked.chosen(options.method, options.budget)))
+        apart.append(asked.scores(_standardised(cleaned(ranked.chosen(options.method, options.budget)))))
         run.say(Stage("checks"), k + 1, parts)
     of_part = replace(asked, groups=Labels(fold[asked.rows], tuple(map(str, range(parts)))))
     held_out = Scores(
@@ -359,7 +361,11 @@ def _checks(
             for name in asked.metrics
         }
     )
-    return (*_compared(before, after, held_out=False), *_compared(before, held_out, held_out=True))
+    return (
+        *_compared(before, asked.scores(_standardised(written)), held_out=False),
+        *_compared(asked.scores(came), asked.scores(written), held_out=False, scaled=False),
+        *_compared(before, held_out, held_out=True),
+    )
 
 
 def _standardised(rows: Array) -> Array:
@@ -369,7 +375,7 @@ def _standardised(rows: Array) -> Array:
     return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > ROUNDING * size))
 
 
-def _compared(before: Scores, after: Scores, *, held_out: bool) -> list[CleanCheck]:
+def _compared(before: Scores, after: Scores, *, held_out: bool, scaled: bool = True) -> list[CleanCheck]:
     return [
         CleanCheck(
             metric,
@@ -378,6 +384,7 @@ def _compared(before: Scores, after: Scores, *, held_out: bool) -> list[CleanChe
             found.mean,
             *found.minus(before[metric]),
             better="low" if metric == BATCH_READABLE else "high",
+            scaled=scaled,
         )
         for metric, found in after.found.items()
     ]

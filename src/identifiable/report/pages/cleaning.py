@@ -76,6 +76,7 @@ METRICS = {  # name, which `glossary/cleaning.md` explains, and papers
     "pcr_plate": ("PCR, plate", ("luecken",)),
 }
 JUDGED = {False: "the table as written", True: "batches not used to choose"}
+OWN_UNITS = ", in its own units"
 BASIS = ".safetensors"
 UNSAVED = "cleaning.safetensors"
 
@@ -155,7 +156,7 @@ def _checks(result: Cleaning) -> Iterator[Block]:
     lines = tuple(
         (
             f"{_metric_name(c.metric)} {'↑' if c.better == 'high' else '↓'}",
-            JUDGED[c.held_out],
+            JUDGED[c.held_out] + ("" if c.scaled else OWN_UNITS),
             number(c.input),
             number(c.cleaned),
             estimate(c.difference, c.ci95, signed),
@@ -165,7 +166,7 @@ def _checks(result: Cleaning) -> Iterator[Block]:
     if not lines:
         return
     yield Table(
-        "Every feature in standard deviations of its own table; ↑ higher is better, ↓ lower is better",
+        f"Every feature in standard deviations of its own table (unless it says{OWN_UNITS}); ↑ higher is better, ↓ lower is better",
         columns("metric", "judged on", "input", "cleaned", "difference [95 %]", words=("metric", "judged on")),
         lines,
         brief=True,
@@ -175,7 +176,7 @@ def _checks(result: Cleaning) -> Iterator[Block]:
         rows = tuple(
             DotRow(_metric_name(c.metric), signed(c.difference), marks(("main", c.difference)), interval=c.ci95)
             for c in result.checks
-            if c.held_out == held_out and c.better == "high" and known(c.difference)
+            if c.held_out == held_out and c.scaled and c.better == "high" and known(c.difference)
         )
         if rows:
             yield Dots(
