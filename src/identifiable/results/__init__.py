@@ -65,6 +65,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
+from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapFit, Premise
 from identifiable.results.record import (
     Alert,
     Answer,
@@ -162,6 +163,9 @@ __all__ = [
     "Form",
     "GeneConcentration",
     "GeneScore",
+    "HeadDiversity",
+    "HeadMap",
+    "Heads",
     "Holder",
     "IcaAdvice",
     "Input",
@@ -170,6 +174,7 @@ __all__ = [
     "Leak",
     "Leakage",
     "Lift",
+    "MapFit",
     "Metric",
     "ModelRun",
     "MovedGroup",
@@ -180,6 +185,7 @@ __all__ = [
     "Overlap",
     "PairResult",
     "PairRun",
+    "Premise",
     "Provenance",
     "RandomDirections",
     "Reason",
