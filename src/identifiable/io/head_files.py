@@ -159,7 +159,7 @@ class _File(_Held):
         return self._file.layout(name).shape
 
     def only(self, ndim: int) -> str:
-        fitting = [name for name in self.names if len(self.shape(name)) == ndim]
+        fitting = [name for name in self.names if len(self.names) == 1 or len(self.shape(name)) == ndim]
         if len(fitting) != 1:
             held = listed([f"{shown(name)} {self.shape(name)}" for name in self.names]) or "nothing"
             raise DataError(
