@@ -21,8 +21,8 @@ def _write_map(job: Job, found: Heads, path: str) -> None:
     """The map from the first model's features to the second's."""
     from identifiable.io import save_arrays
 
-    first = found.maps[0]
-    save_arrays(path, {"matrix": first.matrix, "offset": first.offset_vector, "basis": first.basis})
+    arrays = found.maps[0].arrays
+    save_arrays(path, {} if arrays is None else arrays._asdict())
 
 
 def _inputs(job: Job) -> list[str | None]:
@@ -42,7 +42,7 @@ COMMAND = Command(
     },
     call=_call,
     result=lambda job: Heads,
-    gate="'maps.0.fit.r2 < 0.5', 'premise.agreement < 0.9' or 'heads.rank < 64'",
+    gate="'r2_ridge < 0.5', 'correlation < 0.9', 'agreement < 0.9' or 'heads.rank < 64'",
     inputs=_inputs,
     files=(Output(("--map-out",), "the map from W1's features to W2's: matrix, offset, basis", (".npz",), _write_map),),
 )

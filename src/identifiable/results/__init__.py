@@ -65,7 +65,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
-from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapFit, Premise
+from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.record import (
     Alert,
     Answer,
@@ -174,6 +174,7 @@ __all__ = [
     "Leak",
     "Leakage",
     "Lift",
+    "MapArrays",
     "MapFit",
     "Metric",
     "ModelRun",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from identifiable._checks import UsageError
 from identifiable.results.record import Shown
@@ -69,6 +69,14 @@ class MapFit:
     draws: int
 
 
+class MapArrays(NamedTuple):
+    """The map on rows, ``features @ matrix + offset``, and an orthonormal basis of the fixed dimensions. Not in JSON."""
+
+    matrix: Any
+    offset: Any
+    basis: Any
+
+
 @dataclass(frozen=True)
 class HeadMap:
     """The map from the features of `source` to those of `target` that their heads imply if both give the same probabilities.
@@ -87,27 +95,27 @@ class HeadMap:
     expressed_chance: float | None
     offset: float
     fit: MapFit | None = None
-    arrays: Any = field(default=None, compare=False, repr=False, metadata={"json": None})
+    arrays: MapArrays | None = field(default=None, compare=False, repr=False, metadata={"json": None})
 
-    def _array(self, name: str) -> Any:
+    def _held(self) -> MapArrays:
         if self.arrays is None:
-            raise UsageError(f"{name}: a result read from JSON holds no map; call heads again, or save it (--map-out).")
-        return self.arrays[name]
+            raise UsageError("matrix: a result read from JSON holds no map; call heads again, or save it (--map-out).")
+        return self.arrays
 
     @property
     def matrix(self) -> Any:
         """(source dimensions, target dimensions): ``features @ matrix + offset_vector``. Only a result of this process has it."""
-        return self._array("matrix")
+        return self._held().matrix
 
     @property
     def offset_vector(self) -> Any:
         """(target dimensions,), in the fixed subspace."""
-        return self._array("offset")
+        return self._held().offset
 
     @property
     def basis(self) -> Any:
         """(target dimensions, fixed): an orthonormal basis of the dimensions that the heads fix."""
-        return self._array("basis")
+        return self._held().basis
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from identifiable.groups import AffineMap, Linear
 from identifiable.moments import Array, Moments
-from identifiable.results import HeadMap, MapFit
+from identifiable.results import HeadMap, MapArrays, MapFit
 from identifiable.unembedding.head import Head
 
 RIDGES: Array = np.concatenate([[0.0], 10.0 ** np.arange(-5, 1.25, 0.25)])
@@ -63,7 +63,7 @@ class HeadRelation:
             # A shuffle acts on centred label vectors irreducibly, so the mean over shuffles is the share of the dimensions.
             expressed_chance=None if vacuous else rank / (k - 1),
             offset=float(np.linalg.norm(affine.offset)),
-            arrays={"matrix": affine.matrix, "offset": affine.offset, "basis": self.right.T},
+            arrays=MapArrays(affine.matrix, affine.offset, self.right.T),
         )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from identifiable.report.frame import framed, glossary, marks, section, terms
-from identifiable.report.page import NEXT, Block, Card, DotRow, Dots, Page, Table, Text, columns
+from identifiable.report.page import Block, Card, DotRow, Dots, Page, Table, Text, columns
 from identifiable.report.words import MISSING, count, display_name, known, number, percent, sentence_of, short, yes_no
 from identifiable.results import HeadMap, Heads, MapFit
 
@@ -18,7 +18,6 @@ READING = (
     "Fixed dimensions", "Condition", "Premise", "R² from heads", "Fitted", "Chance", "Best scale, temperature", "Gauge and bias",
     "Expressed", "Labels",
 )  # fmt: skip
-ALPHA = 0.05  # p of the correlation, above which the map is called no better than chance
 GAIN = 0.1  # of R², from which on a next step is worth a sentence
 FACTOR = 1.2  # between the logits of two models, from which on a temperature is
 
@@ -36,7 +35,7 @@ def page(result: Heads) -> Page:
             section("map", "The map read off the heads", _map(result)),
             section("premise", "Does the premise hold?", _premise(result)),
             section("diversity", "How diverse are the heads?", _diversity(result)),
-            section(NEXT, "What to do next", (Text(words[step], brief=True) for step in _steps(result))),
+            section("steps", "What to do next", (Text(words[step], brief=True) for step in _steps(result))),
         ],
         reading=(Text(words[""]), terms("heads", *READING)),
         methods=(words["Computed"], _judged(result), words["Sources"]),
@@ -66,7 +65,7 @@ def _card(result: Heads) -> Card:
             ("by chance", number(fit.null_r2_ridge)),
             ("correlation", number(fit.correlation)),
         ]
-    well = fit is not None and fit.p <= ALPHA
+    well = fit is not None and _beyond_chance(fit)
     badge = "from weights and features" if fit is not None else "from weights alone"
     return Card(
         _way(way), badge, sentence_of(result.headline), "plain" if well else "caution", tuple(facts), brief=True
@@ -164,8 +163,8 @@ def _diversity(result: Heads) -> Iterator[Block]:
     yield Table(
         f"Heads, centred over labels. Diverse: the rank is the number of dimensions. {caption}",
         columns(
-            "head", "labels", "dim.", "rank", "diverse", "condition", "weighted", "eff. labels", "gauge", "bias", "variance",
-            words=("diverse", "bias"),
+            "head", "labels", "dim.", "rank", "diverse", "condition", "weighted", "weighted rank", "eff. labels", "gauge", "bias",
+            "variance", words=("diverse", "bias"), hidden=("weighted rank", "eff. labels", "bias"),
         ),
         tuple(
             (
@@ -175,7 +174,8 @@ def _diversity(result: Heads) -> Iterator[Block]:
                 count(head.rank),
                 yes_no(head.diverse),
                 number(head.condition, 1),
-                MISSING if head.weighted_rank is None else f"{number(head.weighted_condition, 1)} (rank {count(head.weighted_rank)})",
+                number(head.weighted_condition, 1),
+                MISSING if head.weighted_rank is None else count(head.weighted_rank),
                 number(head.effective_labels, 1),
                 number(head.gauge),
                 yes_no(head.bias),
@@ -192,7 +192,7 @@ def _steps(result: Heads) -> Iterator[str]:
     way, fit = result.maps[0], result.maps[0].fit
     if fit is None:
         yield "No features"
-    elif not (known(fit.p) and fit.p <= ALPHA):
+    elif not _beyond_chance(fit):
         yield "At chance"
     else:
         if (
@@ -204,6 +204,11 @@ def _steps(result: Heads) -> Iterator[str]:
         yield "More shared" if fit.r2_fitted - fit.r2_ridge > GAIN else "Holds"
     if way.fixed < way.dimensions:
         yield "Rest not covered"
+
+
+def _beyond_chance(fit: MapFit) -> bool:
+    """Whether no shuffle of the labels predicts as well: a test at level 1 / (draws + 1)."""
+    return known(fit.correlation) and fit.correlation > fit.null_correlation
 
 
 def _judged(result: Heads) -> str:
