@@ -27,7 +27,7 @@ from machine import machine, warnings_of
 
 from identifiable import ica
 from identifiable.blocks import Blocks
-from identifiable.groups import haar_rotation
+from identifiable.groups import haar_rotation, permutation_matrix
 from identifiable.identifiability import axes
 from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import CompareRun, Table
@@ -80,7 +80,7 @@ class World:
             common = float(np.sum(matrix * xy))
             return float(np.sqrt(max(np.trace(yy) - common**2 / np.sum(matrix * (xx @ matrix)), 0.0)))
 
-        permutation = error(ica.permutation_matrix(xy / np.sqrt(np.outer(np.diag(xx), np.diag(yy)))))
+        permutation = error(permutation_matrix(xy / np.sqrt(np.outer(np.diag(xx), np.diag(yy)))))
         left, _, right = np.linalg.svd(xy)
         rigid = error(left @ right)
         d, k = len(self.kinds), self.k
@@ -90,7 +90,7 @@ class World:
             for turn in turns if d - k > 1 else []:
                 turn[k:, k:] = haar_rotation(d - k, rng)
             x, y = to_x @ turns[0], to_y @ turns[1]
-            through = error(x @ ica.permutation_matrix(x.T @ xy @ y) @ turns[1].T @ back)
+            through = error(x @ permutation_matrix(x.T @ xy @ y) @ turns[1].T @ back)
             found.append((permutation - through) / (permutation - rigid))
         return np.array(found)
 

@@ -52,7 +52,8 @@ RUNS = {
     "disentangle-all": "disentangle latents.npy factors.csv --metrics all --profile hsu-training",
     "disentangle-codes": "disentangle codes.npy factors.csv:shape,size --metrics infomec,mig,modularity --profile tripod",
     "heads": "heads heads.npz:head_a heads.npz:head_b --features a.npy wide.npy --null-draws 9",
-    "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20",
+    "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20 --min-wells 20",
+    "recommend": "deconfound recommend cells.csv --preset rxrx3-core",
     "evaluate": "deconfound evaluate cells.csv --preset rxrx3-core --classifiers ridge,logistic --max-targets 2 --min-wells 8 "
     "--rotations 2 --null-guides 2 --bootstrap 50 --baselines control-z,tvn,combat --fit train,all --rank 6",
     "attribute": "deconfound attribute cells.csv --preset rxrx3-core --basis given.safetensors --permutations 20",
@@ -73,6 +74,7 @@ PAGES: tuple[str, ...] = (
     "disentangle",
     "heads",
     "audit",
+    "recommend",
     "evaluate",
     "attribute",
 )

@@ -25,6 +25,7 @@ from identifiable.report.pages import page_of
 from identifiable.report.render.terminal import WIDTH
 from identifiable.report.words import columns_wide
 from identifiable.results import from_json, to_json
+from identifiable.results.cleaning import CleanCheck
 from identifiable.results.evaluation import FitOn, HeldOut
 from identifiable.results.reproduction import Estimator, Form, Unit
 from identifiable.results.table2 import ALL_DATA
@@ -35,6 +36,13 @@ ALL_GROUPS = ("signed_permutation", "rigid", "similarity", "linear", "ica")
 # Held-out means, as if two runs agreed up to a rigid motion.
 LADDER = {"signed_permutation": 0.62, "rigid": 0.042, "similarity": 0.0415, "linear": 0.039, "ica": 0.27}
 SCALE = results.Scale(diameter=41.2, rms=11.3)
+MADE_BY = results.Provenance(
+    "0.1.0",
+    {"numpy": "2.3.0", "scipy": "1.16.0"},
+    0,
+    "identifiable resolve cells.npy -o basis.safetensors",
+    "2026-09-01T12:00:00+00:00",
+)
 
 
 def make_errors(mean: float, *, ci95: tuple[float, float] | None = None, quantiles: bool = True) -> results.Errors:
@@ -262,9 +270,7 @@ def make_comparison(
         inputs=tuple(results.Input(name, 5012, width, "float32", f"{i:064x}") for i, name in enumerate(names)),
         settings=chosen,
         alerts=tuple(alerts),
-        provenance=results.Provenance(
-            "0.1.0", {"numpy": "2.3.0", "scipy": "1.16.0"}, 0, command, "2026-09-01T12:00:00+00:00"
-        ),
+        provenance=replace(MADE_BY, command=command),
         pairs=pairs,
         spectra=tuple(
             results.Spectrum(
@@ -281,34 +287,6 @@ def make_comparison(
 
 
 DENSITY_EDGES = tuple(-5 + 10 * k / 60 for k in range(61))
-MADE_BY = results.Provenance(
-    "0.1.0",
-    {"numpy": "2.3.0", "scipy": "1.16.0"},
-    0,
-    "identifiable resolve cells.npy -o basis.safetensors",
-    "2026-09-01T12:00:00+00:00",
-)
-
-
-def answered(result: results.Comparison) -> results.Comparison:
-    """A comparison with the numbers of the answer in every pair."""
-    near = results.Overlap(0.5, 0.01, (0.45, 0.55))
-    pairs = tuple(
-        replace(
-            pair,
-            rungs=tuple(
-                replace(r, r2=results.Bounded(0.96, (0.95, 0.97)), kept=results.Bounded(0.99)) for r in pair.rungs
-            ),
-            shared=results.SharedDimensions(32, 20, 4, 0.1, 0.8, 0.7, (0.99,) * 20 + (0.7,) * 12),
-            neighbours=results.Neighbours(10, 1000, near, {"rigid": near}, 0.4, {}),
-            axes=results.Axes(32, 6400, matched=3, own_source=4, own_target=5, chance=0.1),
-            verdict=replace(
-                pair.verdict, degree="nearly", r2=0.96, form=results.Form("rigid", "clear", None, 1.0, "one")
-            ),
-        )
-        for pair in result.pairs
-    )
-    return replace(result, pairs=pairs)
 
 
 def make_density(peaked: float) -> tuple[float, ...]:
@@ -390,7 +368,7 @@ def make_resolution(
         settings={"rank": "auto", "restarts": starts, "stability": 8 if refits else 0, "contrast": "logcosh"}
         | {"order": "negentropy", "limits": LIMITS, **(settings or {})},
         alerts=tuple(alerts),
-        provenance=results.Provenance(MADE_BY.version, MADE_BY.libraries, MADE_BY.seed, command, MADE_BY.time),
+        provenance=replace(MADE_BY, command=command),
         rank=d,
         converged=converged,
         passes=19.25,
@@ -522,7 +500,7 @@ def make_distortion(
         inputs=(results.Input("latents", n, 3, "float64", f"{9:064x}"),),
         settings={"decoder": decoder, "precision": "float64", "directions": directions, **(settings or {})},
         alerts=tuple(alerts),
-        provenance=results.Provenance(MADE_BY.version, MADE_BY.libraries, MADE_BY.seed, MADE_BY.command, MADE_BY.time),
+        provenance=MADE_BY,
         decoder=decoder,
         n=n,
         latents=3,
@@ -1145,8 +1123,95 @@ def make_cleaning(
         ),
         "attribution": attributed,
         "outputs": ("cleaned.h5ad", "clean basis.safetensors"),
+        "checks": (
+            CleanCheck("nn_cosine", False, 0.60, 0.66, 0.06, (0.01, 0.11), "high"),
+            CleanCheck("nn_cosine", True, 0.60, 0.58, -0.02, (-0.05, 0.01), "high"),
+            CleanCheck("batch_readable", True, 0.70, 0.40, -0.30, (-0.42, -0.18), "low"),
+        ),
     }
     return results.Cleaning(**{**found, **rest})
+
+
+def make_recommendation(name: str = "wells", **rest: Any) -> results.Recommendation:
+    """Sphering chosen in 9 of 10 folds."""
+    metrics = {"nn_cosine": 0.60, "replicate_map": 0.80, "batch_readable": 0.70}
+    gains = {"sphering-0.3": 0.05, "combat": -0.1, "z-score": 0.0}
+    ends = (-0.02, 0.04)
+    scores = tuple(
+        results.MethodScore(
+            method,
+            metric,
+            value + gain,
+            (value + gain + ends[0], value + gain + ends[1]),
+            gain,
+            (gain - 0.03, gain + 0.03),
+        )
+        for method, gain in gains.items()
+        for metric, value in metrics.items()
+    )
+    found: dict[str, Any] = {
+        **about(name, "recommend"),
+        "verdict": "recommended",
+        "told": results.Answer("", stored="use sphering with a small ridge; its family wins in 9 of 10 folds"),
+        "chosen": "sphering-0.3",
+        "written": "sphering-0.3",
+        "family": "sphering",
+        "stable": 0.9,
+        "margin": 0.03,
+        "held_out": "batch",
+        "folds": 10,
+        "wells": 500,
+        "metrics": tuple(
+            results.AskedMetric(
+                metric,
+                "low" if metric == "batch_readable" else "high",
+                "target",
+                "batch",
+                270,
+                300,
+                0.06,
+                "z-score",
+                value,
+                (value - 0.05, value + 0.05),
+            )
+            for metric, value in metrics.items()
+        ),
+        "methods": (
+            results.TriedMethod(
+                "sphering-0.3",
+                "sphering",
+                "own controls",
+                0.05,
+                True,
+                True,
+                9,
+                (results.Note("z_scored", {"rows": 9}),),
+            ),
+            results.TriedMethod("z-score", "input", "all rows", 0.0, True, False, 1),
+            results.TriedMethod("combat", "combat", "all rows", -0.1, False, False, 0),
+        ),
+        "scores": scores,
+        "nested": tuple(results.HeldOutScore(metric, value, 0.02, ends) for metric, value in metrics.items()),
+        "picks": (results.Pick(("week 1",), "sphering-0.3", "sphering"), results.Pick(("week 2",), "z-score", "input")),
+        "skipped": {"harmony": "60000 rows, more than 50000"},
+        "pictures": (
+            results.WellPicture(
+                "pca",
+                ((0.0, 1.0), (1.0, -1.0), (-1.0, 0.0)),
+                ((0.5, 1.0), (1.0, -0.5), (-1.0, 0.2)),
+                (0, 1, -1),
+                ("week 1", "week 2"),
+                (0, 0, -1),
+                ("kinase",),
+            ),
+        ),
+        "plate_maps": tuple(
+            results.PlateMap(space, ("A", "B"), ("1", "2"), ((0.5, -0.5), (float("nan"), 1.0)))
+            for space in ("before", "after")
+        ),
+        "outputs": ("corrected.parquet", "correction.safetensors"),
+    }
+    return results.Recommendation(**{**found, **rest})
 
 
 # -- broken results
@@ -1376,6 +1441,7 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "evaluation": make_evaluation,
     "attribution": lambda: make_attribution(size=8, grid=(8, 12)),
     "cleaning": lambda: make_cleaning(attribution=make_attribution(size=8, grid=(8, 12))),
+    "recommendation": make_recommendation,
 }
 
 

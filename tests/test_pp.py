@@ -11,7 +11,8 @@ import pytest
 
 import identifiable
 from deconfounding.short_calls import fit_correction
-from identifiable._checks import DataError, DataWarning, UsageError
+from identifiable import deconfound
+from identifiable._checks import DataError, DataWarning, OutputError
 from identifiable.api.screening import screen
 
 ad = pytest.importorskip("anndata")
@@ -20,7 +21,8 @@ pd = pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.DataWarning")
 N, WIDTH = 96, 4
 CONTROLS = {"control": "DMSO"}
-FUNCTIONS = {name: name.replace("_", "-") for name in identifiable.pp.__all__}
+CHOOSING = ("clean", "recommend")
+FUNCTIONS = {name: name.replace("_", "-") for name in identifiable.pp.__all__ if name not in CHOOSING}
 
 
 @pytest.fixture
@@ -57,6 +59,22 @@ def test_every_function_puts_what_the_room_computes_into_obsm_and_leaves_X(adata
     assert adata.uns["other"] == 1
 
 
+def test_recommend_and_clean_put_what_they_would_write(adata):
+    found = deconfound.recommend(adata, candidates=["control-z"], **CONTROLS)
+    identifiable.pp.recommend(adata, candidates=["control-z"], **CONTROLS)
+    np.testing.assert_array_equal(adata.obsm["X_corrected"], found.corrected[:N])
+    assert adata.uns["identifiable"]["X_corrected"]["verdict"] == found.result.verdict
+    asked = {"stability": 2, "permutations": 20, "metrics": (), **CONTROLS}
+    cleaned = deconfound.clean(adata, **asked)
+    done = identifiable.pp.clean(adata, key_added="X_clean", force=True, copy=True, **asked)
+    np.testing.assert_allclose(done.obsm["X_clean"], cleaned.basis.map(adata.X), atol=1e-9)
+    assert done.uns["identifiable"]["X_clean"]["verdict"] == cleaned.result.verdict
+    if not cleaned.result.harmless:
+        with pytest.raises(OutputError, match=cleaned.result.verdict):
+            identifiable.pp.clean(adata, **asked)
+    assert "X_clean" not in adata.obsm
+
+
 def test_use_rep_key_added_and_copy(adata, tmp_path):
     done = identifiable.pp.sphering(adata, use_rep="X_deep", key_added="X_sphered", epsilon=1.0, copy=True, **CONTROLS)
     assert done.obsm["X_sphered"].shape == (N, 3)
@@ -76,22 +94,25 @@ def test_use_rep_key_added_and_copy(adata, tmp_path):
 
 
 def test_what_it_must_be_told_and_what_it_warns_of(adata):
-    with pytest.raises(UsageError, match="control"):
+    with pytest.raises(DataError, match=r"sphering .* controls"):
         identifiable.pp.sphering(adata[adata.obs["treatment"] != "DMSO"].copy())
     with pytest.raises(TypeError, match="epsilon"):
         identifiable.pp.combat(adata, epsilon=1.0, **CONTROLS)
     with pytest.raises(DataError, match="'X_none'"):
         identifiable.pp.tvn(adata, use_rep="X_none", **CONTROLS)
     few = pd.DataFrame({"id": adata.obs_names[:50], "lab": "a"})
-    with pytest.raises(DataError, match=r"96 .* 50"):
+    with pytest.raises(DataError, match=r"50 of 96"):
         identifiable.pp.control_z(adata, metadata=few, **CONTROLS)
+    with pytest.raises(DataError, match=r"layers/deep: .* 4 .* 3;"):
+        identifiable.pp.control_z(adata, use_rep="X_deep", key_added="layers/deep", **CONTROLS)
+    assert set(adata.layers) == {"raw"}
     bare = adata[~((adata.obs["plate"] == "p0") & (adata.obs["treatment"] == "DMSO"))].copy()
     with pytest.warns(DataWarning, match="groups_without_controls"):
         identifiable.pp.control_z(bare, **CONTROLS)
 
 
 def test_signatures_are_explicit_and_scanpy_is_not_loaded():
-    for name in FUNCTIONS:
+    for name in (*FUNCTIONS, *CHOOSING):
         parameters = inspect.signature(getattr(identifiable.pp, name)).parameters
         assert {"use_rep", "key_added", "copy", "control", "batch", "plate"} <= set(parameters)
         assert parameters["key_added"].default == "X_corrected"

@@ -2,7 +2,8 @@
 
 A page of docs/ is run from top to bottom, in a folder that has the tables of `folder`: blocks of `python`, sessions
 (`pycon`) and commands (`sh`), with one namespace for the page. A block that cannot run here has
-``<!-- not run: why -->`` on the line above it.
+``<!-- not run: why -->`` on the line above it; one that needs a file of real data has ``<!-- needs: file -->`` and runs
+where the file is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from identifiable.cli import main
 from laws import rows
 
 ROOT = Path(__file__).parents[1]
+DATA = Path("/work/shared/data")  # real tables, which are not part of the project
 README = (ROOT / "README.md").read_text()
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"(?P<above>[^\n]*)\n```(?P<language>\w*)\n(?P<text>.*?)\n```", flags=re.DOTALL)
@@ -42,6 +44,8 @@ def folder(tmp_path, monkeypatch):
         np.save(tmp_path / f"{name}.npy", table)
     for name in ("release_ids.txt", "candidate_ids.txt"):
         (tmp_path / name).write_text("\n".join(f"s{i}" for i in range(200)) + "\n")
+    for path in DATA.glob("*.parquet"):
+        (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -76,6 +80,8 @@ def run_page(page: str, text: str) -> None:
         above, language, example = block.group("above", "language", "text")
         assert language in RUN + NOT_RUN, f"{page}: a block of {language} is neither run nor known to be no example"
         if above.startswith("<!-- not run: "):
+            continue
+        if (needed := re.match("<!-- needs: (.*) -->", above)) and not Path(needed[1]).exists():
             continue
         if language == "python":
             exec(compile(example, page, "exec"), names)

@@ -1,20 +1,22 @@
 """What is plate, what is biology, and does it hold on plates never seen?
 
 ``screen("wells.parquet", control="DMSO")`` opens a table of wells and finds the roles of its columns; `audit` says what its design
-allows one to conclude, `evaluate` compares representations on plates held out, `attribute` says what every component is about,
-and `clean` takes the technical ones out. All of them take a `Screen` or what `screen` takes: a path, a DataFrame, an AnnData object,
-or an array with its metadata.
+allows one to conclude, `recommend` chooses a correction that helps, or none, `evaluate` compares representations on plates held
+out, `attribute` says what every component is about, and `clean` takes the technical ones out. All of them take a `Screen` or what
+`screen` takes: a path, a DataFrame, an AnnData object, or an array with its metadata.
 """
 
-from identifiable.api.screen_files import save_cleaned, save_corrected, save_scores
+from identifiable.api.screen_files import save_cleaned, save_corrected, save_recommended, save_scores
 from identifiable.api.screening import (
     Attributed,
     Cleaned,
+    Recommended,
     Screen,
     attribute,
     audit,
     clean,
     evaluate,
+    recommend,
     screen,
 )
 from identifiable.deconfounding import CLASSIFIERS, CORRECTIONS, REPRESENTATIONS, Design, Labels
@@ -27,13 +29,16 @@ __all__ = [
     "Cleaned",
     "Design",
     "Labels",
+    "Recommended",
     "Screen",
     "attribute",
     "audit",
     "clean",
     "evaluate",
+    "recommend",
     "save_cleaned",
     "save_corrected",
+    "save_recommended",
     "save_scores",
     "screen",
 ]

@@ -17,21 +17,27 @@ array([-0.98, -0.39,  1.37,  4.31, -1.18, -0.08,  1.26,  2.85])
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from identifiable import __version__
-from identifiable._checks import DataError, DataWarning
-from identifiable.api.screening import screen
+from identifiable._checks import DataError, DataWarning, OutputError
+from identifiable.api import screening
+from identifiable.api.screen_files import cleaned_record, cleaned_rows, recommended_record
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.corrections.registry import CorrectionOptions, fit_correction
 from identifiable.io.anndata_writing import TOOL, storable
 from identifiable.options import (
+    CleanOptions,
     CorrectOptions,
     CountOptions,
     GroupedOptions,
     HarmonyOptions,
+    PlacedCleanOptions,
+    PlacedRecommendOptions,
     PositionOptions,
+    RecommendOptions,
     ScreenOptions,
     SpheringOptions,
     TvnOptions,
@@ -41,6 +47,7 @@ from identifiable.options.screens import Placed
 from identifiable.run import Run
 
 __all__ = [
+    "clean",
     "combat",
     "control_mad",
     "control_z",
@@ -48,9 +55,31 @@ __all__ = [
     "harmony",
     "pca_cs",
     "position_subtracted",
+    "recommend",
     "sphering",
     "tvn",
 ]
+
+
+@takes(PlacedRecommendOptions)
+def recommend(adata: Any, /, *, options: PlacedRecommendOptions) -> Any:
+    """The table that `identifiable.deconfound.recommend` says: corrected, or as it is; the record has its verdict."""
+    found = screening.recommend(adata, **vars(options.shared(RecommendOptions)))
+    return _placed(adata, found.corrected, recommended_record(found), options)
+
+
+@takes(PlacedCleanOptions)
+def clean(adata: Any, /, *, options: PlacedCleanOptions) -> Any:
+    """The features without technical components, as `identifiable.deconfound.clean` finds them; the record has its verdict.
+
+    Nothing is added where cleaning is not shown to be harmless, unless `force` is set.
+    """
+    found = screening.clean(adata, **vars(options.shared(CleanOptions)))
+    if not (found.result.harmless or options.force):
+        raise OutputError(
+            f"{options.key_added}: not added, because the verdict is {found.result.verdict}; use the input, or pass force=True."
+        )
+    return _placed(adata, cleaned_rows(found), cleaned_record(found), options)
 
 
 @takes(GroupedOptions)
@@ -85,7 +114,7 @@ def combat(adata: Any, /, *, options: GroupedOptions) -> Any:
 
 @takes(HarmonyOptions)
 def harmony(adata: Any, /, *, options: HarmonyOptions) -> Any:
-    """Harmony on the leading white principal components."""
+    """Harmony on the leading principal components of z-scored columns."""
     return _corrected(adata, "harmony", options)
 
 
@@ -108,7 +137,7 @@ def count_regressed(adata: Any, /, *, options: CountOptions) -> Any:
 
 
 def _corrected(adata: Any, name: str, options: CorrectOptions) -> Any:
-    opened = screen(adata, **vars(options.shared(ScreenOptions)))
+    opened = screening.screen(adata, **vars(options.shared(ScreenOptions)))
     told = {f.name for f in fields(CorrectionOptions)} & {f.name for f in fields(options)}
     asked = CorrectionOptions(**{name: getattr(options, name) for name in told})
     found = fit_correction(name, opened.blocks, opened.design, asked, Run.of(options))
@@ -124,13 +153,22 @@ def _corrected(adata: Any, name: str, options: CorrectOptions) -> Any:
     return _placed(adata, found.table(opened.blocks), record, options)
 
 
-def _placed(adata: Any, rows: Blocks, record: dict[str, Any], options: Placed) -> Any:
+def _placed(adata: Any, rows: Blocks, record: Mapping[str, Any], options: Placed) -> Any:
     """Put corrected rows and their record into the object, or into a copy, which is returned."""
     if rows.n != len(adata.obs):
-        raise DataError(f"metadata: expected a row for each of {len(adata.obs)} observations, got {rows.n}.")
-    target = adata.copy() if options.copy else adata
+        raise DataError(
+            f"adata: {rows.n} of {len(adata.obs)} observations have all that is needed; name the perturbation of the others "
+            "(obs, metadata), impute missing values, or subset the object first."
+        )
     of_layer = options.key_added.removeprefix("layers/")
-    place = target.obsm if of_layer == options.key_added else target.layers
+    layered = of_layer != options.key_added
+    if layered and rows.d != len(adata.var_names):
+        raise DataError(
+            f"{options.key_added}: a layer has the {len(adata.var_names)} columns of X, the corrected rows have {rows.d}; "
+            "use a key of obsm."
+        )
+    target = adata.copy() if options.copy else adata
+    place = target.layers if layered else target.obsm
     place[of_layer.removeprefix("obsm/")] = rows[: rows.n]
     target.uns[TOOL] = {**target.uns.get(TOOL, {}), options.key_added.replace("/", "_"): storable(record)}
     return target if options.copy else None

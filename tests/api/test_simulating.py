@@ -210,7 +210,6 @@ def test_the_command_makes_sources_of_the_kinds_in_turn(tmp_path: Path, capsys: 
         (["cells", "-o", "x", "--preset", "huge"], "preset 'huge'"),
         (["cells"], "required: -o"),
         (["sources", "-o", "x", "--kinds", "odd"], "--kinds 'odd': .*super, sub, near_gaussian, gaussian .*skewed"),
-        (["sources", "-o", "x", "--workers", "0"], "--workers 0: .* 1"),
         ([], "required: WORLD"),
     ],
 )

@@ -156,7 +156,6 @@ def test_what_is_no_decoder_is_one_line_exit_2_and_no_output(folder, capsys, dec
         (["bilipschitz", "latents.npy"], 2, "--decoder"),
         ([*CALL, "--shape", "a,b"], 2, "--shape 'a':"),
         ([*CALL, "--shape", "2,2"], 2, "shape 2x2:"),
-        ([*CALL, "--directions", "-1"], 2, "--directions -1:"),
         (["bilipschitz", "none.npy", "--decoder", "model:decoder"], 3, "none.npy"),
         (["bilipschitz", "latents.npy", "--decoder", "none.pt2"], 3, "none.pt2:"),
     ],

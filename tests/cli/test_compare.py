@@ -246,12 +246,7 @@ def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
         (["compare", "a.npy"], ("two", "1")),
         (["compare", "a.npy", "b.npy", "--groups", "affine"], ("--groups 'affine'", "signed_permutation, rigid")),
         (["compare", "a.npy", "b.npy", "--groups", "none"], ("--groups:",)),
-        (["compare", "a.npy", "b.npy", "--nulls", "bootstrap"], ("--nulls 'bootstrap'",)),
         (["compare", "a.npy", "b.npy", "--folds", "one"], ("--folds 'one'",)),
-        (["compare", "a.npy", "b.npy", "--folds", "1"], ("--folds 1", "at least 2")),
-        (["compare", "a.npy", "b.npy", "--workers", "-1"], ("--workers -1", "at least 1")),
-        (["compare", "a.npy", "b.npy", "--protocol", "mine"], ("--protocol 'mine'", "paper")),
-        (["compare", "a.npy", "b.npy", "--epsilon", "0"], ("--epsilon 0", "above 0")),
         (["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"], ("30 groups", "31 folds")),
     ],
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import children
 from identifiable import deconfound, transform
-from identifiable._checks import DataError, PairingError, UsageError
+from identifiable._checks import DataError, OutputError, PairingError, UsageError
 from identifiable.api import load, load_basis, screening
 from identifiable.cli import main
 from identifiable.results import Attribution, Audit, Cleaning, ScreenEvaluation
@@ -22,7 +23,7 @@ pa = pytest.importorskip("pyarrow")
 anndata = pytest.importorskip("anndata")
 pandas = pytest.importorskip("pandas")
 
-SEED = 3
+SEED = 3  # the cleaned table is not as good as the input, so it is written with --force only
 QUICK = ["--classifiers", "ridge", "--rotations", "1", "--null-guides", "1", "--bootstrap", "50", "--max-targets", "2"]
 FEW = ["--stability", "2", "--permutations", "20"]
 TIMES = ("times", "provenance")
@@ -111,6 +112,7 @@ def test_an_evaluation_writes_scores_goes_on_from_what_was_kept_and_is_gated(fol
 
 def test_cleaning_writes_tables_for_others_and_a_basis_for_new_plates(folder, world, capsys):
     words = ["clean", "wells.h5ad", "--preset", "rxrx3-core", *FEW, "--json", "c.json", "--save-basis", "c.safetensors"]
+    words.append("--force")
     code, out, _ = run(*words, "-o", "cleaned.h5ad", capsys=capsys)
     assert code == 0
     assert "table: cleaned.h5ad" in out
@@ -119,17 +121,89 @@ def test_cleaning_writes_tables_for_others_and_a_basis_for_new_plates(folder, wo
     assert found.outputs == ("cleaned.h5ad", "c.safetensors")
     written = anndata.read_h5ad("cleaned.h5ad")
     assert np.array_equal(written.X, world.X)
+    assert found.removed
+    cleaned = np.asarray(written.layers["corrected"])
+    assert cleaned.shape == world.X.shape
+    assert not np.allclose(cleaned, world.X, atol=1e-2)
+    assert "layers['corrected']" in out.splitlines()[-1]
+    assert not [key for key in written.obsm if key.startswith("X_ica")]
+    with pytest.warns(UserWarning, match="columns_not_checked"):
+        new_plates = transform(load_basis("c.safetensors"), world.X[:50])  # no batch, no plate, no control is given
+    assert np.allclose(new_plates, cleaned[:50], atol=1e-4)
+    assert list(written.obs_names[:3]) == world.metadata["well_id"][:3].tolist()
+    assert written.uns["identifiable"]["verdict"] == found.verdict
+    assert "recall" not in {m.metric for m in found.metrics}  # without relations
+    with pytest.raises(UsageError, match="inverse"):
+        transform("c.safetensors", world.X[:50], inverse=True)
+    assert "c.safetensors" in refused(
+        "attribute", "wells.h5ad", "--basis", "c.safetensors", "--quiet", capsys=capsys, code=2
+    )
+
+
+def test_components_are_written_on_request(folder, world, capsys):
+    words = ["clean", "wells.h5ad", "--preset", "rxrx3-core", *FEW, "--json", "c.json", "--components", "--force"]
+    assert run(*words, "-o", "cleaned.h5ad", capsys=capsys)[0] == 0
+    found, written = load("c.json"), anndata.read_h5ad("cleaned.h5ad")
+    assert "corrected" not in written.layers
     kept = [weight > 0 for weight in found.weights]
     assert written.obsm["X_ica_clean"].shape[1] == sum(kept)
     for key in ("X_pca_white", "X_ica", "X_rand"):
         assert np.allclose(np.cov(written.obsm[key].T, bias=True), np.eye(len(kept)), atol=2e-3)
     assert np.allclose(written.obsm["X_ica_clean"], written.obsm["X_ica"][:, kept], atol=1e-5)
-    with pytest.warns(UserWarning, match="columns_not_checked"):
-        new_plates = transform(load_basis("c.safetensors"), world.X[:50])  # no batch, no plate, no control is given
-    assert np.allclose(new_plates, written.obsm["X_ica_clean"][:50], atol=1e-5)
-    assert list(written.obs_names[:3]) == world.metadata["well_id"][:3].tolist()
-    assert "verdict" in written.uns["identifiable"]
-    assert "recall" not in {m.metric for m in found.metrics}  # without relations
+    assert run(*words, "-o", "cleaned.csv", capsys=capsys)[0] == 0
+    names = (folder / "cleaned.csv").read_text().splitlines()[0].split(",")
+    assert sum(name.startswith("component_") for name in names) == sum(kept)
+
+
+def judged(monkeypatch, verdict, weights=None):
+    """Every cleaning with another verdict, and other weights."""
+    true = screening.clean_components
+
+    def changed(*data):
+        result = true(*data)
+        kept = result.weights if weights is None else (weights,) * len(result.weights)
+        removed = tuple(k for k, weight in enumerate(kept) if weight < 1)
+        return replace(result, verdict=verdict, weights=kept, removed=removed)
+
+    monkeypatch.setattr(screening, "clean_components", changed)
+
+
+@pytest.mark.parametrize("verdict", ["harms", "keep-as-is"])
+def test_a_table_that_is_worse_than_the_input_is_written_only_with_force(folder, world, capsys, monkeypatch, verdict):
+    judged(monkeypatch, verdict)
+    outputs = ["-o", "worse.parquet", "--save-basis", "worse.safetensors"]
+    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet", *outputs]
+    code, _, err = run(*words, "--report", "page.html", "--json", "c.json", capsys=capsys)
+    assert code == 1
+    assert all(part in err for part in ("worse.parquet", "worse.safetensors", verdict, "--force"))
+    assert (folder / "page.html").exists()
+    assert load("c.json").outputs == ()
+    assert not [path for path in folder.iterdir() if path.name.startswith("worse")]
+    found = deconfound.clean("wells.parquet", preset="rxrx3-core", stability=0, permutations=20, metrics=())
+    with pytest.raises(OutputError, match=rf"worse\.csv: .*{verdict}"):
+        deconfound.save_cleaned("worse.csv", found)
+    assert run(*words, "--force", capsys=capsys)[0] == 0
+    assert {path.name for path in folder.iterdir() if path.name.startswith("worse")} == {
+        "worse.parquet",
+        "worse.safetensors",
+    }
+
+
+def test_a_table_without_any_of_its_components_is_written_and_weights_of_one_give_the_input(
+    folder, world, capsys, monkeypatch
+):
+    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet", "-o", "out.csv"]
+    names = [f"feature_{j}" for j in range(world.X.shape[1])]
+    judged(monkeypatch, "no-gain", weights=0.0)
+    assert run(*words, capsys=capsys)[0] == 0
+    emptied = pandas.read_csv("out.csv")[names].to_numpy()
+    assert emptied.std(axis=0) == pytest.approx(np.zeros(len(names)), abs=1e-3)
+    assert "out.csv" in refused(*words, "--components", capsys=capsys)
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    judged(monkeypatch, "keep-as-is", weights=1.0)  # nothing was removed: the input itself
+    assert run(*words, capsys=capsys)[0] == 0
+    assert pandas.read_csv("out.csv")[names].to_numpy() == pytest.approx(world.X, abs=1e-6)
 
 
 def test_attribution_keeps_its_basis_and_takes_one_that_was_fitted_elsewhere(folder, capsys):
@@ -191,6 +265,39 @@ def test_features_that_are_not_finite_are_named_by_row_and_column(folder, world,
     assert "gap.npy" in err
 
 
+def test_gaps_unnamed_wells_and_missing_controls_are_handled_as_asked_and_counted(folder, world, capsys):
+    values, names = world.X.copy(), world.metadata["treatment"].astype("U40")
+    controls = np.char.endswith(names, "control")
+    values[np.flatnonzero(controls)[0], 3] = np.nan
+    names[np.flatnonzero(~controls)[:5]] = ""
+    columns = {**{name: column.tolist() for name, column in world.metadata.items()}, "treatment": names.tolist()}
+    features = {f"feature_{j}": values[:, j] for j in range(values.shape[1])}
+    pq.write_table(pa.table({**columns, **features}), "holed.parquet")
+    words = ["audit", "holed.parquet", "--preset", "rxrx3-core", "--permutations", "5", "--min-wells", "4"]
+    err = refused(*words, capsys=capsys)
+    assert all(part in err for part in ("feature_3", "--drop-nan", "--impute"))
+    n, d = values.shape
+    for option, rows, width, code in (
+        ("--drop-nan columns", n - 5, d - 1, "columns_dropped"),
+        ("--drop-nan rows", n - 6, d, "wells_dropped"),
+        ("--impute median", n - 5, d, "values_imputed"),
+    ):
+        assert run(*words, *option.split(), "--quiet", "--json", "a.json", capsys=capsys)[0] == 0
+        found = load("a.json")
+        assert (found.design.n, found.design.d) == (rows, width)
+        told = {alert.code: alert.values for alert in found.alerts}
+        assert told["unnamed_dropped"]["rows"] == 5
+        assert {code, "unnamed_dropped"} <= set(told)
+        assert option in found.provenance.command
+    bare = [*words, "--impute", "median", "--unnamed", "drop", "--control", "none", "--json", "b.json"]
+    code, _, err = run(*bare, capsys=capsys)
+    assert (code, load("b.json").design.controls) == (0, 0)
+    assert "SMILES" in err  # a column without a role
+    quick = ["evaluate", "holed.parquet", "--impute", "median", "--control", "none", "--quick", "--min-wells", "4"]
+    assert run(*quick, "--bootstrap", "20", "--max-targets", "2", "--quiet", "--json", "c.json", capsys=capsys)[0] == 0
+    assert load("c.json").settings["against"] == "others"
+
+
 def test_one_plate_is_not_enough(world):
     one = world.metadata["plate"] == world.metadata["plate"][0]
     one &= world.metadata["experiment_name"] == world.metadata["experiment_name"][0]
@@ -207,18 +314,16 @@ def test_an_array_needs_metadata_of_its_length(world):
 
 
 def test_new_plates_are_matched_by_the_names_of_their_columns(folder, world, capsys):
-    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet", "-o", "c.parquet"]
+    words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet", "--force", "-o", "c.parquet"]
     assert run(*words, "--save-basis", "c.safetensors", capsys=capsys)[0] == 0
     features = [f"feature_{j}" for j in range(world.X.shape[1])]
     turned = {name: world.X[:, j] for j, name in reversed(list(enumerate(features)))}
     pq.write_table(pa.table({"well_id": world.metadata["well_id"].tolist(), **turned}), "turned.parquet")
     assert main(["transform", "c.safetensors", "turned.parquet", "-o", "new.parquet", "--quiet"]) == 0
     cleaned, again = pq.read_table("c.parquet"), pq.read_table("new.parquet")
-    names = [name for name in cleaned.column_names if name.startswith("component_")]
-    assert [name for name in again.column_names if name.startswith("component_")] == names
-    assert all(cleaned[name].equals(again[name]) for name in names)
-    assert main(["transform", "c.safetensors", "new.parquet", "-o", "back.parquet", "--inverse", "--quiet"]) == 0
-    assert [name for name in pq.read_table("back.parquet").column_names if name.startswith("feature_")] == features
+    assert [name for name in cleaned.column_names if name.startswith("feature_")] == features
+    assert [name for name in again.column_names if name.startswith("feature_")] == features
+    assert all(cleaned[name].equals(again[name]) for name in features)
     del turned["feature_3"]
     pq.write_table(pa.table(turned), "short.parquet")
     assert main(["transform", "c.safetensors", "short.parquet", "-o", "never.parquet"]) == 3
@@ -237,14 +342,14 @@ def test_known_relations_are_looked_for_in_every_space_and_tables_are_exported_f
     pairs = world.relations
     (folder / "pairs.csv").write_text("\n".join(["a,b,source", *(f"{a},{b},pathway" for a, b in pairs)]) + "\n")
     words = ["clean", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet"]
-    outputs = ["--json", "c.json", "-o", "cleaned.parquet", "--export", "pycytominer"]
+    outputs = ["--json", "c.json", "-o", "cleaned.parquet", "--export", "pycytominer", "--force"]
     assert run(*words, "--relations", "pairs.csv", *outputs, capsys=capsys)[0] == 0
     names = pq.read_schema("cleaned.parquet").names
     assert "Metadata_treatment" in names
-    assert all(name.startswith(("Metadata_", "component_")) for name in names)
+    assert all(name.startswith(("Metadata_", "feature_")) for name in names)
     found = load("c.json")
     recall = {m.space: m for m in found.metrics if m.metric == "recall"}
-    assert {"base", "whole"} <= set(recall)
+    assert {"base", "ica"} <= set(recall)
     assert f"{len(pairs):,} known pairs" in recall["base"].note
     assert "targets" in recall["base"].note
     assert 0 <= recall["base"].value <= 1

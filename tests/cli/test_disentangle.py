@@ -264,8 +264,6 @@ def test_a_gate_on_a_score_without_a_value_cannot_decide_and_leaves_no_output(fo
     [
         (["disentangle", "codes.npy"], 2, "required: FACTORS"),
         ([*CALL, "--metrics", "infomc"], 2, "--metrics 'infomc': expected infomec,"),
-        ([*CALL, "--profile", "hsu"], 2, "--profile 'hsu': expected hsu-standalone,"),
-        ([*CALL, "--resolve", "rotated"], 2, "--resolve 'rotated': expected centred,"),
         ([*CALL, "--kinds", "ordinal"], 2, "--kinds 'ordinal': expected auto,"),
         ([*CALL, "--kinds", "auto,auto"], 2, "of 3 factors, got 2"),
         ([*CALL, "--kinds", "continuous"], 3, "shape: expected numbers"),

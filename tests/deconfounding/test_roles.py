@@ -8,7 +8,7 @@ import pytest
 from deconfounding.short_calls import assign_roles, says
 from identifiable import DataError, UsageError
 from identifiable.deconfounding.design import Design, address_name, labels_of, summarise
-from identifiable.deconfounding.presets import PRESETS
+from identifiable.deconfounding.presets import PRESETS, is_about_wells
 from identifiable.deconfounding.roles import NOT_A_CONTROL, Assigned, well_place
 
 PLATES = np.repeat(["P1", "P2", "P3"], 4)
@@ -318,7 +318,7 @@ NAMED = {"plate": "plate", "perturbation": "compound"}
 REFUSED = {
     "unknown preset": (UsageError, ", ".join(PRESETS), {}, {"preset": "rxrx"}),
     "unknown column": (UsageError, r"'Compund' .* perturbation; .* compound\?", {}, {"perturbation": "Compund"}),
-    "compound in DMSO": (UsageError, r"--control.*'taxol in DMSO' \(6 rows\)", {"compound": IN_DMSO}, {}),
+    "no name at all": (DataError, r"compound .* 12 rows; .*--perturbation", {"compound": np.repeat("", 12)}, {}),
     "no such control": (UsageError, r"'dmso' .*'DMSO'\?.*'DMSO' \(6 .*'nocodazole' \(3 ", {}, {"control": "dmso"}),
     "a column without a value": (UsageError, "--control well=VALUE", {}, {"control": "well"}),
     "all rows controls": (DataError, r"all 12 rows .*'DMSO' \(6 ", {}, {"control": "*"}),
@@ -343,12 +343,112 @@ REFUSED = {
     **{
         f"empty {name}": (DataError, r" \(\w+\) .*1 row \(from 0: 6\)", {name: changed(cells, 6, "")}, {})
         for name, cells in table().items()
+        if name != "compound"
     },
     "missing number": (DataError, r"batch .*2 rows \(.*: 0, 11\)", {"batch": np.r_[np.nan, np.ones(10), np.nan]}, {}),
     "mixed types": (DataError, "row 0: 'P1'.*row 5: 7; 1 of 12", {"plate": changed(PLATES, 5, 7)}, {}),
     "unequal lengths": (DataError, "well .* 4 rows .* 12", {"well": WELLS[:4]}, {}),
     "dates": (DataError, "batch .*, got datetime64", {"batch": np.repeat(np.datetime64("2020-07-02"), 12)}, {}),
 }
+
+
+def told(assigned: Assigned) -> dict[str, dict]:
+    return {alert.code: dict(alert.values) for alert in assigned.alerts}
+
+
+def test_without_controls_a_screen_has_none_and_an_alert_unless_that_was_said():
+    found = assign_roles(table(compound=IN_DMSO))
+    assert not found.design.control.any()
+    assert "'taxol in DMSO' (6 rows)" in told(found)["no_controls"]["frequent"]
+    said = assign_roles(table(), control="none")
+    assert not said.design.control.any()
+    assert {"no_controls", "plates_of_one_class"}.isdisjoint(told(said))
+    assert assign_roles(table()).design.control.sum() == 6
+    assert "control" not in {role.role for role in summarise(said.design, 3).roles}
+
+
+def test_wells_without_a_perturbation_are_left_out_or_are_controls():
+    columns = table(compound=changed(changed(DRUGS, 6, ""), 7, ""))
+    left = assign_roles(columns)
+    assert left.rows is not None
+    assert left.rows.tolist() == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
+    assert left.design.n == 10
+    assert (told(left)["unnamed_dropped"]["rows"], told(left)["unnamed_dropped"]["first"]) == (2, [6, 7])
+    taken = assign_roles(columns, unnamed="control")
+    assert (taken.rows, taken.design.n) == (None, 12)
+    assert taken.design.control[[6, 7]].all()
+    assert told(taken)["unnamed_controls"]["rows"] == 2
+    assert assign_roles(table()).rows is None
+
+
+def crossed(**more) -> dict:
+    """Twelve plates of a drug or its solvent by four clones, each drug and clone on every plate."""
+    plate, k = np.repeat([f"p{i:02d}" for i in range(12)], 8), np.tile(np.arange(8), 12)
+    wells = [f"{letter}{column}" for letter in "AB" for column in range(1, 5)]
+    rng = np.random.default_rng(0)
+    return {
+        "plate": plate,
+        "well": np.concatenate([rng.permutation(wells) for _ in range(12)]),
+        "treatment": np.where(k % 2, "drug", "DMSO"),
+        "clone": np.char.add("c", (k // 2).astype(str)),
+        **{name: make(plate, k) for name, make in more.items()},
+    }
+
+
+NO_CANDIDATES = {
+    "operator": lambda plate, k: np.where(plate < "p06", "ann", "bob"),  # one for a plate
+    "class": lambda plate, k: np.where(k % 2, "active", "inert"),  # the perturbation determines it
+    "barcode_text": lambda plate, k: np.char.add("w", np.arange(96).astype(str)),  # names rows
+    "passage_number": lambda plate, k: k % 3,  # by its name
+    "constant": lambda plate, k: np.repeat("x", 96),
+}
+
+
+def test_columns_without_a_role_are_listed_and_what_could_be_the_perturbation_is_said():
+    found = assign_roles(crossed(**NO_CANDIDATES))
+    listed = {each.column: each.candidate for each in summarise(found.design, 3).unused}
+    assert listed == {"clone": True, **dict.fromkeys(NO_CANDIDATES, False)}
+    assert next(iter(listed)) == "clone"
+    said = told(found)["unused_columns"]
+    assert (said["candidates"], said["used"]) == (["clone"], "treatment")
+    named = assign_roles(crossed(**NO_CANDIDATES), perturbation="treatment,clone")
+    assert "unused_columns" not in told(named)
+    assert not [each for each in named.design.unused if each.candidate]
+
+
+def test_doses_that_are_part_of_the_perturbation_can_be_joined():
+    def dose(plate, k):
+        return np.where(k % 2, 1.0 + k // 4, 0.0)
+
+    apart = assign_roles(crossed(dose=dose), perturbation="treatment,dose", control="DMSO").design
+    assert apart.compound is not None
+    assert set(apart.compound.take(~apart.control).names) == {"drug"}
+    assert set(apart.perturbation.take(~apart.control).names) == {"drug_1", "drug_2"}
+    assert assign_roles(crossed(dose=dose)).design.compound is None
+
+
+@pytest.mark.parametrize(
+    ("names", "about"),
+    [
+        (
+            (
+                "dose",
+                "Concentration_uM",
+                "conc (nM)",
+                "replicate",
+                "passage_number",
+                "time_h",
+                "seed",
+                "row",
+                "cell_count",
+            ),
+            True,
+        ),
+        (("intensity", "Cells_Number", "mean_time", "f0", "area", "Nuclei_Texture_Index", "repulsion"), False),
+    ],
+)
+def test_names_that_are_about_wells_are_told_from_features(names, about):
+    assert {name: is_about_wells(name) for name in names} == dict.fromkeys(names, about)
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -408,3 +508,37 @@ def test_the_summary_counts_roles_plates_and_wells():
     bare = summarise(assign_roles(table(), well="none").design, 3)
     assert (bare.batches, bare.targets, bare.grid) == (None, None, None)
     assert {role.role for role in bare.roles} == {"plate", "perturbation", "control"}
+
+
+# -- doses
+
+
+def dosed(plates, doses, **options):
+    """Two drugs at some doses on each plate, and controls."""
+    drug = np.tile(np.repeat(["a", "b", "DMSO"], len(doses)), plates)
+    dose = np.where(drug == "DMSO", 0.0, np.tile(np.tile(doses, 3), plates))
+    plate = np.repeat(np.arange(plates).astype(str), 3 * len(doses))
+    return assign_roles(
+        {"plate": plate, "compound": drug, "concentration": dose}, control="DMSO", well="none", **options
+    )
+
+
+def test_doses_are_told_apart_where_they_are_replicated():
+    design = dosed(3, [1.0, 2.0]).design
+    assert design.perturbation.size == 3
+    apart = design.doses_apart
+    assert set(apart.perturbation.names) == {"DMSO", "a_1", "a_2", "b_1", "b_2"}
+    assert apart.compounds.names == design.perturbation.names
+    assert apart.doses_apart is apart
+    assert np.array_equal(apart.control, design.control)
+    assert dosed(3, [1.0]).design.dose is None  # one dose each: there is nothing to tell apart
+    assert dosed(3, [1.0, 2.0], perturbation="compound,concentration").design.dose is None
+
+
+def test_doses_that_never_repeat_stay_pooled():
+    drug = np.tile(["a", "a", "DMSO"], 6)
+    dose = np.where(drug == "DMSO", 0.0, np.arange(18) + 0.5)
+    table = {"plate": np.repeat(np.arange(6).astype(str), 3), "compound": drug, "concentration": dose}
+    design = assign_roles(table, control="DMSO", well="none").design
+    assert design.dose is not None
+    assert design.doses_apart is design

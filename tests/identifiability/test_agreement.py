@@ -212,10 +212,3 @@ def test_cells_halve_folds_and_keep_groups_whole():
         assert len(set(plan.cell[groups == g])) == 1
     assert set(plan.cell) == set(range(10))
     np.testing.assert_array_equal(plan.fold, plan.cell // 2)
-
-
-def test_too_few_groups_withhold_intervals():
-    X, Y = planted("similarity", n=300)
-    result = identifiable.compare(X, Y, **BARE, group_by=np.arange(300) % 8)
-    assert result.pairs[0].rung("linear").r2.ci95 is None
-    assert "too_few_groups" in {alert.code for alert in result.alerts}

@@ -109,9 +109,9 @@ def test_lists_depend_neither_on_blocks_nor_on_workers(monkeypatch: pytest.Monke
     assert np.array_equal(whole, searched(rows, queries, workers=3))
     agreement = compared(rows, queries)
     monkeypatch.setattr(neighbours, "_COMPARED", 7 * K**2)  # seven rows of lists at a time
-    assert compared(rows, queries) == agreement
     monkeypatch.setattr(neighbours, "_BLOCK", 37)
     assert np.array_equal(whole, searched(rows, queries))
+    assert compared(rows, queries) == agreement
 
 
 def test_overlap_is_that_of_brute_force_as_given_and_after_a_map() -> None:

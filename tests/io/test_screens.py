@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from identifiable import compare, disentangle, resolve, transform
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.blocks import Blocks
+from identifiable.deconfounding.presets import is_about_wells
 from identifiable.io import (
     open_representation,
     open_screen,
@@ -23,6 +24,7 @@ from identifiable.io import (
     screen_of_frame,
     tables,
 )
+from identifiable.io.screens import Gaps
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -260,6 +262,86 @@ def test_features_that_are_not_finite_are_named_by_row_and_column(tmp_path, valu
         open_screen(path)
     if suffix == ".parquet":
         assert open_screen(path, features="feature_2").representation.d == 1
+
+
+def holed(values: NDArray[Any]) -> NDArray[Any]:
+    values[[2, 2, 20], [0, 3, 1]] = [np.nan, np.inf, np.nan]
+    return values
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
+def test_columns_or_rows_with_gaps_are_left_out_or_filled_with_medians_on_request(tmp_path, values, suffix):
+    whole = values.copy()
+    path = tmp_path / f"emb{suffix}"
+    if suffix == ".npy":
+        np.save(path, holed(values))
+    elif suffix == ".csv":
+        frame(holed(values)).to_csv(path, index=False)
+    else:
+        frame(holed(values)).to_parquet(path, index=False)
+    with pytest.raises(DataError, match=r"feature_0, .*--drop-nan .*--impute"):
+        open_screen(path)
+
+    columns = open_screen(path, gaps=Gaps(drop="columns"))
+    kept = [j for j in range(D) if j not in (0, 1, 3)]
+    np.testing.assert_allclose(columns.representation.values[0:N], whole[:, kept], rtol=1e-6)
+    assert columns.feature_names == tuple(f"feature_{j}" for j in kept)
+    told = columns.notes[-1]
+    assert (told.code, told.values["columns"], told.values["of"]) == ("columns_dropped", 3, D)
+
+    rows = open_screen(path, gaps=Gaps(drop="rows"))
+    others = [i for i in range(N) if i not in (2, 20)]
+    np.testing.assert_allclose(rows.representation.values[0 : N - 2], whole[others], rtol=1e-6)
+    if suffix != ".npy":
+        assert rows.representation.ids.tolist() == [wells()[i] for i in others]
+    told = rows.notes[-1]
+    assert (told.code, told.values["rows"], told.values["first"]) == ("wells_dropped", 2, [2, 20])
+
+    filled = open_screen(path, gaps=Gaps(impute="median"))
+    found = np.asarray(filled.representation.values[0:N])
+    assert found[2, 0] == pytest.approx(np.median(np.delete(whole[:, 0], 2)), rel=1e-6)
+    assert found[2, 3] == pytest.approx(np.median(np.delete(whole[:, 3], 2)), rel=1e-6)
+    np.testing.assert_allclose(found[others], whole[others], rtol=1e-6)
+    told = filled.notes[-1]
+    assert (told.code, told.values["values"], told.values["columns"]) == ("values_imputed", 3, 3)
+    assert {columns.path, rows.path, filled.path} == {None}  # its values are no longer those of the file
+
+
+def test_gaps_that_leave_nothing_are_refused_and_a_whole_table_is_left_as_it_is(tmp_path, values):
+    np.save(tmp_path / "whole.npy", values)
+    for gaps in (Gaps(drop="columns"), Gaps(drop="rows"), Gaps(impute="median")):
+        opened = open_screen(tmp_path / "whole.npy", gaps=gaps)
+        assert (opened.notes, opened.path, opened.representation.d) == ((), tmp_path / "whole.npy", D)
+    values[3] = np.nan
+    values[:, 1] = np.nan
+    np.save(tmp_path / "holed.npy", values)
+    for gaps, other in (
+        (Gaps(drop="columns"), "rows"),
+        (Gaps(drop="rows"), "columns"),
+        (Gaps(impute="median"), "columns"),
+    ):
+        with pytest.raises(DataError, match=f"--drop-nan {other}"):
+            open_screen(tmp_path / "holed.npy", gaps=gaps)
+    with pytest.raises(UsageError, match="'rows' and impute 'median'"):
+        Gaps(drop="rows", impute="median")
+
+
+def test_numbers_named_like_a_dose_or_a_replicate_are_metadata_unless_they_are_asked_for(tmp_path, values):
+    table = pd.DataFrame(values, columns=[f"f{chr(97 + j)}" for j in range(D)])
+    names = {"concentration": 0.1, "Replicate": 1.0, "passage_number": 12.0, "time_h": 24.5}
+    for name, cell in names.items():
+        table[name] = cell
+    table.to_parquet(tmp_path / "emb.parquet", index=False)
+    opened = open_screen(tmp_path / "emb.parquet", no_feature=is_about_wells)
+    assert opened.representation.d == D
+    assert set(names) <= set(opened.representation.labels)
+    (told,) = [note for note in opened.notes if note.code == "not_features"]
+    assert (told.values["columns"], told.values["features"]) == (list(names), D)
+    asked = open_screen(tmp_path / "emb.parquet", features=["fa", "time_h"], no_feature=is_about_wells)
+    assert asked.feature_names == ("fa", "time_h")
+    assert "not_features" not in [note.code for note in asked.notes]
+    numbered = pd.DataFrame(values, columns=[f"rep{j}" for j in range(D)])  # an embedding, not replicates
+    assert screen_of_frame(numbered, metadata=metadata(), no_feature=is_about_wells).representation.d == D
 
 
 def test_a_word_among_features_is_said_with_its_line(tmp_path, values):

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from identifiable import UsageError
-from identifiable.options import declared, screens, tables
+from identifiable.cli.options import Parser, add_options, given
+from identifiable.options import declared, experiments, screens, tables
 
 KINDS = (
-    tables.CompareOptions, tables.ResolveOptions, tables.DisentangleOptions, tables.DecoderOptions,
-    screens.AuditOptions, screens.EvaluateOptions, screens.CleanOptions,
+    tables.CompareOptions, tables.ResolveOptions, tables.TransformOptions, tables.DisentangleOptions, tables.DecoderOptions,
+    screens.AuditOptions, screens.EvaluateOptions, screens.CleanOptions, experiments.SourcesOptions,
 )  # fmt: skip
 
 
@@ -32,6 +33,16 @@ CASES = [(kind, o.name, value) for kind in KINDS for o in declared(kind) for val
 def test_values_outside_a_declaration_are_refused_by_name(kind: type, name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=rf"^{name}\b"):
         kind(**{name: value})
+    (flag,) = (option.flag for option in declared(kind) if option.name == name)
+    if flag is not None and not isinstance(value, bool):  # the shell names the flag
+        parser = Parser(prog="trial")
+        add_options(parser, kind)
+        required = ["--decoder=model:decoder"] if kind is tables.DecoderOptions else []
+        typed = parser.parse_args(
+            [*required, f"{flag}={','.join(map(str, value)) if isinstance(value, list) else value}"]
+        )
+        with pytest.raises(UsageError, match=rf"^{flag}\b"):
+            given(kind, typed)
 
 
 def test_there_is_something_to_refuse_in_every_class() -> None:

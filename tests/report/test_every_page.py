@@ -147,6 +147,20 @@ def test_alerts_of_one_kind_stand_together_and_none_is_lost(example: Any) -> Non
         assert re.match(naming(f"! {notice.code}: {notice.code} no. 0", len(notice.more)), line)
 
 
+def test_three_kinds_of_alert_are_open_and_the_others_folded_those_of_reading_last(example: Any) -> None:
+    codes = ("reading", "first", "second", "third", "fourth")
+    warned = replace(example, alerts=tuple(Alert(code, {}, f"told by {code}") for code in codes))
+    *shown, fold = next(section.blocks for section in page_of(warned).sections if section.key == "alerts")
+    assert [block.code for block in shown if isinstance(block, Notice)] == ["first", "second", "third"]
+    assert isinstance(fold, Fold)
+    assert [block.code for block in fold.blocks if isinstance(block, Notice)] == ["fourth", "reading"]
+    assert [line.split(":")[0] for line in report.text_table(warned).splitlines()[-5:]] == [
+        f"! {code}" for code in (*codes[1:], "reading")
+    ]
+    few = replace(warned, alerts=warned.alerts[:3])
+    assert all(isinstance(block, Notice) for block in blocks_of(few, "alerts"))
+
+
 def test_that_there_are_no_alerts_is_said_only_where_the_verdict_does_not_warn(example: Any) -> None:
     quiet = replace(example, alerts=())
     cards = [block for block in blocks_of(quiet, "verdict") if isinstance(block, Card)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import answered, make_comparison
+from builders import make_comparison
 from identifiable._checks import MissingExtra, UsageError
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is an extra")
@@ -22,20 +22,21 @@ def texts(ax) -> list[str]:
 
 
 def test_both_pictures_stand_side_by_side():
-    result = answered(make_comparison())
+    result = make_comparison()
     ladder, shared = result.plot()
     assert ladder.figure is shared.figure
-    assert [len(c.lines[0].get_xdata()) for c in ladder.containers] == [len(result.rungs)] * 2
-    assert ladder.containers[0].lines[0].get_ydata().tolist() == [0.96] * len(result.rungs)
-    assert len(ladder.get_xticklabels()) == len(result.rungs)
+    explained = [rung.r2.value for rung in result.rungs if rung.r2 is not None]
+    assert [len(c.lines[0].get_xdata()) for c in ladder.containers] == [len(explained)] * 2
+    assert ladder.containers[0].lines[0].get_ydata().tolist() == explained
+    assert len(ladder.get_xticklabels()) == len(explained)
     assert len(texts(ladder)) == 2
     curve, strong, chance = shared.lines
     assert tuple(curve.get_ydata()) == result.pairs[0].shared.rho
-    assert (strong.get_ydata()[0], chance.get_ydata()[0]) == (0.9, 0.1)
+    assert (strong.get_ydata()[0], chance.get_ydata()[0]) == (0.9, result.pairs[0].shared.chance)
 
 
 def test_in_axes_of_the_user_the_ladder_is_drawn_unless_asked_otherwise():
-    result, (_, axes) = answered(make_comparison()), pyplot.subplots(1, 2)
+    result, (_, axes) = make_comparison(), pyplot.subplots(1, 2)
     assert result.plot(axes[0]) is axes[0]
     assert axes[0].containers
     assert result.plot(axes[1], which="shared") is axes[1]
@@ -45,19 +46,19 @@ def test_in_axes_of_the_user_the_ladder_is_drawn_unless_asked_otherwise():
 
 
 def test_of_several_models_the_weakest_pair_is_drawn():
-    result = answered(make_comparison(4))
+    result = make_comparison(4)
     weakest = result.weakest
     assert all(weakest.source in text and weakest.target in text for text in texts(result.plot(which="ladder")))
 
 
 def test_a_map_far_worse_than_the_mean_does_not_flatten_the_picture():
-    result = answered(make_comparison())
+    result = make_comparison()
     assert -0.3 < result.plot(which="ladder").get_ylim()[0] < 0
 
 
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(UsageError, match=r"'errors'.*ladder.*shared"):
-        answered(make_comparison()).plot(which="errors")
+        make_comparison().plot(which="errors")
     for which in ("ladder", "shared"):
         with pytest.raises(UsageError, match="run"):
             make_comparison(older="As recorded.").plot(which=which)
@@ -66,4 +67,4 @@ def test_what_cannot_be_drawn_is_refused():
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("identifiable._extras.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"matplotlib.*identifiable\[plot\]"):
-        answered(make_comparison()).plot()
+        make_comparison().plot()

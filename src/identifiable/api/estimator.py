@@ -22,11 +22,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from identifiable import ica
 from identifiable._checks import DataError, DataWarning, UsageError
 from identifiable.api.opening import is_path, open_sources
-from identifiable.api.transforming import transform
+from identifiable.api.transforming import as_basis, transform
 from identifiable.blocks import Blocks
 from identifiable.ica import Resolved
 from identifiable.intake import as_representation
-from identifiable.io import load_basis, save_basis
+from identifiable.io import save_basis
 from identifiable.moments import Array
 from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation, from_torch, is_anndata, read_frame
@@ -205,7 +205,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The fitted estimator of a basis file, with the settings it was fitted with; runs no code from the file."""
-        basis = load_basis(path)
+        basis = as_basis(path)
         settings = dict(basis.result.settings)
         rank = settings.pop("rank", "auto")
         seed = settings.pop("seed", None)

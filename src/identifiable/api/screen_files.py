@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,20 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import OutputError
-from identifiable.api.transforming import component_name
+from identifiable.api.transforming import component_name, result_dtype
 from identifiable.blocks import Blocks
 from identifiable.groups import AffineMap
 from identifiable.io.anndata_files import AnnDataFile
 from identifiable.io.anndata_writing import Parts, extend_anndata, save_anndata
+from identifiable.io.label_columns import is_metadata
 from identifiable.io.saving import save_table
 from identifiable.results import FoldScore, ScreenEvaluation
 
 if TYPE_CHECKING:
-    from identifiable.api.screening import Cleaned, Screen
+    from identifiable.api.screening import Cleaned, Recommended, Screen
 
 ANNDATA = ".h5ad"
 TABLES = (".parquet", ".csv")
 TOOL = "identifiable"  # the key of `uns`
+OTHER_AXES = ("tvn", "harmony")  # corrections whose columns are not the features
 CORRECTED = "corrected"  # the layer, and `X_corrected` of `obsm`
 
 
@@ -98,29 +100,75 @@ def _write_anndata(
     extend_anndata(opened.path, path, obs={**joined, **obs}, **parts)
 
 
-def save_cleaned(path: str | os.PathLike[str], cleaned: Cleaned, *, pycytominer: bool = False) -> Path:
-    """Write a cleaned screen, whole or not at all.
+def save_recommended(path: str | os.PathLike[str], recommended: Recommended, *, pycytominer: bool = False) -> Saved:
+    """Write the table that a recommendation says, as `save_corrected` does: corrected, or as it came (verdict "keep-as-is").
 
-    An `.h5ad` has the original values in `X`, untouched, and `obsm["X_pca_white"]`, `["X_ica"]`, `["X_ica_clean"]` and `["X_rand"]`
-    (one random rotation, to compare with); of a screen that came from an `.h5ad` everything else is kept. A `.parquet` or `.csv`
-    has the metadata and the cleaned components as columns; with `pycytominer` metadata are named ``Metadata_…``.
+    A column of metadata, `correction` or `Metadata_correction`, names what was done: "as-is" is the input.
     """
-    path = Path(path)
-    opened = cleaned.screen
+    opened, result = recommended.screen, recommended.result
+    table = opened.representation
+    name = "Metadata_correction" if any(is_metadata(label) for label in table.labels) else "correction"
+    said = np.full(table.n, result.written)
+    labelled = replace(opened, representation=replace(table, labels={**table.labels, name: said}))
+    rows = recommended.corrected
+    corrected = Blocks(_Rounded(rows, result_dtype(None, opened.blocks)), name=rows.name)
+    same = result.written not in OTHER_AXES
+    names = None if same else [f"{result.written}_{k:03d}" for k in range(corrected.d)]
+    record = recommended_record(recommended)
+    return save_corrected(path, labelled, corrected, record=record, feature_names=names, pycytominer=pycytominer)
+
+
+def recommended_record(recommended: Recommended) -> Mapping[str, Any]:
+    """What a reader of the corrected table needs to know."""
+    result = recommended.result
+    return {
+        "version": result.provenance.version,
+        "command": result.provenance.command,
+        "seed": result.provenance.seed,
+        "input_sha256": result.inputs[0].sha256,
+        "correction": result.written,
+        "verdict": result.verdict,
+        "margin": result.margin,
+        "headline": result.headline,
+    }
+
+
+def save_cleaned(
+    path: str | os.PathLike[str],
+    cleaned: Cleaned,
+    *,
+    pycytominer: bool = False,
+    components: bool = False,
+    force: bool = False,
+) -> Saved:
+    """Write a cleaned screen, whole or not at all: features under their names, as `save_corrected` does.
+
+    A table that is worse than the input, or not shown to be as good (`Cleaning.harmless`), is written only with `force`.
+
+    With `components` the components that were kept are written instead: as columns of a `.parquet` or `.csv`; in an `.h5ad` as
+    `obsm["X_ica_clean"]`, beside `["X_pca_white"]`, `["X_ica"]` and `["X_rand"]` (one random rotation, to compare with).
+    """
+    path, opened, result = Path(path), cleaned.screen, cleaned.result
+    if not (result.harmless or force):
+        raise OutputError(
+            f"{path}: not written, because the verdict is {result.verdict}; use the input, or pass force=True."
+        )
+    if not components:
+        record = cleaned_record(cleaned)
+        return save_corrected(path, opened, cleaned_rows(cleaned), record=record, pycytominer=pycytominer)
+    kept = cleaned.components
+    if not kept.result.components:
+        raise OutputError(
+            f"{path}: all {len(result.weights)} components were dropped, so there is none to write; write features."
+        )
     if _suffix(path) == ANNDATA:
         return _save_anndata(path, cleaned)
-    table = opened.representation
-    return save_table(
-        path,
-        _through(opened, cleaned.basis.to_components),
-        table.labels,
-        ids=table.ids,
-        feature_names=[component_name(c.index) for c in cleaned.basis.result.components],
-        pycytominer=pycytominer,
-    )
+    names = [component_name(c.index) for c in kept.result.components]
+    values = _through(opened, kept.to_components)
+    return save_corrected(path, opened, values, record={}, feature_names=names, pycytominer=pycytominer)
 
 
-def _save_anndata(path: Path, cleaned: Cleaned) -> Path:
+def _save_anndata(path: Path, cleaned: Cleaned) -> Saved:
     opened, found = cleaned.screen, cleaned.resolved
     spaces = cleaned.spaces
     obsm = {f"X_{name}": _through(opened, by) for name, by in spaces.items()}
@@ -129,17 +177,17 @@ def _save_anndata(path: Path, cleaned: Cleaned) -> Path:
         "ica_unmixing": spaces["ica"].matrix,
         "ica_mixing": found.from_components.matrix.T,
     }
-    uns = {TOOL: _record(cleaned)}
+    uns = {TOOL: cleaned_record(cleaned)}
     design = opened.design
     obs: dict[str, NDArray[Any]] = {"plate_id": design.plate.text(), "is_control": design.control}
     obs["guide"] = design.perturbation.text()
     if design.row is not None and design.column is not None:
         obs |= {"well_row": design.row, "well_col": design.column}
     _write_anndata(path, opened, obs, obsm=obsm, varm=varm, uns=uns)
-    return path
+    return Saved(path, "obsm['X_ica_clean']")
 
 
-def _record(cleaned: Cleaned) -> Mapping[str, Any]:
+def cleaned_record(cleaned: Cleaned) -> Mapping[str, Any]:
     """What a reader of the `.h5ad` needs to know and to do it again."""
     result, found = cleaned.result, cleaned.resolved.result
     return {
@@ -166,23 +214,36 @@ def _record(cleaned: Cleaned) -> Mapping[str, Any]:
             "space": np.array([m.space for m in result.metrics]),
             "value": np.array([m.value for m in result.metrics]),
         },
-        "verdict": result.headline,
+        "checks": {
+            "metric": np.array([c.metric for c in result.checks]),
+            "held_out": np.array([c.held_out for c in result.checks]),
+            "input": np.array([c.input for c in result.checks]),
+            "cleaned": np.array([c.cleaned for c in result.checks]),
+        },
+        "verdict": result.verdict,
+        "headline": result.headline,
     }
 
 
+def cleaned_rows(cleaned: Cleaned) -> Blocks:
+    """The features of the screen without the components that were removed."""
+    return _through(cleaned.screen, cleaned.basis.map)
+
+
 def _through(opened: Screen, by: AffineMap) -> Blocks:
-    """Rows of the screen after a map, as float32, computed as they are written."""
-    return Blocks(_Single(opened.blocks.through(by, by.matrix.shape[1])), name=opened.representation.name)
+    """Rows of the screen after a map, in the precision of its table, computed as they are written."""
+    dtype = result_dtype(None, opened.blocks)
+    return Blocks(_Rounded(opened.blocks.through(by, by.matrix.shape[1]), dtype), name=opened.representation.name)
 
 
-class _Single:
-    """Rows of a table rounded to float32. A `blocks.Rows`."""
+class _Rounded:
+    """Rows of a table rounded to another type. A `blocks.Rows`."""
 
-    def __init__(self, source: Blocks):
-        self.source, self.shape, self.dtype = source, source.shape, np.dtype(np.float32)
+    def __init__(self, source: Blocks, dtype: np.dtype[Any]):
+        self.source, self.shape, self.dtype = source, source.shape, dtype
 
-    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
-        return self.source[rows].astype(np.float32)
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        return self.source[rows].astype(self.dtype)
 
 
 def save_scores(path: str | os.PathLike[str], result: ScreenEvaluation) -> Path:

@@ -19,29 +19,53 @@ from identifiable.deconfounding.audit.auditing import audit as audit_design
 from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
-from identifiable.deconfounding.components.cleaning import cleaned_basis, compared_spaces
+from identifiable.deconfounding.components.cleaning import cleaned_basis, cleaned_map, compared_spaces
+from identifiable.deconfounding.components.resolving import reproducible_rank, screen_basis
+from identifiable.deconfounding.corrections.tasks import Fit
 from identifiable.deconfounding.design import pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
+from identifiable.deconfounding.feature_map import FeatureMap
+from identifiable.deconfounding.presets import is_about_wells
+from identifiable.deconfounding.recommendation.candidates import AS_IS, Stepped
+from identifiable.deconfounding.recommendation.new_plates import kept_map
+from identifiable.deconfounding.recommendation.recommending import recommend as recommend_correction
 from identifiable.deconfounding.roles import assign_roles
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
-from identifiable.ica import resolve as resolve_components
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import read_pairs
-from identifiable.io.screens import OpenedScreen, open_screen, screen_of_anndata, screen_of_array, screen_of_frame
+from identifiable.io.screens import (
+    Gaps,
+    OpenedScreen,
+    open_screen,
+    rows_of,
+    screen_of_anndata,
+    screen_of_array,
+    screen_of_frame,
+)
 from identifiable.options import (
     AttributeOptions,
     AuditOptions,
     CleanOptions,
     EvaluateOptions,
-    ResolveOptions,
+    RecommendOptions,
     ScreenOptions,
     declared,
     takes,
 )
 from identifiable.options.running import Threaded
 from identifiable.representation import Representation, from_torch, is_frame
-from identifiable.results import Alert, Attribution, Audit, Cleaning, Holder, Input, ScreenDesign, ScreenEvaluation
+from identifiable.results import (
+    Alert,
+    Attribution,
+    Audit,
+    Cleaning,
+    Holder,
+    Input,
+    Recommendation,
+    ScreenDesign,
+    ScreenEvaluation,
+)
 from identifiable.run import PLAIN, Run
 
 Path_ = str | os.PathLike[str]
@@ -108,7 +132,8 @@ def _screened(source: Any, options: ScreenOptions) -> Screen:
     opened = _opened(source, options)
     table = opened.representation
     assigned = assign_roles(table.labels, options, name=table.name)
-    path = None if opened.dropped_values else opened.path
+    path = None if opened.dropped_values or assigned.rows is not None else opened.path
+    table = table if assigned.rows is None else rows_of(table, assigned.rows)
     return Screen(table, assigned.design, (*_dropped(opened), *assigned.alerts), opened.feature_names, path)
 
 
@@ -161,35 +186,47 @@ def attribute(source: Any, /, *, options: AttributeOptions) -> Attributed:
     replicated on plates held out. Without a `basis` the screen is resolved, with refits on halves of its plates. Takes a `Screen`,
     or what `screen` takes.
     """
-    return _attributed(_screened(source, options), options, "attribute")[0]
+    return _attributed(_screened(source, options), options, "attribute", look_elsewhere=True)[0]
 
 
-def _attributed(opened: Screen, options: AttributeOptions, call: str) -> tuple[Attributed, Screen]:
+def _attributed(
+    opened: Screen, options: AttributeOptions, call: str, *, look_elsewhere: bool = False
+) -> tuple[Attributed, Screen]:
+    opened, elsewhere = _doses_apart(opened), None
     if options.basis is None:
-        found = _resolved(opened, options)
+        run = _run(opened, options, call)
+        found = screen_basis(opened.representation, opened.design, options, run)
+        if look_elsewhere:
+            elsewhere = reproducible_rank(opened.representation, opened.design, options, run, found)
     else:
         found, opened = _basis(options.basis, opened)
-    run = _run(opened, options, call)
-    return Attributed(attribute_components(found, opened.blocks, opened.design, options, run), found), opened
+        run = _run(opened, options, call)
+    result = attribute_components(found, opened.blocks, opened.design, options, run, elsewhere=elsewhere)
+    return Attributed(result, found), opened
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cleaned(Holder):
-    """A cleaned screen: what `clean` found, the basis that was resolved, and the cleaning itself as a basis.
+    """A cleaned screen: what `clean` found, the basis that was resolved, and the cleaning itself as a map of features.
 
-    `basis` maps rows of the same model to the components that were kept (weighted, if shrunk); it needs no batch label, so new
+    `basis` maps features to the same features without the components that were removed; it needs no batch label, so new
     plates need no refit: ``identifiable.transform(cleaned.basis, new_rows)``.
     """
 
     result: Cleaning
     resolved: Resolved
-    basis: Resolved
+    basis: FeatureMap
     screen: Screen
+
+    @property
+    def components(self) -> Resolved:
+        """The basis of the components that were kept (weighted, if shrunk)."""
+        return cleaned_basis(self.resolved, self.result.weights)
 
     @property
     def spaces(self) -> dict[str, AffineMap]:
         """The maps to the spaces that an `.h5ad` holds: PCA-white, all components, the cleaned ones, one random rotation."""
-        return compared_spaces(self.resolved, self.basis, self.result.provenance.seed)
+        return compared_spaces(self.resolved, self.components, self.result.provenance.seed)
 
 
 @takes(CleanOptions)
@@ -203,7 +240,57 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     attributed, opened = _attributed(_screened(source, options), options, "clean")
     found, run = attributed.resolved, _run(opened, options, "clean", attributed.result.inputs)
     result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
-    return Cleaned(result, found, cleaned_basis(found, result.weights), opened)
+    basis = FeatureMap(cleaned_map(found, result.weights), result, opened.representation.columns)
+    return Cleaned(result, found, basis, opened)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommended(Holder):
+    """A recommendation, the correction it is about fitted to all rows, and the screen it was made for.
+
+    `basis` is the correction as `save_basis` keeps it and ``identifiable.transform(recommended.basis, new_rows)`` applies it to
+    new plates; one that scales by controls needs those of the new plates, ComBat, Harmony and TVN cannot correct them.
+    """
+
+    result: Recommendation
+    screen: Screen
+    basis: FeatureMap
+    fit: Fit
+
+    @property
+    def corrected(self) -> Blocks:
+        """The corrected rows, computed as they are read; with the verdict "keep-as-is" the rows as they came."""
+        if self.result.written == AS_IS:
+            return self.screen.blocks
+        blocks = self.screen.blocks
+        return Blocks(Stepped(blocks, np.arange(blocks.n), self.fit.step, self.fit.width), name=blocks.name)
+
+
+@takes(RecommendOptions)
+def recommend(source: Any, /, *, options: RecommendOptions) -> Recommended:
+    """Which correction helps a screen, chosen with whole batches held out; or to keep the table as it is.
+
+    Ours. Candidates are control scaling, sphering, TVN, ComBat, Harmony and PCA. They are judged by neighbours across batches,
+    consensus profiles, replicates and how readable the batch stays, all against the input. Takes a `Screen`, or what `screen`
+    takes; doses of one compound are told apart where they are replicated.
+    """
+    opened = _doses_apart(_screened(source, options))
+    run = _run(opened, options, "recommend")
+    found = recommend_correction(opened.blocks, opened.design, options, run)
+    columns = opened.representation.columns
+    basis = kept_map(found.result, found.candidate, found.fit, opened.design, opened.blocks.d, columns)
+    return Recommended(found.result, opened, basis, found.fit)
+
+
+def _doses_apart(opened: Screen) -> Screen:
+    """The screen with each dose as a perturbation of its own, where doses are replicated; and the alert that says so."""
+    apart = opened.design.doses_apart
+    if apart is opened.design:
+        return opened
+    (pooled,) = (alert for alert in opened.alerts if alert.code == "doses_pooled")
+    alerts = tuple(Alert("doses_apart", a.values) if a is pooled else a for a in opened.alerts)
+    roles = {**apart.roles, "perturbation": f"{pooled.values['columns']},{pooled.values['dose']}"}
+    return replace(opened, design=replace(apart, roles=roles), alerts=alerts)
 
 
 def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:
@@ -230,12 +317,6 @@ def _relations(given: Any) -> tuple[tuple[str, str], ...]:
     if not pairs:
         return ()
     return pairs_of(*(np.array([str(pair[k]) for pair in pairs]) for k in range(2)))
-
-
-def _resolved(opened: Screen, options: AttributeOptions) -> Resolved:
-    """The screen resolved, its refits on halves of the plates."""
-    asked = replace(options.shared(ResolveOptions), group_by=opened.design.plate.codes, ids=None, command="")
-    return resolve_components(opened.representation, asked, group_by_name="plate")
 
 
 def _basis(basis: Path_ | Resolved, opened: Screen) -> tuple[Resolved, Screen]:
@@ -269,22 +350,21 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
 
 def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
     """The table of a source of any kind, with its columns of metadata as labels."""
-    metadata, ids, features = options.metadata, options.ids, options.features
+    features = options.features
+    how: dict[str, Any] = {"metadata": options.metadata, "ids": options.ids}
+    how["gaps"] = Gaps(options.drop_nan, options.impute)
     if is_path(source):
-        return open_screen(source, metadata=metadata, ids=ids, features=features)
+        return open_screen(source, features=features, no_feature=is_about_wells, **how)
     if hasattr(source, "obs") and hasattr(source, "obsm"):
-        return screen_of_anndata(source, use_rep=options.use_rep or "X", metadata=metadata, ids=ids)
+        return screen_of_anndata(source, use_rep=options.use_rep or "X", **how)
     if is_frame(source):
-        return screen_of_frame(source, features, metadata=metadata, ids=ids)
-    if metadata is None and not getattr(source, "labels", None):
+        return screen_of_frame(source, features, no_feature=is_about_wells, **how)
+    if options.metadata is None and not getattr(source, "labels", None):
         raise UsageError(
             "an array says nothing about wells; pass metadata: a path, or a mapping or DataFrame with a column for each role."
         )
-    return screen_of_array(
-        source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source)),
-        metadata=metadata,
-        ids=ids,
-    )
+    array = source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source))
+    return screen_of_array(array, **how)
 
 
 def _dropped(opened: OpenedScreen) -> list[Alert]:

@@ -17,6 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, open_sources
 from identifiable.blocks import Blocks, chunk_rows, silent
+from identifiable.deconfounding.feature_map import FeatureMap
+from identifiable.deconfounding.recommendation.new_plates import scaled_by_own_controls
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
@@ -40,7 +42,7 @@ SHOWN_ROWS = 5
 
 @overload
 def transform(
-    basis: str | os.PathLike[str] | Resolved,
+    basis: str | os.PathLike[str] | Resolved | FeatureMap,
     X: Any,
     output: None = None,
     *,
@@ -52,7 +54,7 @@ def transform(
 ) -> NDArray[Any]: ...
 @overload
 def transform(
-    basis: str | os.PathLike[str] | Resolved,
+    basis: str | os.PathLike[str] | Resolved | FeatureMap,
     X: Any,
     output: str | os.PathLike[str],
     *,
@@ -63,7 +65,7 @@ def transform(
     dtype: DTypeLike | None = None,
 ) -> Path: ...
 def transform(
-    basis: str | os.PathLike[str] | Resolved,
+    basis: str | os.PathLike[str] | Resolved | FeatureMap,
     X: Any,
     output: str | os.PathLike[str] | None = None,
     *,
@@ -86,7 +88,8 @@ def transform(
     Parameters
     ----------
     basis
-        What `resolve` returned, or the file it was saved to.
+        What `resolve` returned, or the file it was saved to; or a map from features to features, as `deconfound.clean` has it
+        (`cleaned.basis`), which gives features under their names.
     X
         Rows with the columns the basis was fitted to (with `inverse`: its components): an array, a data frame, a
         `Representation`, `Blocks`, a Dask array or a path.
@@ -143,7 +146,7 @@ class Transformed:
 
 
 def apply_basis(
-    basis: str | os.PathLike[str] | Resolved,
+    basis: str | os.PathLike[str] | Resolved | FeatureMap,
     X: Any,
     output: str | os.PathLike[str] | None = None,
     *,
@@ -155,17 +158,32 @@ def apply_basis(
     progress: Progress | None = None,
 ) -> Transformed:
     """As `transform`, with the alerts beside the values."""
-    found = as_basis(basis)
+    found = _loaded(basis)
+    if isinstance(found, FeatureMap) and (inverse or only_identifiable):
+        asked = "inverse" if inverse else "only_identifiable"
+        raise UsageError(
+            f"{asked}: expected a basis with components, got a map from features to features; leave it out."
+        )
     columns = _identifiable_columns(found, inverse) if only_identifiable else None
+    before = found.before if isinstance(found, FeatureMap) else None
+    if before is not None and before.method == "all rows":
+        raise UsageError(
+            f"{found.result.chosen} corrects only the rows it was fitted to; run deconfound recommend on all plates together."
+        )
     beside = _beside(X, output, ids)
-    with_labels = _has_labels(output) and not (beside and "obs" in beside.kept)
-    table = _opened(found, X, ids, blocks, output, inverse, with_labels)
+    own_labels = not (beside and "obs" in beside.kept)  # what is not copied with the file
+    table = _opened(found, X, ids, blocks, output, inverse, before is not None or (_has_labels(output) and own_labels))
     table, alerts = _arranged(table, found, inverse)
     source = blocks_of(table)
     _check_width(source, found, inverse)
-    by = found.from_components if inverse else found.to_components
+    if before is not None:
+        source, noticed = scaled_by_own_controls(source, table.labels, before)
+        alerts += noticed
+    if not (_has_labels(output) and own_labels):
+        table = replace(table, labels={})
+    by = _map(found, inverse)
     watch = None if progress is None else partial(progress, Stage("transforming", table.name))
-    mapped = _Mapped(source, by, _result_dtype(dtype, source), columns, watch)
+    mapped = _Mapped(source, by, result_dtype(dtype, source), columns, watch)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
     rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
     if output is not None:
@@ -186,13 +204,27 @@ def apply_basis(
 
 
 def as_basis(basis: str | os.PathLike[str] | Resolved) -> Resolved:
-    """A basis as it is, or from its file."""
-    found = load_basis(basis) if is_path(basis) else basis
+    """A basis of components as it is, or from its file."""
+    found = _loaded(basis)
     if not isinstance(found, Resolved):
+        got = basis if is_path(basis) else type(found).__name__
+        raise UsageError(f"basis: expected a basis of components, as resolve or attribute save it, got a map: {got}.")
+    return found
+
+
+def _loaded(basis: str | os.PathLike[str] | Resolved | FeatureMap) -> Resolved | FeatureMap:
+    found = load_basis(basis) if is_path(basis) else basis
+    if not isinstance(found, Resolved | FeatureMap):
         raise UsageError(
             f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
         )
     return found
+
+
+def _map(basis: Resolved | FeatureMap, inverse: bool) -> AffineMap:
+    if isinstance(basis, FeatureMap):
+        return basis.map
+    return basis.from_components if inverse else basis.to_components
 
 
 def _beside(X: Any, output: str | os.PathLike[str] | None, ids: str | None) -> Beside | None:
@@ -222,7 +254,7 @@ def _has_labels(output: str | os.PathLike[str] | None) -> bool:
 
 
 def _opened(
-    basis: Resolved,
+    basis: Resolved | FeatureMap,
     X: Any,
     ids: str | None,
     blocks: int | None,
@@ -247,7 +279,9 @@ def _opened(
     return opened
 
 
-def _arranged(table: Representation, basis: Resolved, inverse: bool) -> tuple[Representation, tuple[Alert, ...]]:
+def _arranged(
+    table: Representation, basis: Resolved | FeatureMap, inverse: bool
+) -> tuple[Representation, tuple[Alert, ...]]:
     """The columns of a table in the order of the basis, by name; an alert where names are on one side only."""
     known, given = _known(basis, inverse), table.columns
     if inverse and not set(known or ()) & set(given or ()):  # components under names of someone else, or under none
@@ -260,7 +294,7 @@ def _arranged(table: Representation, basis: Resolved, inverse: bool) -> tuple[Re
     return replace(table, values=values, columns=known), ()
 
 
-def not_checked(name: str, basis: Resolved) -> Alert:
+def not_checked(name: str, basis: Resolved | FeatureMap) -> Alert:
     """The alert that columns were taken by position."""
     return Alert("columns_not_checked", {"name": name, "basis": basis.result.inputs[0].name})
 
@@ -291,7 +325,7 @@ def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: s
     return [place[column] for column in known]
 
 
-def _known(basis: Resolved, inverse: bool) -> tuple[str, ...] | None:
+def _known(basis: Resolved | FeatureMap, inverse: bool) -> tuple[str, ...] | None:
     """What the basis calls the columns of its input."""
     return tuple(component_name(component.index) for component in basis.result.components) if inverse else basis.columns
 
@@ -307,9 +341,9 @@ class _Columns:
         return self.source[rows][:, self.columns]
 
 
-def _names(basis: Resolved, columns: list[int] | None, inverse: bool) -> list[str] | None:
+def _names(basis: Resolved | FeatureMap, columns: list[int] | None, inverse: bool) -> list[str] | None:
     """What the columns of a result are called where a format has names: components by their place in the basis."""
-    if inverse:
+    if inverse or isinstance(basis, FeatureMap):
         return None if basis.columns is None else list(basis.columns)
     components = basis.result.components
     return [component_name(components[k].index) for k in (range(len(components)) if columns is None else columns)]
@@ -363,7 +397,7 @@ def _refuse(rows: NDArray[Any], first: int, what: str, remedy: str) -> None:
         )
 
 
-def _identifiable_columns(basis: Resolved, inverse: bool) -> list[int]:
+def _identifiable_columns(basis: Resolved | FeatureMap, inverse: bool) -> list[int]:
     if inverse:
         raise UsageError("only_identifiable chooses among components, inverse gives rows of data; pass one of the two.")
     columns = [place for place, component in enumerate(basis.result.components) if component.identifiable]
@@ -376,8 +410,8 @@ def _identifiable_columns(basis: Resolved, inverse: bool) -> list[int]:
     return columns
 
 
-def _check_width(source: Blocks, basis: Resolved, inverse: bool) -> None:
-    wanted = (basis.from_components if inverse else basis.to_components).matrix.shape[0]
+def _check_width(source: Blocks, basis: Resolved | FeatureMap, inverse: bool) -> None:
+    wanted = _map(basis, inverse).matrix.shape[0]
     if source.d == wanted:
         return
     of = basis.result.inputs[0].name
@@ -392,7 +426,7 @@ def _check_width(source: Blocks, basis: Resolved, inverse: bool) -> None:
     )
 
 
-def _result_dtype(asked: DTypeLike | None, source: Blocks) -> np.dtype[Any]:
+def result_dtype(asked: DTypeLike | None, source: Blocks) -> np.dtype[Any]:
     if asked is None:
         return np.dtype(np.float32 if source.dtype.name in HALF_OR_SINGLE else np.float64)
     try:

@@ -1,4 +1,4 @@
-"""`identifiable deconfound audit|evaluate|attribute|clean|report`."""
+"""`identifiable deconfound audit|recommend|evaluate|attribute|clean|report`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from identifiable.cli import report
 from identifiable.cli.measuring import Command, Job, Output
 from identifiable.cli.options import Parser, command
 from identifiable.cli.output import BASIS
-from identifiable.options import AttributeOptions, AuditOptions, CleanOptions, EvaluateOptions, ScreenOptions
-from identifiable.results import Attribution, Audit, Cleaning, ScreenEvaluation
+from identifiable.options import (
+    AttributeOptions,
+    AuditOptions,
+    CleanOptions,
+    EvaluateOptions,
+    RecommendOptions,
+    ScreenOptions,
+)
+from identifiable.results import Attribution, Audit, Cleaning, Recommendation, ScreenEvaluation
 
 TABLE = {
     "table": {
@@ -58,8 +65,29 @@ def _calling(name: str) -> Callable[[Job], Any]:
 
 def _clean(job: Job) -> Any:
     found = _calling("clean")(job)
-    outputs = tuple(filter(None, (job.typed.output, job.typed.save_basis)))
+    outputs = () if _withheld(job, found) else tuple(filter(None, (job.typed.output, job.typed.save_basis)))
     return replace(found, result=replace(found.result, outputs=outputs))
+
+
+def _withheld(job: Job, found: Any) -> str:
+    """A table that is not as good as the one that came is written only if asked twice."""
+    result = found.result
+    if result.harmless or job.typed.force:
+        return ""
+    names = " and ".join(filter(None, (job.typed.output, job.typed.save_basis)))
+    return f"{names} not written, because the verdict is {result.verdict}; use the input, or pass --force."
+
+
+def _recommend(job: Job) -> Any:
+    found = _calling("recommend")(job)
+    outputs = tuple(filter(None, (job.typed.output, job.typed.save)))
+    return replace(found, result=replace(found.result, outputs=outputs))
+
+
+def _save_recommended(job: Job, found: Any, path: str) -> object:
+    from identifiable.deconfound import save_recommended
+
+    return save_recommended(path, found, pycytominer=job.typed.export == "pycytominer")
 
 
 def _check_checkpoint(job: Job) -> None:
@@ -73,6 +101,14 @@ def _export_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", choices=("pycytominer",), help=text)
 
 
+def _output_options(parser: argparse.ArgumentParser) -> None:
+    _export_option(parser)
+    parser.add_argument("--components", action="store_true", help="write the components that are kept, not features")
+    parser.add_argument(
+        "--force", action="store_true", help="write the cleaned table even if it is worse than the input"
+    )
+
+
 def _save_scores(job: Job, found: Any, path: str) -> None:
     from identifiable.deconfound import save_scores
 
@@ -82,13 +118,19 @@ def _save_scores(job: Job, found: Any, path: str) -> None:
 def _save_basis(job: Job, found: Any, path: str) -> None:
     from identifiable.api import save_basis
 
-    save_basis(path, found.basis if job.options.__class__ is CleanOptions else found.resolved)
+    save_basis(path, found.resolved if job.options.__class__ is AttributeOptions else found.basis)
 
 
-def _save_cleaned(job: Job, found: Any, path: str) -> None:
+def _save_cleaned(job: Job, found: Any, path: str) -> object:
     from identifiable.deconfound import save_cleaned
 
-    save_cleaned(path, found, pycytominer=job.typed.export == "pycytominer")
+    return save_cleaned(
+        path,
+        found,
+        pycytominer=job.typed.export == "pycytominer",
+        components=job.typed.components,
+        force=job.typed.force,
+    )
 
 
 _part = partial(Command, tables=TABLE, lines=True)
@@ -102,6 +144,31 @@ PARTS = (
         result=lambda job: Audit,
         gate="'stop > 0'",
         inputs=lambda job: [job.options.metadata],
+    ),
+    _part(
+        name="deconfound recommend",
+        text="Which correction helps, chosen with whole batches held out; or to keep the table as it is.",
+        example="identifiable deconfound recommend wells.parquet --control DMSO -o corrected.parquet --report recommendation.html",
+        options=RecommendOptions,
+        call=_recommend,
+        result=lambda job: Recommendation,
+        gate="'stable < 0.8'",
+        more=_export_option,
+        inputs=lambda job: [job.options.metadata],
+        files=(
+            Output(
+                ("-o", "--output"),
+                "the corrected table, or the input as it is if nothing helps",
+                (".parquet", ".h5ad", ".csv"),
+                _save_recommended,
+            ),
+            Output(
+                ("--save",),
+                "the correction, which identifiable transform applies to new plates",
+                (BASIS,),
+                _save_basis,
+            ),
+        ),
     ),
     _part(
         name="deconfound evaluate",
@@ -134,13 +201,19 @@ PARTS = (
         call=_clean,
         result=lambda job: Cleaning,
         gate="'biology_lost > 0.1'",
-        more=_export_option,
+        more=_output_options,
+        withheld=_withheld,
         inputs=lambda job: [job.options.metadata, job.options.basis, job.options.relations or None],
         files=(
-            Output(("-o", "--output"), "the cleaned table", (".parquet", ".h5ad", ".csv"), _save_cleaned),
+            Output(
+                ("-o", "--output"),
+                "the cleaned table, features under their names",
+                (".parquet", ".h5ad", ".csv"),
+                _save_cleaned,
+            ),
             Output(
                 ("--save-basis",),
-                "the cleaning as a basis, which identifiable transform applies to new plates",
+                "the cleaning as a map of features, which identifiable transform applies to new plates",
                 (BASIS,),
                 _save_basis,
             ),

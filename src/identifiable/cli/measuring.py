@@ -49,7 +49,8 @@ class Command:
     """What a command is called, what it is given and can be told, the call that does the work, and the class of its result.
 
     `call` takes the job and returns a result, or something that holds one in `result`. `inputs` are files it reads besides its
-    tables; `outputs` and `save` are those it writes besides page and JSON. `gate` shows examples of a condition on the result.
+    tables; `outputs` and `save` are those it writes besides page and JSON. `withheld` says why none of `files` is written, if so.
+    `gate` shows examples of a condition on the result.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Command:
     outputs: Callable[[Job], Iterable[str | None]] = lambda job: ()
     save: Callable[[Job, Any], Mapping[str, Callable[[str], object]]] = lambda job, found: {}
     files: tuple[Output, ...] = ()
+    withheld: Callable[[Job, Any], str] = lambda job, found: ""
     lines: bool = False  # progress of long work is also worth a log
     gate_last: bool = False  # a condition that cannot be decided must not cost what took hours
 
@@ -118,9 +120,10 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
 
     # Before anything is written: a gate that cannot decide is wrong usage, which leaves no output.
     failed = [] if wanted.gate_last else failures()
-    save = {path: partial(file.write, job, found) for path, file in files.items()}
+    kept_back = wanted.withheld(job, found) if files else ""
+    save = {} if kept_back else {path: partial(file.write, job, found) for path, file in files.items()}
     deliver(result, typed, save={**save, **wanted.save(job, found)})
-    return exit_code(failures() if wanted.gate_last else failed)
+    return exit_code([*(failures() if wanted.gate_last else failed), *filter(None, [kept_back])])
 
 
 def listed_ids(options: Any) -> list[str]:

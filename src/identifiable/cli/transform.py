@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         "identifiable transform basis.safetensors new.npy -o components.npy",
     )
     add = parser.add_argument
-    add("basis", metavar="BASIS", help="what resolve wrote")
+    add("basis", metavar="BASIS", help="what resolve or deconfound clean --save-basis wrote")
     add("table", metavar="X", help=f"rows with the columns the basis was fitted to: {TABLE_FORMATS}")
     add("-o", "--output", required=True, metavar="PATH", help=f"file to write: {' '.join(WRITERS)}")
     add_options(parser, TransformOptions)
@@ -51,7 +51,7 @@ def _run(typed: argparse.Namespace) -> int:
         )
     if not typed.quiet:
         n, kept = done.shape
-        of = f" ({kept} of {basis.result.rank} columns)" if options.only_identifiable else ""
+        of = f" ({kept} of {len(basis.result.components)} columns)" if options.only_identifiable else ""
         say(f"{n} x {kept}{of}: {typed.output}")
         warn(done.alerts)
     return EXIT_FINE

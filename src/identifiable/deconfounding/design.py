@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks
 from identifiable.results import Role, ScreenDesign
+from identifiable.results.screen import UnusedColumn
 
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -21,6 +22,7 @@ Mask = NDArray[np.bool_]
 EMPTY = ("", "nan", "NaN", "<NA>")  # as tables write a cell without a value
 SHOWN = 3  # names given in a message before "and k more"
 EXAMPLES = 3  # of the labels of a role
+LEAST_REPLICATED = 0.5  # of the wells with a replicate on another plate, that keep one when doses are told apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,9 @@ class Design:
     target         what several perturbations share (a gene, a compound, a mechanism); None where the table does not say
     row, column    of the well, from 0; None where the table does not say
     cell_count     cells in the well; None where the table does not say
+    dose           of the perturbation, where it has a column of its own and `perturbation` pools doses; None otherwise
     roles          role -> the column of the table it was read from
+    unused         columns that play no role
     """
 
     plate: Labels
@@ -139,7 +143,9 @@ class Design:
     row: Codes | None = None
     column: Codes | None = None
     cell_count: NDArray[np.float64] | None = None
+    dose: Labels | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
+    unused: tuple[UnusedColumn, ...] = ()
     name: str = "screen"
     compound: Labels | None = None
 
@@ -174,6 +180,32 @@ class Design:
         )
         return found
 
+    @cached_property
+    def doses_apart(self) -> Design:
+        """The same with every dose of a perturbation as one of its own; as it is where doses are hardly ever replicated."""
+        if self.dose is None:
+            return self
+        treated = ~self.control
+        apart = joined([self.perturbation, self.dose], "_").text()
+        named = Labels.of(np.where(treated, apart, self.perturbation.text()))
+        pooled_on, apart_on = (
+            labels.spread(self.plate, treated)[labels.codes] for labels in (self.perturbation, named)
+        )
+        if (apart_on[treated] > 1).sum() < LEAST_REPLICATED * (pooled_on[treated] > 1).sum():
+            return self
+        return replace(self, perturbation=named, dose=None, compound=self.compounds)
+
+    @property
+    def against(self) -> str:
+        """What a perturbation is told from."""
+        return "controls" if self.control.any() else "other perturbations"
+
+    def told_from(self, positive: Codes) -> Codes:
+        """The rows that some rows are told from: all controls, or where there are none all others."""
+        others = self.control.copy() if self.control.any() else np.ones(self.n, dtype=np.bool_)
+        others[positive] = False
+        return np.flatnonzero(others)
+
     def check_rows(self, blocks: Blocks) -> None:
         """Refuse a table whose rows this cannot be the design of."""
         if blocks.n != self.n:
@@ -188,11 +220,13 @@ class Design:
             perturbation=self.perturbation.take(rows),
             control=self.control[rows],
             batch=None if self.batch is None else self.batch.take(rows),
+            dose=None if self.dose is None else self.dose.take(rows),
             target=None if self.target is None else self.target.take(rows),
             row=None if self.row is None else self.row[rows],
             column=None if self.column is None else self.column[rows],
             cell_count=None if self.cell_count is None else self.cell_count[rows],
             roles=self.roles,
+            unused=self.unused,
             name=self.name,
             compound=None if self.compound is None else self.compound.take(rows),
         )
@@ -263,27 +297,29 @@ def summarise(design: Design, d: int) -> ScreenDesign:
         grid=None
         if design.row is None or design.column is None
         else (len(np.unique(design.row)), len(np.unique(design.column))),
+        unused=design.unused,
     )
 
 
 def _roles(design: Design) -> list[Role]:
-    labels = {
+    labels: dict[str, Labels | None] = {
         "batch": design.batch,
         "plate": design.plate,
         "well": design.address,
         "perturbation": design.perturbation,
         "target": design.target,
-        "control": design.perturbation.take(design.control),
+        "control": design.perturbation.take(design.control) if design.control.any() else None,
         "cell_count": None if design.cell_count is None else labels_of(design.cell_count),
     }
     return [
-        Role(role, design.roles.get(role, ""), found.size, _frequent(found))
+        Role(role, design.roles.get(role, ""), found.size, frequent(found))
         for role, found in labels.items()
         if found is not None
     ]
 
 
-def _frequent(labels: Labels) -> tuple[str, ...]:
+def frequent(labels: Labels) -> tuple[str, ...]:
+    """The most frequent labels."""
     return tuple(labels.names[k] for k in np.argsort(-labels.counts, kind="stable")[:EXAMPLES])
 
 

@@ -20,11 +20,15 @@ from identifiable.results.evaluation import ALL, HeldOut
 HoldOut = Literal["plate", "batch"]
 HOLD_OUTS: tuple[HoldOut, ...] = ("plate", "batch")
 Against = Literal["controls", "others"]
-Level = Literal["perturbation", "target"]
+Level = Literal["perturbation", "compound", "target"]
 NULL_GUIDES = "null guides"  # a score over all of them
 NULL_GUIDE = "null guide"  # one of them, with its number
 NULL_SHARE = 4  # a null guide takes at most one in so many of the controls of a plate
 SINGLE_BATCH_ROWS = 60  # trees that need 30 rows in a leaf cannot split fewer
+# Of p wells ranked against many others by chance, AUROC has standard deviation 1 / sqrt(12 p), and intervals reach about 2.9 of
+# these (1.96, widened for crossed folds and few plates): of 20 wells 0.19, so that effects of interest (about 0.7, Nelson et al.
+# 2026, Table 3) can be told from 0.5; of 6 wells 0.34, so that only AUROC above 0.84 can.
+USUAL_WELLS, FEWEST_WELLS = 20, 6
 # On 40 unequal plates with 30 perturbations on 8 each: 46 folds lack a perturbation, sizes differ by 1.25 (scikit-learn: 52, 1.26).
 ALL_ROWS = 5.0
 
@@ -204,6 +208,13 @@ def labels_at(design: Design, level: Level) -> Labels:
     """The perturbation of every row, or what its perturbation aims at."""
     if level == "perturbation":
         return design.perturbation
+    if level == "compound":
+        if design.compound is None:
+            raise UsageError(
+                f"{design.name}: level 'compound' joins the doses of a compound, and no dose is part of the perturbation; name both "
+                "columns (--perturbation COMPOUND,DOSE, perturbation=), or use level 'perturbation'."
+            )
+        return design.compound
     if design.target is None:
         raise UsageError(
             f"{design.name}: level 'target' needs a column of targets, got none; name it (--target, target=)."
@@ -224,18 +235,47 @@ def rows_of(design: Design, target: str, level: Level) -> Mask:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The targets to evaluate, why others are not, and what to say about it."""
+    """The targets to evaluate, of how many; `enough` have so many `wells`; why others are not, and what to say about it."""
 
     names: tuple[str, ...]
+    of: int
+    wells: int
+    enough: int
     skipped: Mapping[str, str] = field(default_factory=dict)
     alerts: tuple[Alert, ...] = ()
 
 
-def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level, most: int, min_wells: int) -> Chosen:
-    """The targets asked for, or those on most plates (then with most wells, then by name), with enough wells."""
+def enough_wells(wells: NDArray[np.integer]) -> int:
+    """Wells that a perturbation needs to be judged where nobody says how many; `wells` counts those of each.
+
+    Ours. `USUAL_WELLS`; on small screens, where fewer than half of the perturbations have so many, the number that half of them
+    have, but not less than `FEWEST_WELLS`.
+
+    >>> enough_wells(np.array([30, 25, 4])), enough_wells(np.array([30, 9, 8, 4])), enough_wells(np.array([30, 2, 2]))
+    (20, 9, 6)
+    """
+    counted = np.sort(wells[wells > 0])[::-1]
+    half = int(counted[(len(counted) - 1) // 2]) if len(counted) else 0
+    return min(USUAL_WELLS, max(half, FEWEST_WELLS))
+
+
+def choose_targets(
+    design: Design, asked: Sequence[str] | None, *, level: Level, most: int, min_wells: int | None
+) -> Chosen:
+    """The targets asked for, or those on most plates (then with most wells, then by name), with enough wells.
+
+    `min_wells` None is `enough_wells`.
+    """
     labels = labels_at(design, level)
     treated = ~design.control
     wells = labels.count(treated)
+    named = np.array(labels.names) != ""
+    of = int((named & (wells > 0)).sum())
+    adapted = []
+    if min_wells is None:
+        min_wells = enough_wells(wells[named])
+        if min_wells < USUAL_WELLS and asked is None:
+            adapted = [Alert("min_wells_adapted", {"wells": min_wells, "usual": USUAL_WELLS, "level": level})]
     if asked is not None:
         skipped = {}
         for name in dict.fromkeys(asked):
@@ -249,8 +289,8 @@ def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level,
                 f"{design.name}: no target can be evaluated ({why}); ask for fewer wells (--min-wells, min_wells=) or name others."
             )
         _refuse_taken_names(design, names, level)
-        return Chosen(names, skipped)
-    enough = np.flatnonzero((wells >= max(min_wells, 1)) & (np.array(labels.names) != ""))
+        return Chosen(names, of, min_wells, len(names), skipped)
+    enough = np.flatnonzero((wells >= max(min_wells, 1)) & named)
     if not enough.size:
         top = int(wells.argmax())
         raise DataError(
@@ -259,14 +299,14 @@ def choose_targets(design: Design, asked: Sequence[str] | None, *, level: Level,
         )
     plates = labels.spread(design.plate, treated)
     ranked = sorted(enough.tolist(), key=lambda k: (-plates[k], -wells[k], labels.names[k]))[:most]
-    alerts = []
+    alerts = adapted
     if len(enough) > most:
         alerts.append(
             Alert("targets_left_out", {"evaluated": most, "enough": len(enough), "level": level, "wells": min_wells})
         )
     names = tuple(labels.names[k] for k in ranked)
     _refuse_taken_names(design, names, level)
-    return Chosen(names, {}, tuple(alerts))
+    return Chosen(names, of, min_wells, len(enough), {}, tuple(alerts))
 
 
 def _refuse_taken_names(design: Design, names: Sequence[str], level: Level) -> None:
@@ -292,7 +332,7 @@ def target_contrast(design: Design, name: str, *, level: Level, against: Against
             negative &= _where(design.batch, positive)
     else:
         negative = ~design.control & ~positive & _where(design.plate, positive)
-        if level == "perturbation" and design.target is not None:
+        if level != "target" and design.target is not None:
             negative &= ~_where(design.target, positive)
     rows = np.flatnonzero(positive | negative)
     return Contrast(name, rows, positive[rows])

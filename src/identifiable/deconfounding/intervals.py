@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 from scipy.stats import false_discovery_control, norm, t
@@ -16,6 +17,7 @@ TWICE_USED = float(np.sqrt(2))  # see `interval`
 FEW_GROUPS = 10  # groups below which an interval from resampling them is rough
 MOST_GROUPS = 40  # left out one by one: with more, t reaches at most 4 % less far
 FEWEST_GROUPS = 3  # of two the variance is that of a single difference
+ROUNDING = 1e-9  # of sums of shares
 DRAWS = 500  # of values, or of what they belong to
 
 
@@ -42,7 +44,9 @@ def ratio(above: Array, below: Array) -> Array:
     return result
 
 
-def interval(draws: Array, groups: int, *, crossed: bool = True, bounded: bool = False) -> Interval:
+def interval(
+    draws: Array, groups: int, *, crossed: bool = True, bounded: bool = False, spread: float = float("nan")
+) -> Interval:
     r"""The 95 % interval of what stands at place 0, from the draws of groups after it.
 
     Ours. Percentiles of the draws, their distances from the mean of the draws widened by
@@ -61,15 +65,29 @@ def interval(draws: Array, groups: int, *, crossed: bool = True, bounded: bool =
     effects have intervals that are somewhat too wide. benchmarks/screen_calibration.py gives the coverage. Without the factor 0.83
     instead of 0.95 covered 0.5, of what position scores in 200 random layouts of 40 plates.
 
-    `bounded` cuts the interval at 0 and 1, for an AUROC.
+    `bounded` cuts the interval at 0 and 1, for an AUROC. Where no two draws differ (every positive above every negative), the draws
+    say nothing of how certain the value is, and an interval without width would seem certain. It is then made of `spread`, the
+    standard deviation that scores have which tell nothing (`null_spread`), the largest there is; without one there is no interval.
     """
     known = draws[1:][np.isfinite(draws[1:])]
     if len(known) < 2 or groups < 2 or not np.isfinite(draws[0]):
         return NO_INTERVAL
     widened = _widening(groups, crossed)
-    low, high = draws[0] + widened * (np.quantile(known, [0.025, 0.975]) - known.mean())
+    if agree(draws):
+        if not np.isfinite(spread):
+            return NO_INTERVAL
+        reach = np.array([-1.0, 1.0]) * float(norm.ppf(0.975)) * spread
+    else:
+        reach = np.quantile(known, [0.025, 0.975]) - known.mean()
+    low, high = draws[0] + widened * reach
     low, high = min(low, draws[0]), max(high, draws[0])
     return (float(max(low, 0.0)), float(min(high, 1.0))) if bounded else (float(low), float(high))
+
+
+def agree(draws: Array) -> bool:
+    """Whether there are draws and no two of them differ, but for rounding."""
+    known = draws[np.isfinite(draws)]
+    return bool(len(known) > 2 and np.ptp(known) <= ROUNDING)
 
 
 def null_spread(positives: int, negatives: int) -> float:
@@ -100,6 +118,7 @@ def least_of_many(draws: Array, spreads: Array, groups: int, *, crossed: bool = 
     return result
 
 
+@cache
 def _widening(groups: int, crossed: bool) -> float:
     of_few = float(np.sqrt(groups / (groups - 1)) * t.ppf(0.975, groups - 1) / norm.ppf(0.975))
     return of_few * (TWICE_USED if crossed else 1.0)

@@ -110,3 +110,32 @@ CONTROL_NAMES = tuple(  # of these the first that fits any perturbation: a vehic
     )
 )
 DOSES = ("concentration", "dose", "pertdose", "concentrationum", "mmolesperliter", "doseum")
+# Words of columns that say something of a well and are no measurement of it, and words that may stand beside them.
+ABOUT_WELLS = re.compile(
+    r"batch|col(umn)?|conc(entration)?|days?|doses?|experiment|field|hours?|index|passages?|plate|rep(eat|licate)?s?|row|run|seed|site|"
+    r"time(point)?|week|well"
+)
+BESIDE = re.compile(
+    r"cells?|compound|drug|final|hr?s?|id|in|log|(micro|nano)?molar|mins?|m|m[lm]|[nuµ]|n[gm]|no|nr|num(ber)?|of|pert|point|sample|"
+    r"sec|treatment|u[gm]|value|µm"
+)
+WORDS = re.compile(r"[A-Z]+(?![a-zµ])|[A-Zµ]?[a-zµ]+|\d+")
+
+
+def plain_name(column: str) -> str:
+    """A name in lower case, without "Metadata_" and without signs between words."""
+    return re.sub(r"[^a-z0-9]", "", column.lower().removeprefix("metadata_"))
+
+
+def is_about_wells(column: str) -> bool:
+    """Whether a number of that name is about the well and no feature: a dose, a replicate, a passage, a time, a role.
+
+    Ours: all words of the name, units and words such as "number" aside, are such words.
+
+    >>> [is_about_wells(name) for name in ("dose_uM", "PassageNumber", "time (h)", "Cells_Neighbors_Number", "mean_time")]
+    [True, True, True, False, False]
+    """
+    known = {*COMMON["batch"], *COMMON["plate"], *COMMON["well"], *COMMON["cell_count"], *CONTROL_COLUMNS, *DOSES}
+    words = [word for found in WORDS.findall(column.removeprefix("Metadata_")) if not (word := found.lower()).isdigit()]
+    telling = [word for word in words if not BESIDE.fullmatch(word)]
+    return plain_name(column) in known or (bool(telling) and all(map(ABOUT_WELLS.fullmatch, telling)))

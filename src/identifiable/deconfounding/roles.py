@@ -6,14 +6,24 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.deconfounding.design import Codes, Design, Labels, Mask, first_rows, joined, labels_of, rows_named
+from identifiable.deconfounding.columns import ColumnTable, candidates, unused_columns
+from identifiable.deconfounding.design import (
+    Codes,
+    Design,
+    Labels,
+    Mask,
+    first_rows,
+    joined,
+    labels_of,
+    rows_named,
+)
 from identifiable.deconfounding.presets import (
     COMMON,
     CONTROL_COLUMNS,
@@ -23,11 +33,11 @@ from identifiable.deconfounding.presets import (
     DOSES,
     PRESETS,
     Preset,
+    plain_name,
 )
 from identifiable.options import ScreenOptions
 from identifiable.results import Alert
 
-SHOWN_COLUMNS = 30
 NONE = "none"  # for an optional role: the table has no such column, whatever its names suggest
 NOT_A_CONTROL = " (not a control)"  # added to the name of a control where a row of that name is none
 WELL = re.compile(r"([A-Za-z]{1,2})[ _-]?0*([1-9]\d?)")
@@ -36,127 +46,13 @@ GRID = (48, 72)  # rows and columns of the largest plate made, 3,456 wells
 LABELLED = ("batch", "plate", "well", "perturbation", "target", "cell_count")  # roles that are columns
 
 
-class ColumnTable:
-    """Columns by name, equally long, as labels and numbers: what is empty, mixed or absent is named with its rows."""
-
-    def __init__(self, columns: Mapping[str, NDArray[Any]], name: str):
-        self.name = name
-        self._columns = {column: np.asarray(values) for column, values in columns.items()}
-        self._labels: dict[str, Labels] = {}
-        lengths = {column: len(values) for column, values in self._columns.items()}
-        if not lengths or not next(iter(lengths.values())):
-            raise DataError(f"{name}: expected columns that say what each row is (plate, well, treatment …), got none.")
-        self.n = next(iter(lengths.values()))
-        if odd := next((column for column, n in lengths.items() if n != self.n), None):
-            raise DataError(
-                f"{name}: columns must be equally long, got {odd} with {lengths[odd]} rows and {next(iter(lengths))} with {self.n}."
-            )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._columns)
-
-    def asked(self, option: str, role: str) -> tuple[str, ...]:
-        """The columns an option names: one, or several with commas between them."""
-        columns = (option,) if option in self._columns else tuple(part.strip() for part in option.split(","))
-        for column in columns:
-            if column not in self._columns:
-                lowered = {known.lower(): known for known in self._columns}
-                close = [lowered[k] for k in difflib.get_close_matches(column.lower(), lowered, 2)]
-                hint = f"did you mean {' or '.join(close)}?" if close else f"it has {self.overview()}."
-                raise UsageError(f"{self.name}: there is no column {column!r} to be the {role}; {hint}")
-        return columns
-
-    def overview(self) -> str:
-        """Every column with its number of different values."""
-        shown = [f"{column} ({self._different(column)} values)" for column in list(self._columns)[:SHOWN_COLUMNS]]
-        more = len(self._columns) - len(shown)
-        return ", ".join(shown) + (f" and {more} more" if more else "")
-
-    def labels(self, column: str) -> Labels:
-        """A column as labels; the label of an empty cell is the empty text."""
-        if column not in self._labels:
-            self._labels[column] = labels_of(self._of_one_kind(column))
-        return self._labels[column]
-
-    def complete(self, column: str, role: str) -> Labels:
-        """A column as labels, none of them empty."""
-        labels = self.labels(column)
-        empty = labels.codes == labels.names.index("") if "" in labels.names else np.zeros(self.n, dtype=bool)
-        if empty.any():
-            raise DataError(
-                f"{self.name}: {column} ({role}) is empty in {rows_named(empty)}; fill these cells or drop the rows."
-            )
-        return labels
-
-    def label(self, columns: Sequence[str], role: str) -> Labels:
-        """One label from one or several columns without empty cells."""
-        return joined([self.complete(column, role) for column in columns], "_")
-
-    def numbers(self, column: str, role: str) -> NDArray[np.float64]:
-        """A column as numbers, NaN where a cell is empty; text is read if all of it is numbers."""
-        values = self._of_one_kind(column)
-        labels = self.labels(column)
-        if values.dtype.kind in "fiub":
-            found = values.astype(np.float64)
-        else:
-            found = np.array([_number(name) for name in labels.names])[labels.codes]
-        bad = np.isinf(found)
-        if bad.any():
-            shown = ", ".join(repr(v) for v in labels.text()[np.flatnonzero(bad)[:5]].tolist())
-            raise DataError(
-                f"{self.name}: {column} ({role}) should hold numbers, got {shown} in {rows_named(bad)}; correct these cells, or name "
-                f"another column (--{role.replace('_', '-')})."
-            )
-        return found
-
-    def _different(self, column: str) -> int:
-        values = self._columns[column]
-        return len(set(values.tolist())) if values.dtype == object else len(np.unique(values))
-
-    def _of_one_kind(self, column: str) -> NDArray[Any]:
-        """Text or numbers. Python objects become text if all are; a mixture is refused."""
-        values = self._columns[column]
-        if values.dtype.kind == "S":
-            return np.char.decode(values, "utf-8")
-        if values.dtype.kind in "Ufiub":
-            return values
-        if values.dtype.kind == "T":
-            return values.astype(str)
-        if values.dtype != object:
-            raise DataError(f"{self.name}: {column} should hold text or numbers, got {values.dtype}; store it as text.")
-        cells = values.tolist()
-        empty = np.array([cell is None or cell != cell for cell in cells])
-        text = np.array([isinstance(cell, str) for cell in cells])
-        numbers = ~empty & ~text
-        if text.any() and numbers.any():
-            a, b = int(np.flatnonzero(text)[0]), int(np.flatnonzero(numbers)[0])
-            raise DataError(
-                f"{self.name}: {column} mixes text (row {a}: {cells[a]!r}) and numbers (row {b}: {cells[b]!r}; {int(numbers.sum())} of "
-                f"{self.n} rows, from 0); store it as text, or as numbers."
-            )
-        if text.any():
-            return np.array(["" if gone else cell for cell, gone in zip(cells, empty, strict=True)])
-        return np.array([np.nan if gone else cell for cell, gone in zip(cells, empty, strict=True)], dtype=np.float64)
-
-
-def _number(text: str) -> float:
-    """The number a text reads as; NaN for none, infinity for what is no number."""
-    if not text:
-        return float("nan")
-    try:
-        value = float(text)
-    except ValueError:
-        return float("inf")
-    return value if np.isfinite(value) else float("inf")
-
-
 @dataclass(frozen=True, eq=False)
 class Assigned:
-    """The design of a table, and what a reader must know of how it was read."""
+    """The design of a table, and what a reader must know of how it was read; `rows` are those it is of, None for all."""
 
     design: Design
     alerts: tuple[Alert, ...]
+    rows: Codes | None = None
 
 
 def assign_roles(
@@ -182,7 +78,14 @@ def assign_roles(
     alerts: list[Alert] = []
 
     batches = table.label(roles["batch"], "batch") if roles["batch"] else None
-    mask, said = _controls(table, source, options.control, roles["perturbation"], batches)
+    mask, said = _controls(table, source, options.control, roles["perturbation"], batches, alerts)
+    unnamed = (joined([table.labels(column) for column in roles["perturbation"]], "_").text() == "") & ~mask
+    if unnamed.any():
+        values = {"name": name, "column": ",".join(roles["perturbation"]), **first_rows(unnamed)}
+        if options.unnamed == "drop":
+            return _without(columns, unnamed, options, Alert("unnamed_dropped", values), name)
+        alerts.append(Alert("unnamed_controls", values))
+        mask = mask | unnamed
     perturbations = _perturbations(table, roles["perturbation"], mask, alerts)
     place = _places(table, roles["well"], alerts)
     plates, plate_columns = _plates(table, roles, batches, place, options.batch_key, alerts)
@@ -200,22 +103,67 @@ def assign_roles(
         perturbation=perturbations,
         control=mask,
         batch=batches,
+        dose=None if (dose := _dose_column(table, roles, perturbations)) is None else table.labels(dose),
         target=targets,
         row=None if place is None else place[0],
         column=None if place is None else place[1],
         cell_count=counts,
         roles={role: ",".join(found) for role, found in {**roles, "plate": plate_columns}.items() if found}
-        | {"control": said},
+        | ({"control": said} if said else {}),
         name=name,
         compound=_compounds(table, roles["perturbation"], perturbations),
     )
+    design = replace(design, unused=unused_columns(table, design, said.split("=")[0]))
     alerts += [
+        *candidates(design),
         *_control_like(design),
         *_one_class_plates(design),
         *_repeated_wells(design),
         *_pooled_doses(table, roles, perturbations),
     ]
     return Assigned(design, tuple(alerts))
+
+
+def known_roles(columns: Mapping[str, NDArray[Any]], roles: Mapping[str, str], *, name: str = "screen") -> Design:
+    """Plates, batches and controls of new plates, by the columns and the condition another design had (`Design.roles`).
+
+    One plate is enough, since nothing is held out.
+    """
+    wanted = [column for role in ("plate", "batch") for column in roles.get(role, "").split(",") if column]
+    condition, _, within = roles["control"].partition(" in ")
+    column, _, value = condition.partition("=")
+    if missing := [part for part in (*wanted, *column.split(",")) if part not in columns]:
+        raise DataError(
+            f"{name}: this correction scales plates by their own controls, and needs the columns {', '.join(wanted)} and "
+            f"{column}; missing are {', '.join(dict.fromkeys(missing))}."
+        )
+    table = ColumnTable(columns, name)
+    plates = table.label(roles["plate"].split(","), "plate")
+    batches = table.label(roles["batch"].split(","), "batch") if roles.get("batch") else None
+    parts = [table.labels(part) for part in column.split(",")]
+    candidates = [joined(parts, "_"), *parts] if len(parts) > 1 else parts
+    found = _meeting(table, condition if len(parts) == 1 or not value else value, candidates, column)
+    mask = np.zeros(table.n, dtype=bool) if found is None else found[0]
+    if within and batches is not None:
+        mask = mask & _fits(batches, [within])[batches.codes]
+    if not mask.any():
+        raise DataError(f"{name}: this correction scales plates by their own controls, and no row meets {condition}.")
+    return Design(plates, candidates[0], mask, batch=batches, roles=roles, name=name)
+
+
+def _without(
+    columns: Mapping[str, NDArray[Any]], unnamed: Mask, options: ScreenOptions, alert: Alert, name: str
+) -> Assigned:
+    """The design of the rows that have a perturbation."""
+    kept = np.flatnonzero(~unnamed)
+    if not kept.size:
+        raise DataError(
+            f"{name}: {alert.values['column']} (perturbation) is empty in all {len(unnamed)} rows; name another column "
+            "(--perturbation, perturbation=)."
+        )
+    found = assign_roles({key: np.asarray(column)[kept] for key, column in columns.items()}, options, name=name)
+    rows = kept if found.rows is None else kept[found.rows]
+    return Assigned(found.design, (alert, *found.alerts), rows)
 
 
 def well_place(text: str) -> tuple[int, int] | None:
@@ -283,21 +231,25 @@ def _from_preset(source: Preset, role: str, free: Sequence[str]) -> tuple[str, .
 
 
 def _from_common_names(role: str, free: Sequence[str]) -> tuple[str, ...]:
-    plain = {_plain(column): column for column in reversed(free)}
+    plain = {plain_name(column): column for column in reversed(free)}
     return next(((plain[known],) for known in COMMON[role] if known in plain), ())
 
 
-def _plain(column: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", column.lower().removeprefix("metadata_"))
-
-
 def _controls(
-    table: ColumnTable, source: Preset, control: str | None, columns: tuple[str, ...], batches: Labels | None
+    table: ColumnTable,
+    source: Preset,
+    control: str | None,
+    columns: tuple[str, ...],
+    batches: Labels | None,
+    alerts: list[Alert],
 ) -> tuple[Mask, str]:
-    """Which rows are controls, and the condition they meet."""
+    """Which rows are controls, and the condition they meet; none, and no condition, where there are none."""
     parts = [table.labels(column) for column in columns]
     candidates = [joined(parts, "_"), *parts] if len(parts) > 1 else parts
     shown = ",".join(columns)
+    none: Mask = np.zeros(table.n, dtype=np.bool_)
+    if control == NONE:
+        return none, ""
     if control is not None:
         if (found := _meeting(table, control, candidates, shown)) is not None:
             return found
@@ -320,10 +272,8 @@ def _controls(
         )
     if (found := _likely_controls(table, candidates, shown)) is not None:
         return found
-    raise UsageError(
-        f"{table.name}: which rows are controls cannot be told; give a VALUE of {shown}, COLUMN=VALUE or a column of "
-        f"0 and 1 (--control, control=). The most frequent perturbations are {_frequent(candidates[0])}. Columns: {table.overview()}."
-    )
+    alerts.append(Alert("no_controls", {"name": table.name, "frequent": _frequent(candidates[0])}))
+    return none, ""
 
 
 def _meeting(table: ColumnTable, condition: str, candidates: Sequence[Labels], shown: str) -> tuple[Mask, str] | None:
@@ -366,7 +316,7 @@ def _fits(labels: Labels, patterns: Sequence[str]) -> Mask:
 
 def _likely_controls(table: ColumnTable, candidates: Sequence[Labels], shown: str) -> tuple[Mask, str] | None:
     """Controls by the names in common use."""
-    plain = {_plain(column): column for column in reversed(table.names)}
+    plain = {plain_name(column): column for column in reversed(table.names)}
     for known in CONTROL_COLUMNS:
         if known in plain and {n.lower() for n in table.labels(plain[known]).names} <= {"0", "1", "true", "false"}:
             return _meeting(table, plain[known], candidates, shown)
@@ -399,11 +349,6 @@ def _perturbations(table: ColumnTable, columns: tuple[str, ...], control: Mask, 
     """Names of perturbations: no row is without one, and no name is both a control's and another's."""
     labels = joined([table.labels(column) for column in columns], "_")
     empty = labels.text() == ""
-    if (empty & ~control).any():
-        raise DataError(
-            f"{table.name}: {','.join(columns)} (perturbation) is empty in {rows_named(empty & ~control)}; "
-            "fill these cells or drop the rows."
-        )
     names = list(labels.names)
     codes = labels.codes.copy()
     if empty.any():  # a control that another column told us of
@@ -433,7 +378,7 @@ def _perturbations(table: ColumnTable, columns: tuple[str, ...], control: Mask, 
 
 def _compounds(table: ColumnTable, columns: tuple[str, ...], perturbations: Labels) -> Labels | None:
     """The perturbation without its dose, where one of the columns is named like a dose; of a control the name it has."""
-    kept = [column for column in columns if _plain(column) not in DOSES]
+    kept = [column for column in columns if plain_name(column) not in DOSES]
     if not kept or len(kept) == len(columns):
         return None
     parts = joined([table.labels(column) for column in kept], "_")
@@ -590,6 +535,8 @@ def _control_like(design: Design) -> list[Alert]:
 
 def _one_class_plates(design: Design) -> list[Alert]:
     """Plates without controls, or with nothing else: nothing can be compared within them."""
+    if not design.control.any():
+        return []
     controls = design.plate.count(design.control)
     alerts = []
     for plates, what in (
@@ -624,19 +571,23 @@ def _repeated_wells(design: Design) -> list[Alert]:
     ]
 
 
+def _pooled(table: ColumnTable, dose: str, perturbations: Labels) -> int:
+    """How many perturbations occur at several doses."""
+    values = np.unique(np.stack([perturbations.codes, table.labels(dose).codes]), axis=1)[0]
+    return int((np.bincount(values, minlength=perturbations.size) > 1).sum())
+
+
+def _dose_column(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> str | None:
+    """The column of doses that go by one name, if there is one."""
+    used = {column for found in roles.values() for column in found}
+    dose = next((c for c in table.names if plain_name(c) in DOSES and c not in used), None)
+    return dose if dose is not None and _pooled(table, dose, perturbations) else None
+
+
 def _pooled_doses(table: ColumnTable, roles: Mapping[str, tuple[str, ...]], perturbations: Labels) -> list[Alert]:
     """Doses of one compound that go by one name."""
-    used = {column for found in roles.values() for column in found}
-    dose = next((c for c in table.names if _plain(c) in DOSES and c not in used), None)
+    dose = _dose_column(table, roles, perturbations)
     if dose is None:
         return []
-    values = np.unique(np.stack([perturbations.codes, table.labels(dose).codes]), axis=1)[0]
-    pooled = int((np.bincount(values, minlength=perturbations.size) > 1).sum())
-    if not pooled:
-        return []
-    return [
-        Alert(
-            "doses_pooled",
-            {"name": table.name, "perturbations": pooled, "dose": dose, "columns": ",".join(roles["perturbation"])},
-        )
-    ]
+    pooled, columns = _pooled(table, dose, perturbations), ",".join(roles["perturbation"])
+    return [Alert("doses_pooled", {"name": table.name, "perturbations": pooled, "dose": dose, "columns": columns})]

@@ -53,7 +53,8 @@ class Neighbourhood:
         centred = values - values.mean(axis=0)
 
         def products(start: int) -> list[Array]:
-            few = (slice(i, i + 32) for i in range(start, min(start + _BLOCK, len(centred)), 32))
+            stop = min(start + _BLOCK, len(centred))
+            few = (slice(i, min(i + 32, stop)) for i in range(start, stop, 32))
             return [np.linalg.vecdot(centred[lists[own]], centred[own][:, None]) for own in few]
 
         parts = in_threads(products, _starts(len(values)), Run(workers=run.workers))

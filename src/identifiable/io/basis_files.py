@@ -1,5 +1,7 @@
 """A basis in a file: the maps of a `Resolved` as float64 tensors of a `.safetensors`, its `Resolution` as metadata.
 
+A `FeatureMap`, which gives features and no components, is kept in the same way under a schema of its own.
+
 A basis is applied to data for years by people who did not fit it, so a wrong one must not pass for a right one: the
 metadata hold a sha256 of the whole file, computed with its own place filled with zeros. It guards against accidents
 and careless edits, not against a forger. Nothing in the file is executed.
@@ -11,12 +13,14 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from identifiable._checks import DataError, OutputError
+from identifiable.deconfounding.feature_map import BeforeMap, FeatureMap
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.io.array_files import LENGTH_BYTES, MAX_HEADER_BYTES, safetensors_header
@@ -26,16 +30,18 @@ from identifiable.moments import Array
 from identifiable.results import Resolution, from_json, to_json, whole_file
 
 SCHEMA = "identifiable/basis/1"
+MAP_SCHEMA = "identifiable/feature-map/1"
 SUFFIX = ".safetensors"
 MAPS = ("to_components", "from_components")
+MAP = "map"  # of features to features
 METADATA = "__metadata__"
 NO_HASH = "0" * 64  # stands where the hash goes while it is computed
 HASH = re.compile("[0-9a-f]{64}")
 RESOLVE_AGAIN = "copy it again, or make it anew with resolve."
 
 
-def save_basis(path: str | os.PathLike[str], resolved: Resolved) -> Path:
-    """Write a basis to a `.safetensors` file, whole or not at all, and return its path.
+def save_basis(path: str | os.PathLike[str], basis: Resolved | FeatureMap) -> Path:
+    """Write a basis or a map of features to a `.safetensors` file, whole or not at all, and return its path.
 
     The same basis gives the same bytes. What could not be loaded again is refused.
     """
@@ -43,7 +49,7 @@ def save_basis(path: str | os.PathLike[str], resolved: Resolved) -> Path:
     if path.suffix.lower() != SUFFIX:
         what = path.suffix or "a file without a suffix"
         raise OutputError(f"{path}: cannot write {what}; a basis is kept in a {SUFFIX} file.")
-    content = _content(resolved)
+    content = _content(basis)
     try:
         _parsed(content, "the basis")
     except DataError as error:
@@ -53,18 +59,22 @@ def save_basis(path: str | os.PathLike[str], resolved: Resolved) -> Path:
     return path
 
 
-def load_basis(path: str | os.PathLike[str]) -> Resolved:
-    """The basis that `save_basis` wrote; a clear error for a file that is anything else, or was changed since."""
+def load_basis(path: str | os.PathLike[str]) -> Resolved | FeatureMap:
+    """The basis or map of features that `save_basis` wrote; a clear error for a file that is anything else, or was changed since."""
     path = Path(path)
     check_is_file(path)
     return _parsed(_read(path), str(path))
 
 
-def _content(resolved: Resolved) -> bytes:
-    metadata = {"schema": SCHEMA, "sha256": NO_HASH, "result": to_json(resolved.result)}
+def _content(basis: Resolved | FeatureMap) -> bytes:
+    metadata = {"schema": SCHEMA, "sha256": NO_HASH, "result": to_json(basis.result)}
+    if isinstance(basis, FeatureMap):
+        metadata |= {"schema": MAP_SCHEMA, "columns": json.dumps(basis.columns)}
+        if basis.before is not None:
+            metadata["before"] = json.dumps(asdict(basis.before))
     header: dict[str, Any] = {METADATA: metadata}
     data = b""
-    for name, tensor in _tensors(resolved).items():
+    for name, tensor in _tensors(basis).items():
         raw = np.ascontiguousarray(tensor, dtype="<f8").tobytes()
         header[name] = {"dtype": "F64", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
@@ -72,8 +82,9 @@ def _content(resolved: Resolved) -> bytes:
     return content.replace(NO_HASH.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
 
 
-def _tensors(resolved: Resolved) -> dict[str, Array]:
-    maps: dict[str, AffineMap] = {name: getattr(resolved, name) for name in MAPS}
+def _tensors(basis: Resolved | FeatureMap) -> dict[str, Array]:
+    names = MAPS if isinstance(basis, Resolved) else (MAP,)
+    maps: dict[str, AffineMap] = {name: getattr(basis, name) for name in names}
     return {f"{name}.{part}": getattr(m, part) for name, m in maps.items() for part in ("matrix", "offset")}
 
 
@@ -103,23 +114,33 @@ def _metadata(content: bytes, label: str) -> dict[str, Any]:
         ) from None
     metadata = header.get(METADATA) if isinstance(header, dict) else None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
-    if schema != SCHEMA or not isinstance(metadata, dict):
+    if schema not in (SCHEMA, MAP_SCHEMA) or not isinstance(metadata, dict):
         got = f"schema {shown(repr(schema))}" if schema is not None else "a file without a schema"
         hint = (
             "update identifiable, or make the basis anew with resolve."
-            if str(schema).startswith("identifiable/basis/")
+            if str(schema).startswith(("identifiable/basis/", "identifiable/feature-map/"))
             else "pass a file that resolve wrote."
         )
         raise DataError(f"{label}: expected a basis of schema {SCHEMA}, got {got}; {hint}")
     return metadata
 
 
-def _parsed(content: bytes, label: str) -> Resolved:
+def _parsed(content: bytes, label: str) -> Resolved | FeatureMap:
     """The basis in the bytes of a file, every one of which is vouched for by the hash."""
     metadata = _metadata(content, label)
     _check_hash(content, metadata.get("sha256"), label)
     tensors = _load_tensors(content, label)
     result = from_json(str(metadata.get("result")), label)
+    if metadata["schema"] == MAP_SCHEMA:
+        columns = json.loads(metadata.get("columns") or "null")
+        d = result.inputs[0].d
+        _check_tensors(tensors, {f"{MAP}.matrix": (d, d), f"{MAP}.offset": (d,)}, label, f"{d} columns")
+        return FeatureMap(
+            AffineMap(tensors[f"{MAP}.matrix"], tensors[f"{MAP}.offset"]),
+            result,
+            None if columns is None else tuple(map(str, columns)),
+            BeforeMap(**json.loads(metadata["before"])) if "before" in metadata else None,
+        )
     if not isinstance(result, Resolution):
         raise DataError(
             f"{label}: expected the result of resolve beside the maps, got {result.schema}; {RESOLVE_AGAIN}"
@@ -157,6 +178,11 @@ def _check_fit(tensors: dict[str, Array], result: Resolution, label: str) -> Non
     d = result.inputs[0].d
     shapes = {"to_components.matrix": (d, k), "to_components.offset": (k,)}
     shapes |= {"from_components.matrix": (k, d), "from_components.offset": (d,)}
+    _check_tensors(tensors, shapes, label, f"{k} components of {d} columns")
+
+
+def _check_tensors(tensors: dict[str, Array], shapes: dict[str, tuple[int, ...]], label: str, of: str) -> None:
+    """Refuse tensors of other names, shapes or types, or that are not finite."""
     if set(tensors) != set(shapes):
         names = ", ".join(shown(name) for name in sorted(tensors)[:8]) or "nothing"
         raise DataError(f"{label}: expected the tensors {', '.join(shapes)}, got {names}; {RESOLVE_AGAIN}")
@@ -164,7 +190,7 @@ def _check_fit(tensors: dict[str, Array], result: Resolution, label: str) -> Non
         tensor = tensors[name]
         if tensor.shape != shape or tensor.dtype != np.float64:
             raise DataError(
-                f"{label}: expected {name} of shape {shape} and float64 for {k} components of {d} columns, "
+                f"{label}: expected {name} of shape {shape} and float64 for {of}, "
                 f"got {tensor.shape} {tensor.dtype}; {RESOLVE_AGAIN}"
             )
         if not np.isfinite(tensor).all():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -91,6 +92,23 @@ def choose_features(kinds: dict[str, Kind], asked: Sequence[str] | str | None, l
             return _beginning_with(beginnings, kinds, floats, label)
     _refuse_mixture(floats, label)
     return FeatureChoice(tuple(floats))
+
+
+def without(choice: FeatureChoice, no_feature: Callable[[str], bool]) -> FeatureChoice:
+    """The choice without columns of such a name, which are metadata, and a note that says so; columns that number an embedding stay."""
+    stems = Counter(match.group(1) for name in choice.names if (match := NUMBERED.fullmatch(name)))
+    left_out = [
+        name
+        for name in choice.names
+        if no_feature(name)
+        and not name.startswith((*FEATURES, *COMPARTMENTS))
+        and not ((match := NUMBERED.fullmatch(name)) and stems[match.group(1)] > 2)
+    ]
+    if not left_out:
+        return choice
+    kept = tuple(name for name in choice.names if name not in left_out)
+    note = Alert("not_features", {"columns": [shown(name) for name in left_out], "features": len(kept)})
+    return FeatureChoice(kept, (*choice.notes, note))
 
 
 def columns_named(names: Sequence[str], part: str | None, label: str) -> list[str]:

@@ -26,11 +26,17 @@ from identifiable.io.label_columns import (
     choose_features,
     columns_named,
     is_id_name,
+    without,
 )
 from identifiable.results import Alert
 
 Columns = Mapping[str, NDArray[Any]]
 Found = dict[str, NDArray[Any] | None]
+NoFeature = Callable[[str], bool]  # whether a column of that name is no feature unless it is asked for
+
+
+def never(name: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,9 +121,20 @@ class LabelledTable(ABC):
         wanted = self._one_column(part)
         return IdentifiedColumn(self._ids(wanted, {}), self.identified(None, self._beside([wanted]), {})[0])
 
-    def labelled(self, features: Sequence[str] | str | None, ids: str | None) -> LabelledRows:
-        """The features, by names and patterns or as the table shows them, with every other column as a label."""
+    def labelled(
+        self,
+        features: Sequence[str] | str | None,
+        ids: str | None,
+        *,
+        no_feature: NoFeature = never,
+    ) -> LabelledRows:
+        """The features, by names and patterns or as the table shows them, with every other column as a label.
+
+        `no_feature` says of a name that it is none unless it is asked for.
+        """
         choice = self.choose(features, ids)
+        if features is None:
+            choice = without(choice, no_feature)
         rows = self.rows(choice.names)
         beside = self._beside(choice.names)
         found = dict(self.read(beside))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,11 @@ from identifiable.io.labelled import (
     Found,
     LabelledRows,
     LabelledTable,
+    NoFeature,
     check_names,
     checked_ids,
     filled_ids,
+    never,
     own_id_name,
 )
 from identifiable.io.opening import LABELLED, check_count, labelled_table, located, open_representation, sidecar_ids
@@ -47,10 +49,29 @@ from identifiable.representation import (
 from identifiable.results import Alert
 
 SHOWN_CELLS = 5
+GATHERED = 2**25  # values in memory at once while medians are taken: 256 MB
 BESIDE = (".parquet", ".h5ad")  # files that say which of their columns are metadata
 
 Path_ = str | os.PathLike[str]
 Features = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What is done with features that are missing or not finite: nothing (they are refused), `drop` the columns or rows that have
+    any, or `impute` the median of the column."""
+
+    drop: Literal["columns", "rows"] | None = None
+    impute: Literal["median"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.drop is not None and self.impute is not None:
+            raise UsageError(
+                f"drop_nan {self.drop!r} and impute {self.impute!r}: expected one of them; after the first nothing is left to impute."
+            )
+
+
+REFUSED = Gaps()
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +91,18 @@ class OpenedScreen:
 
 
 def open_screen(
-    spec: Path_, *, metadata: Any = None, ids: str | None = None, features: Features | None = None
+    spec: Path_,
+    *,
+    metadata: Any = None,
+    ids: str | None = None,
+    features: Features | None = None,
+    gaps: Gaps = REFUSED,
+    no_feature: NoFeature = never,
 ) -> OpenedScreen:
     """A table of wells with all that is known of them, its rows of features read lazily.
 
     Ours. Text columns become 'U' arrays with "" for a missing cell; numbers int64, or float64 with NaN; truth
-    values 0 and 1. Features that are not finite are refused, with their rows and columns.
+    values 0 and 1. Features that are not finite are refused, with their rows and columns, unless `gaps` says otherwise.
 
     Parameters
     ----------
@@ -90,6 +117,8 @@ def open_screen(
     features
         Names and patterns of the columns that are features, in place of a part. Without them the columns called `feature_*`,
         the compartments of CellProfiler, or every column of floats that is not called `Metadata_*`.
+    no_feature
+        Says of the name of a column whether it is metadata, such as a dose, unless it is among `features`.
     """
     path, part = located(spec)
     check_is_file(path)
@@ -97,8 +126,8 @@ def open_screen(
         raise UsageError(f"{spec}: the features are named twice, {part!r} and {features!r}; name them once.")
     asked = part if part is not None else features
     parts = asked if asked is None or isinstance(asked, str) else ",".join(asked)
-    values = _from_file(path, asked, ids, metadata is not None)
-    return _joined(values, Location(path, parts).name, metadata, ids, path)
+    values = _from_file(path, asked, ids, metadata is not None, no_feature=no_feature)
+    return _joined(values, Location(path, parts).name, metadata, ids, gaps, path)
 
 
 def open_with_metadata(spec: Path_, *, ids: str | None = None, rows: int | None = None) -> Representation:
@@ -112,14 +141,28 @@ def open_with_metadata(spec: Path_, *, ids: str | None = None, rows: int | None 
 
 
 def screen_of_frame(
-    frame: Any, features: Features | None = None, *, metadata: Any = None, ids: str | None = None, name: str = "frame"
+    frame: Any,
+    features: Features | None = None,
+    *,
+    metadata: Any = None,
+    ids: str | None = None,
+    name: str = "frame",
+    gaps: Gaps = REFUSED,
+    no_feature: NoFeature = never,
 ) -> OpenedScreen:
     """The same of a pandas DataFrame. Its index names the rows, unless it counts them."""
-    return _joined(FrameTable(frame, name).labelled(features, ids), name, metadata, ids)
+    values = FrameTable(frame, name).labelled(features, ids, no_feature=no_feature)
+    return _joined(values, name, metadata, ids, gaps)
 
 
 def screen_of_anndata(
-    adata: Any, use_rep: str = X, *, metadata: Any = None, ids: str | None = None, name: str = "adata"
+    adata: Any,
+    use_rep: str = X,
+    *,
+    metadata: Any = None,
+    ids: str | None = None,
+    name: str = "adata",
+    gaps: Gaps = REFUSED,
 ) -> OpenedScreen:
     """The same of an AnnData object in memory: `X`, a key of `obsm` or ``layers/NAME``, with `obs` as labels."""
     if getattr(adata, "isbacked", False):
@@ -133,10 +176,12 @@ def screen_of_anndata(
     if ids is not None:
         row_ids, id_name = checked_ids(known, ids, name), ids
     matrix, names, numbered = _matrix_of(adata, use_rep, name)
-    return _joined(LabelledRows(name, known, row_ids, id_name, matrix, names, numbered), name, metadata, ids)
+    return _joined(LabelledRows(name, known, row_ids, id_name, matrix, names, numbered), name, metadata, ids, gaps)
 
 
-def screen_of_array(values: Any, *, metadata: Any = None, ids: str | None = None, name: str = "array") -> OpenedScreen:
+def screen_of_array(
+    values: Any, *, metadata: Any = None, ids: str | None = None, name: str = "array", gaps: Gaps = REFUSED
+) -> OpenedScreen:
     """The same of an array, `Blocks` or a `Representation`, with `metadata` for its rows."""
     labels: Columns = {}
     row_ids = own = None
@@ -145,18 +190,25 @@ def screen_of_array(values: Any, *, metadata: Any = None, ids: str | None = None
     blocks = values if isinstance(values, Blocks) else Blocks(values, name=name)
     names = own or tuple(f"{name}_{j}" for j in range(blocks.d))
     known = {key: labels_from_array(column, f"{name}: column {key!r}") for key, column in labels.items()}
-    return _joined(LabelledRows(name, known, row_ids, None, blocks, names, own is None), name, metadata, ids)
+    return _joined(LabelledRows(name, known, row_ids, None, blocks, names, own is None), name, metadata, ids, gaps)
 
 
 # -- the file of the values
 
 
-def _from_file(path: Path, asked: Features | None, ids: str | None, has_metadata: bool) -> LabelledRows:
+def _from_file(
+    path: Path,
+    asked: Features | None,
+    ids: str | None,
+    has_metadata: bool,
+    *,
+    no_feature: NoFeature = never,
+) -> LabelledRows:
     table = labelled_table(path)
     if table is None:
         return _from_array_file(path, asked, ids, has_metadata)
     inside = ids is not None and ids in table.names
-    found = table.labelled(asked, ids if inside else None)
+    found = table.labelled(asked, ids if inside else None, no_feature=no_feature)
     if ids is None or inside:
         return found
     beside = sidecar_ids(ids, path, table)
@@ -250,7 +302,9 @@ class _SparseRows:
 # -- metadata from elsewhere
 
 
-def _joined(values: LabelledRows, name: str, metadata: Any, ids: str | None, path: Path | None = None) -> OpenedScreen:
+def _joined(
+    values: LabelledRows, name: str, metadata: Any, ids: str | None, gaps: Gaps, path: Path | None = None
+) -> OpenedScreen:
     """`values` with further columns; what has no partner is dropped and counted."""
     blocks = values.rows if isinstance(values.rows, Blocks) else Blocks(values.rows, name=values.label)
     labels, row_ids = dict(values.labels), values.ids
@@ -275,8 +329,8 @@ def _joined(values: LabelledRows, name: str, metadata: Any, ids: str | None, pat
         more = beside.labels if in_order else {key: column[places] for key, column in beside.labels.items()}
         _merge(labels, more, name, beside.label, row_ids)
     representation = Representation(blocks, ids=row_ids, name=name, labels=labels, columns=values.columns)
-    _refuse_non_finite(blocks, values.feature_names, rows if dropped[0] else None, row_ids)
-    return OpenedScreen(representation, values.feature_names, *dropped, tuple(notes), path)
+    opened = OpenedScreen(representation, values.feature_names, *dropped, tuple(notes), path)
+    return _filled(opened, blocks, gaps, rows if dropped[0] else None)
 
 
 def _metadata(source: Any) -> LabelledRows:
@@ -403,29 +457,124 @@ def _differ(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray((a != b) & ~((a != a) & (b != b)))
 
 
-def _refuse_non_finite(
-    blocks: Blocks, names: Sequence[str], original: NDArray[np.intp] | None, ids: NDArray[Any] | None
-) -> None:
-    """An error if a feature has no finite value somewhere, with the first cells."""
-    if blocks.dtype.kind != "f":
-        return
-    count = rows = start = 0
-    first: list[tuple[int, int]] = []
-    columns = np.zeros(blocks.d, bool)
-    for block in blocks:
-        bad = ~np.isfinite(block)
-        if bad.any():
-            count += int(bad.sum())
-            rows += int(bad.any(axis=1).sum())
-            columns |= bad.any(axis=0)
-            first += [(start + int(i), int(j)) for i, j in np.argwhere(bad)[: SHOWN_CELLS - len(first)]]
-        start += len(block)
-    if count:
-        cells = "; ".join(
-            f"row {i if original is None else original[i]}{'' if ids is None else f' ({ids[i]})'} column {shown(names[j])}"
-            for i, j in first
-        )
-        raise DataError(
-            f"{blocks.name}: expected finite features, got {count} missing, NaN or infinite values in {rows} rows and "
-            f"{int(columns.sum())} columns (first, rows from 0: {cells}); impute or drop them, or choose other columns."
-        )
+# -- features that are missing or not finite
+
+
+@dataclass(frozen=True, eq=False)
+class _Missing:
+    """How many cells are not finite, in which rows and columns, and the first of them."""
+
+    cells: int
+    rows: NDArray[np.bool_]
+    columns: NDArray[np.bool_]
+    first: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, blocks: Blocks) -> _Missing:
+        cells = start = 0
+        rows, columns = np.zeros(blocks.n, bool), np.zeros(blocks.d, bool)
+        first: list[tuple[int, int]] = []
+        for block in blocks if blocks.dtype.kind == "f" else ():
+            bad = ~np.isfinite(block)
+            if bad.any():
+                cells += int(bad.sum())
+                rows[start : start + len(block)] = bad.any(axis=1)
+                columns |= bad.any(axis=0)
+                first += [(start + int(i), int(j)) for i, j in np.argwhere(bad)[: SHOWN_CELLS - len(first)]]
+            start += len(block)
+        return cls(cells, rows, columns, tuple(first))
+
+
+def _filled(opened: OpenedScreen, blocks: Blocks, gaps: Gaps, original: NDArray[np.intp] | None) -> OpenedScreen:
+    """The screen with finite features: an error, or without the columns or rows that have others, or with medians in their place."""
+    found = _Missing.of(blocks)
+    if not found.cells:
+        return opened
+    table, names = opened.representation, opened.feature_names
+    holed = np.flatnonzero(found.columns)
+    named_columns = [shown(names[j]) for j in holed]
+    where = {"name": table.name, "names": named_columns}
+    if gaps.drop == "columns":
+        kept = np.flatnonzero(~found.columns)
+        if not kept.size:
+            raise DataError(f"{table.name}: every column has missing values; use --drop-nan rows or --impute median.")
+        alert = Alert("columns_dropped", {**where, "columns": len(holed), "of": blocks.d})
+        columns = None if table.columns is None else tuple(table.columns[j] for j in kept)
+        less = replace(table, values=Blocks(_Finite(blocks, kept), name=blocks.name), columns=columns)
+        return _changed(opened, less, alert, tuple(names[j] for j in kept))
+    if gaps.drop == "rows":
+        rows = np.flatnonzero(~found.rows)
+        if not rows.size:
+            raise DataError(f"{table.name}: every row has missing values; use --drop-nan columns or --impute median.")
+        dropped = np.flatnonzero(found.rows) if original is None else original[found.rows]
+        values = {"rows": len(dropped), "of": blocks.n, "first": dropped[:SHOWN_CELLS].tolist()}
+        return _changed(opened, rows_of(table, rows), Alert("wells_dropped", {**where, **values}))
+    if gaps.impute == "median":
+        alert = Alert("values_imputed", {**where, "values": found.cells, "columns": len(holed)})
+        medians = _medians(blocks, holed, named_columns)
+        filled = Blocks(_Finite(blocks, np.arange(blocks.d), holed, medians), name=blocks.name)
+        return _changed(opened, replace(table, values=filled), alert)
+    cells = "; ".join(
+        f"row {i if original is None else original[i]}{'' if table.ids is None else f' ({table.ids[i]})'} column {shown(names[j])}"
+        for i, j in found.first
+    )
+    raise DataError(
+        f"{blocks.name}: expected finite features, got {found.cells} missing, NaN or infinite values in {int(found.rows.sum())} rows "
+        f"and {len(holed)} columns ({named(named_columns)}; first, rows from 0: {cells}); leave out these columns or rows (--drop-nan "
+        "columns, --drop-nan rows), replace the values (--impute median), or choose other columns (--features)."
+    )
+
+
+def _changed(
+    opened: OpenedScreen, table: Representation, alert: Alert, names: tuple[str, ...] | None = None
+) -> OpenedScreen:
+    """The screen with other values, which are no longer those of the file."""
+    notes = (*opened.notes, alert)
+    return replace(opened, representation=table, feature_names=names or opened.feature_names, notes=notes, path=None)
+
+
+def rows_of(table: Representation, rows: NDArray[np.intp]) -> Representation:
+    """Some rows of a table with what is known of them."""
+    values = table.values if isinstance(table.values, Blocks) else Blocks(table.values, name=table.name)
+    labels = {key: np.asarray(column)[rows] for key, column in table.labels.items()}
+    counted = None if table.counted is None else table.counted[rows]
+    ids = None if table.ids is None else table.ids[rows]
+    return replace(table, values=values.select(rows), ids=ids, labels=labels, counted=counted)
+
+
+class _Finite:
+    """Some columns of a table, with what is not finite in some of them replaced. A `blocks.Rows`."""
+
+    def __init__(
+        self,
+        source: Blocks,
+        columns: NDArray[np.intp],
+        holed: NDArray[np.intp] | None = None,
+        medians: NDArray[np.float64] | None = None,
+    ):
+        self.source, self.columns, self.holed, self.medians = source, columns, holed, medians
+        self.shape, self.dtype = (source.n, len(columns)), source.dtype
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        found = np.array(self.source[rows])
+        if self.holed is not None and self.medians is not None:
+            part = found[:, self.holed]
+            found[:, self.holed] = np.where(np.isfinite(part), part, self.medians.astype(self.dtype))
+        return found[:, self.columns] if self.shape[1] < self.source.d else found
+
+
+def _medians(blocks: Blocks, columns: NDArray[np.intp], names: Sequence[str]) -> NDArray[np.float64]:
+    """Of some columns the median of what is finite, a few columns at a time."""
+    step = max(1, GATHERED // blocks.n)
+    medians = np.empty(len(columns))
+    for a in range(0, len(columns), step):
+        part = np.concatenate([np.asarray(block[:, columns[a : a + step]], dtype=np.float64) for block in blocks])
+        part[~np.isfinite(part)] = np.nan
+        empty = np.isnan(part).all(axis=0)
+        if empty.any():
+            raise DataError(
+                f"{blocks.name}: column {names[a + int(np.argmax(empty))]!r} has no finite value, so there is no median; leave such "
+                "columns out (--drop-nan columns)."
+            )
+        medians[a : a + step] = np.nanmedian(part, axis=0)
+    return medians

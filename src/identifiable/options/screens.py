@@ -16,11 +16,19 @@ Correction = Literal[
     "control-z", "control-mad", "sphering", "tvn", "combat", "harmony", "pca-cs", "ica-cs", "rand-cs", "position-subtracted",
     "count-regressed",
 ]  # fmt: skip
-Level = Literal["perturbation", "target"]
-Against = Literal["controls", "others"]
+Level = Literal["perturbation", "compound", "target"]
+Against = Literal["auto", "controls", "others"]
 HoldOut = Literal["plate", "batch"]
 FitOn = Literal["train", "all"]
 ScreenProtocol = Literal["default", "paper", "single-batch"]
+
+
+RecommendMetric = Literal[
+    "auto", "nn_euclidean", "nn_cosine", "consensus", "consensus_batch", "replicate_map", "batch_readable",
+]  # fmt: skip
+CandidateFamily = Literal[
+    "auto", "control-z", "control-mad", "sphering", "control-z+sphering", "tvn", "combat", "harmony", "pca",
+]  # fmt: skip
 
 
 def _column(what: str, metavar: str = "COLUMN") -> Option:
@@ -45,7 +53,8 @@ class ScreenOptions(Options):
     control: Annotated[
         str | None,
         _column(
-            "negative controls: a perturbation or pattern ('*DMSO*'), COLUMN=VALUE, or a column of 0 and 1", "WHICH"
+            "negative controls: a perturbation or pattern ('*DMSO*'), COLUMN=VALUE, a column of 0 and 1, or none",
+            "WHICH",
         ),
     ] = None
     cell_count: Annotated[str | None, _column("number of cells in the well")] = None
@@ -59,9 +68,39 @@ class ScreenOptions(Options):
     features: Annotated[Sequence[str] | None, _column("names or patterns of the columns of the embedding", "LIST")] = (
         None
     )
+    unnamed: Annotated[
+        Literal["drop", "control"],
+        _column("wells whose perturbation is empty: left out, or negative controls", "drop|control"),
+    ] = "drop"
+    drop_nan: Annotated[
+        Literal["columns", "rows"] | None,
+        _column("leave out the columns, or the rows, that have missing values among the features", "columns|rows"),
+    ] = None
+    impute: Annotated[
+        Literal["median"] | None, _column("replace missing values of a feature by its median", "median")
+    ] = None
     use_rep: Annotated[
         str | None,
         Option("of an AnnData object: X, a key of obsm, or layers/NAME", flag=None, setting=False, shown="X"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecommendOptions(ScreenOptions, Threaded):
+    """Which correction helps, chosen with whole batches held out; or to keep the table as it is."""
+
+    metrics: Annotated[
+        Sequence[RecommendMetric],
+        Option("metrics to choose by; auto takes all that the design allows", flag="--metric", metavar="LIST"),
+    ] = ("auto",)
+    candidates: Annotated[
+        Sequence[CandidateFamily], Option("families of corrections to try; auto tries all", metavar="LIST")
+    ] = ("auto",)
+    margin: Annotated[
+        float, Option("how far below the input a biological metric may be at most", least=0, below=1, metavar="SHARE")
+    ] = 0.03
+    folds: Annotated[
+        int | None, Option("parts of the batches, each held out in turn", least=2, metavar="K", shown="up to 10")
     ] = None
 
 
@@ -71,9 +110,14 @@ class AuditOptions(ScreenOptions, Threaded):
 
     folds: Annotated[int, Option("parts of the plates, each predicted from the others", least=2, metavar="K")] = 5
     permutations: Annotated[int, Option("shuffles for the nulls of mutual information", least=1, metavar="N")] = 200
-    min_wells: Annotated[int, Option("perturbations with fewer wells are named and left out", least=2, metavar="N")] = (
-        20
-    )
+    min_wells: Annotated[
+        int | Auto,
+        Option(
+            "perturbations with fewer wells are named and left out; auto: 20, fewer on small screens",
+            least=2,
+            metavar="auto|N",
+        ),
+    ] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +132,29 @@ class EvaluateOptions(ScreenOptions, Threaded):
         Option("corrections to compare with, or all", flag="--baselines", metavar="LIST"),
     ] = ()
     classifiers: Annotated[
-        Sequence[Any], Option("lightgbm, ridge, logistic, l1; in Python also scikit-learn classifiers", metavar="LIST")
+        Sequence[Any],
+        Option("lightgbm, ridge, logistic, l1, 1-nn; in Python also scikit-learn classifiers", metavar="LIST"),
     ] = ("lightgbm", "ridge")
+    quick: Annotated[bool, Option("Base and PCA by a linear probe and by 1-NN only: seconds")] = False
     targets: Annotated[
         Sequence[str] | None, Option("perturbations to score", metavar="LIST", shown="those on most plates")
     ] = None
     max_targets: Annotated[int, Option("at most this many of them", least=1, metavar="N")] = 16
-    min_wells: Annotated[int, Option("perturbations with fewer wells are left out", least=1, metavar="N")] = 20
-    level: Annotated[Level, Option("what is compared with controls")] = "perturbation"
-    against: Annotated[Against, Option("compare with controls, or with other perturbations on the same plates")] = (
-        "controls"
+    min_wells: Annotated[
+        int | Auto,
+        Option(
+            "perturbations with fewer wells are left out; auto: 20, fewer on small screens", least=1, metavar="auto|N"
+        ),
+    ] = "auto"
+    level: Annotated[Level, Option("what is compared with controls; compound joins the doses of a compound")] = (
+        "perturbation"
     )
+    against: Annotated[
+        Against,
+        Option(
+            "compare with controls, or with other perturbations on the same plates; auto: controls if there are any"
+        ),
+    ] = "auto"
     folds: Annotated[int, Option("parts of the plates", least=2, metavar="K")] = 5
     hold_out: Annotated[Sequence[HoldOut], Option("what test rows share with no training row", metavar="LIST")] = (
         "plate",
@@ -147,9 +203,14 @@ class AttributeOptions(ScreenOptions, Threaded):
             metavar="FILE",
         ),
     ] = None
-    rank: Annotated[int | Auto, Option("principal directions to keep; auto keeps all", least=1, metavar="auto|K")] = (
-        "auto"
-    )
+    rank: Annotated[
+        int | Auto,
+        Option(
+            "principal axes of the scaled features to unmix; auto keeps as many as the rows can carry",
+            least=1,
+            metavar="auto|K",
+        ),
+    ] = "auto"
     stability: Annotated[int, Option("refits on halves of the plates, an even number", least=0, metavar="N")] = 6
     permutations: Annotated[int, Option("shuffles for p-values", least=20, metavar="N")] = 200
     fdr: Annotated[float, Option("false discovery rate", above=0, below=1, metavar="Q")] = 0.05
@@ -166,6 +227,15 @@ class CleanOptions(AttributeOptions):
     budget: Annotated[
         float, Option("share of the biological score that may be lost", least=0, most=1, metavar="SHARE")
     ] = 0.1
+    margin: Annotated[
+        float,
+        Option(
+            "how far a metric of biology may fall below the input's before cleaning counts as harm",
+            least=0,
+            most=1,
+            metavar="M",
+        ),
+    ] = 0.03
     metrics: Annotated[
         Sequence[str] | None, Option("metrics of spaces to give; None for all, () for none", flag=None, setting=False)
     ] = None
@@ -190,6 +260,20 @@ class Placed(ScreenOptions):
     ] = "X_corrected"
     copy: Annotated[
         bool, Option("return a corrected copy; otherwise the object is changed", flag=None, setting=False)
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedRecommendOptions(Placed, RecommendOptions):
+    """`recommend` of an AnnData object."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedCleanOptions(Placed, CleanOptions):
+    """`clean` of an AnnData object."""
+
+    force: Annotated[
+        bool, Option("add the cleaned rows even if they are worse than the input", flag=None, setting=False)
     ] = False
 
 

@@ -16,6 +16,7 @@ from identifiable.report.page import (
     Card,
     Code,
     Column,
+    Fold,
     Heading,
     Mark,
     MarkKind,
@@ -26,10 +27,19 @@ from identifiable.report.page import (
     Terms,
     Text,
 )
-from identifiable.report.words import MISSING, clip, count, known, one_line, setting
+from identifiable.report.words import MISSING, clip, count, counted, known, one_line, setting
 from identifiable.results import Alert, Shown, to_json
 
 T = TypeVar("T")
+OPEN = 3  # kinds of alert that are read before the first figure
+OF_READING = {
+    "reading",
+    "control_name_shared",
+    "plate_joined",
+    "target_missing",
+    "targets_left_out",
+    "information_from_some",
+}
 
 
 def framed(
@@ -159,10 +169,12 @@ def notices(alerts: Sequence[Alert], *, brief: bool = False) -> list[Block]:
 
 
 def alerts_section(result: Shown, *, well: bool = True) -> Section:
-    """The alerts. That there are none is good news, and said only if all is `well`."""
+    """The alerts: the first few open, the others folded. That there are none is good news, and said only if all is `well`."""
     none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
-    blocks = notices(result.alerts, brief=True) or none
-    return Section("alerts", "Alerts", tuple(blocks))
+    found = notices(sorted(result.alerts, key=lambda alert: alert.code in OF_READING), brief=True)
+    shown, rest = found[:OPEN], found[OPEN:]
+    folded = [Fold(f"{counted(len(rest), 'more kind')} of alert", tuple(rest))] if rest else []
+    return Section("alerts", "Alerts", (*(shown or none), *folded))
 
 
 def reproduction(result: Shown, methods: Iterable[str], bibtex: str) -> Section:

@@ -17,6 +17,7 @@ from identifiable.results import (
     Distortion,
     Heads,
     JointResolution,
+    Recommendation,
     Reproduction,
     Resolution,
     ScreenEvaluation,
@@ -122,7 +123,7 @@ def _heads(result: Heads) -> str:
     return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
 
 
-def _judged(result: Audit | ScreenEvaluation | Cleaning) -> str:
+def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
 
@@ -140,4 +141,5 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Audit: _judged,
     ScreenEvaluation: _judged,
     Cleaning: _judged,
+    Recommendation: _judged,
 }

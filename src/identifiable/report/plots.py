@@ -39,7 +39,7 @@ def plot(result: Comparison, *, ax: Any = None, which: str | None = None) -> Any
 def _ladder(pairs: list[PairResult], ax: Any) -> None:
     lowest = 0.0
     for k, pair in enumerate(pairs):
-        found = [(j, rung.r2) for j, rung in enumerate(pair.rungs) if rung.r2 is not None]
+        found = [(rung.group, rung.r2) for rung in pair.rungs if rung.r2 is not None]  # of ICA there is none
         if not found:
             raise UsageError(
                 f"{pair.source}: this result has no R², an earlier version made it; compare the tables again."
@@ -51,7 +51,7 @@ def _ladder(pairs: list[PairResult], ax: Any) -> None:
             [high - v for v, (_, high) in zip(values, ends, strict=True)],
         ]
         ax.errorbar(
-            [j + BESIDE * (k - (len(pairs) - 1) / 2) for j, _ in found],
+            [j + BESIDE * (k - (len(pairs) - 1) / 2) for j in range(len(found))],
             values,
             yerr=spread,
             fmt="o",
@@ -59,7 +59,7 @@ def _ladder(pairs: list[PairResult], ax: Any) -> None:
             label=arrow(pair),
         )
         lowest = min(lowest, *values)
-    ax.set_xticks(range(len(pairs[0].rungs)), [group_name(rung.group) for rung in pairs[0].rungs], rotation=20)
+    ax.set_xticks(range(len(found)), [group_name(group) for group, _ in found], rotation=20)
     ax.set_ylim(max(lowest, LOWEST) - 0.03, 1.03)
     ax.set_ylabel("held-out R²")
     ax.legend(frameon=False)

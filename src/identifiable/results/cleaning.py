@@ -65,13 +65,19 @@ class ComponentCard:
     technical_q: float = float("nan")
     biological_q: float = float("nan")
 
+    def share(self, factor: str) -> float:
+        """What a factor explains by itself; 0 where it was not measured."""
+        return next((s.share for s in self.shares if s.factor == factor), 0.0)
+
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Shown):
     """For every component of the ICA of a screen: how much of it is technical, how much is biology.
 
     `biology` is the sum of all biological scores, which no rotation of the components would change: if its interval reaches 0,
-    the screen shows no replicated effect at all.
+    the screen shows no replicated effect at all. `refused` are components that refits do not find again: they have scores, which
+    `clean` needs, and no card (perturbations, plate map), because another sample would give others. `reproducible_rank` is a lower
+    rank that was tried, at which `reproducible_there` components are reproducible; None where none was tried or none has any.
     """
 
     design: ScreenDesign
@@ -83,6 +89,9 @@ class Attribution(Shown):
     told: Answer = field(compare=False, metadata={"json": "text"})
     biology: float = float("nan")
     biology_ci95: Interval = (float("nan"), float("nan"))
+    refused: tuple[int, ...] = ()
+    reproducible_rank: int | None = None
+    reproducible_there: int = 0
     schema: Literal["identifiable/deconfound-attribute/1"] = "identifiable/deconfound-attribute/1"
     rows_in: ClassVar[str] = "components"
 
@@ -126,6 +135,23 @@ class CleanDifference:
 
 
 @dataclass(frozen=True)
+class CleanCheck:
+    """A metric of the cleaned table beside that of the table as it came, on the same wells; the interval leaves batches out in turn.
+
+    In both tables every feature is in its own standard deviations. `held_out`: wells as the components chosen without their batch
+    (or plate) would leave them; otherwise the table as it would be written.
+    """
+
+    metric: str
+    held_out: bool
+    input: float
+    cleaned: float
+    difference: float
+    ci95: Interval
+    better: Literal["high", "low"]
+
+
+@dataclass(frozen=True)
 class SpaceMetric:
     """A metric of a space. Rotation-invariant ones cannot tell PCA, ICA and random rotations apart: they are given once, as `whole`."""
 
@@ -147,7 +173,9 @@ class Cleaning(Shown):
     """A screen without its technical components, and what that costs, beside dropping as many axes of PCA or at random.
 
     `weights` has one factor for each component: 0 dropped, 1 kept, between them shrunk. `budget` is the share of biology one was
-    willing to lose. `verdict` compares held-out replicate mAP of the cleaned ICA space with that of the others.
+    willing to lose. `verdict` compares held-out replicate mAP of the cleaned features with that of the others ("ica-cleaning-helps",
+    "no-gain"). Where `checks` show less biology than the input has, it is "harms", or "keep-as-is" if that may be chance. It is
+    "keep-as-is" with nothing removed where no biology shows.
     """
 
     design: ScreenDesign
@@ -158,13 +186,19 @@ class Cleaning(Shown):
     biology_lost: float
     curve: tuple[CleanPoint, ...]
     metrics: tuple[SpaceMetric, ...]
-    verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
+    verdict: Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "keep-as-is", "harms"]
     told: Answer = field(compare=False, metadata={"json": "text"})
     attribution: Attribution
     outputs: tuple[str, ...] = ()
     differences: tuple[CleanDifference, ...] = ()
+    checks: tuple[CleanCheck, ...] = ()
     schema: Literal["identifiable/deconfound-clean/1"] = "identifiable/deconfound-clean/1"
     rows_in: ClassVar[str] = "metrics"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the cleaned table may be used in place of the input: no verdict against it, or nothing was removed."""
+        return not self.removed or self.verdict not in ("harms", "keep-as-is")
 
     @property
     def text(self) -> str:

@@ -163,8 +163,9 @@ class IcaAdvice:
 class ScreenEvaluation(Shown):
     """Representations of a screen side by side, on the same folds of plates.
 
-    `layout` has the AUROC of position alone and of plate alone, as conditions; `verdict` says what follows, with the layout in
-    view: a gain that position alone explains is no gain.
+    Position alone and plate alone are conditions too; `verdict` says what follows, with the layout in view: a gain that position
+    alone explains is no gain. `judged_by` is the classifier the verdict is about, `of` the number of perturbations (compounds,
+    targets) from which `targets` were chosen.
     """
 
     design: ScreenDesign
@@ -176,10 +177,14 @@ class ScreenEvaluation(Shown):
     leakage: tuple[Leakage, ...]
     fitted: tuple[Fitted, ...]
     advice: IcaAdvice
-    verdict: Literal["ica-helps", "no-gain", "ica-harms", "layout-confounded", "nothing-to-find", "undecided"]
+    verdict: Literal[
+        "ica-helps", "no-gain", "ica-harms", "layout-confounded", "nothing-to-find", "separable", "undecided"
+    ]
     told: Answer = field(compare=False, metadata={"json": "text"})
     times: tuple[StageTime, ...]
     scores: tuple[FoldScore, ...]
+    judged_by: str = ""
+    of: int = 0
     schema: Literal["identifiable/deconfound-evaluate/1"] = "identifiable/deconfound-evaluate/1"
     rows_in: ClassVar[str] = "scores"
 

@@ -1,4 +1,4 @@
-"""What `reproduce fig2` and `reproduce figA6` found: pairs of autoencoders trained alike, and whether Theorem 1 shows."""
+"""What `reproduce fig2`, `figA6` and `table3` found: whether Theorem 1 shows in pairs of autoencoders, and ICA in a screen."""
 
 from __future__ import annotations
 

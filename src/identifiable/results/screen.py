@@ -23,6 +23,17 @@ class Role:
 
 
 @dataclass(frozen=True)
+class UnusedColumn:
+    """A column of metadata that plays no role. A `candidate` could be the perturbation: it varies within plates and repeats over
+    them, and the perturbation does not determine it."""
+
+    column: str
+    values: int
+    examples: tuple[str, ...]
+    candidate: bool
+
+
+@dataclass(frozen=True)
 class ScreenDesign:
     """Roles and counts of a screen. Ranges are least, median and most; `grid` is the rows and columns of wells in use."""
 
@@ -38,6 +49,7 @@ class ScreenDesign:
     controls_per_plate: tuple[int, float, int]
     wells_per_perturbation: tuple[int, float, int]
     grid: tuple[int, int] | None = None
+    unused: tuple[UnusedColumn, ...] = ()
 
 
 @dataclass(frozen=True)

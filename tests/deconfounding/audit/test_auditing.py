@@ -270,12 +270,49 @@ def test_unequal_shares_of_plates_are_a_reservation():
 
 
 def test_too_few_wells_are_unusable_and_the_text_says_what_to_do():
-    result = audited(screen(16, plates=8))
+    result = audited(screen(16, plates=8), min_wells=20)
     assert result.verdict == "unusable"
     assert "--min-wells" in result.text
     assert says(result.skipped["g0"], "8 wells", "20")
     assert score(result, "position", "any perturbation").targets == 1
-    assert audited(screen(16, plates=8), min_wells=8).verdict != "unusable"
+    coverage = result.told.remarks[0].values
+    assert {**coverage, "level": ""} == {"judged": 0, "of": 4, "level": "", "wells": 20, "fewer": 6, "then": 4}
+
+
+def test_small_screens_need_fewer_wells_and_the_text_says_how_many_are_judged():
+    small = audited(screen(16, plates=8))
+    assert (small.verdict, small.settings["min_wells"]) == ("clear", 8)
+    assert {a.code: a.values["wells"] for a in small.alerts}["min_wells_adapted"] == 8
+    assert (small.told.remarks[0].values["judged"], small.told.remarks[0].values["of"]) == (4, 4)
+    large = audited(screen(16, plates=24))
+    assert large.settings["min_wells"] == 20
+    assert "min_wells_adapted" not in [a.code for a in large.alerts]
+    assert "then" not in large.told.remarks[0].values
+
+
+def without_controls(design: Design) -> Design:
+    return design.take(np.flatnonzero(~design.control))
+
+
+def test_without_controls_perturbations_are_judged_against_each_other():
+    random = audited(without_controls(screen(21, plates=24, guides=8)))
+    assert (random.verdict, severities(random)["no_controls"]) == ("caution", "caution")
+    assert score(random, "position", "each perturbation").ci95[0] < 0.5
+    assert severities(random)["layout"] == "fine"
+    assert next(f for f in random.findings if f.code == "layout").values["against"] == "other perturbations"
+    locked = audited(without_controls(screen(21, plates=24, guides=8, locked=True)))
+    assert locked.verdict == "layout-confounded"
+    assert score(locked, "position", "each perturbation").auroc == pytest.approx(1)
+    assert not [f for f in random.folds if f.problem]
+    assert "no_controls" not in severities(audited(screen(21, plates=24, guides=8)))
+
+
+def test_an_interval_always_has_width():
+    locked = audited(screen(3, locked=True))
+    perfect = score(locked, "position", "each perturbation")
+    assert perfect.auroc == pytest.approx(1)
+    assert 0.6 < perfect.ci95[0] < perfect.ci95[1] == 1
+    assert all(b.ci95[0] < b.ci95[1] or math.isnan(b.ci95[0]) for b in locked.blind)
 
 
 def test_what_cannot_be_evaluated_is_said_for_each_perturbation():

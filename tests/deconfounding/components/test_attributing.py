@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +14,7 @@ from errors import naming
 from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
+from identifiable.deconfounding.components.resolving import ReproducibleRank
 from identifiable.deconfounding.components.shares import (
     Questions,
     moderated_p,
@@ -194,6 +196,23 @@ def test_controls_in_one_column_do_not_make_every_perturbation_look_active():
     assert np.all(scores(slab(X), questions_of(anywhere), errors=False).biological > 0.2)
 
 
+def test_few_perturbations_on_a_plate_do_not_hide_their_effect_where_controls_lie_in_one_column():
+    rng = np.random.default_rng(9)
+    plates, drugs = 24, 6
+    drug = np.repeat(np.arange(plates) % drugs, 8)  # one drug on each plate
+    control = np.tile(np.arange(8) < 4, plates)
+    names = np.where(control, "control", np.char.add("drug", drug.astype(str)))
+    column = np.where(control, 0, 1 + np.tile(np.arange(8), plates) % 4)
+    plate = np.repeat(np.arange(plates), 8)
+    design = Design(Labels.of(plate), Labels.of(names), control, row=np.zeros(len(plate), np.intp), column=column)
+    X = rng.standard_normal((len(plate), 8))
+    found = questions_of(design)
+    assert found.plates.uncovered
+    assert np.all(np.abs(scores(slab(X), found, errors=False).biological) < 0.15)
+    shift = 2.0 * rng.standard_normal((drugs, 8))[drug] * ~control[:, None]
+    assert np.median(scores(slab(X + shift), found, errors=False).biological) > 0.4
+
+
 def test_a_stain_that_only_changes_the_spread_of_a_plate_shows_as_spread():
     rng = np.random.default_rng(10)
     design = plain_design(rng, plates=30)
@@ -308,6 +327,24 @@ def test_roles_say_what_was_put_in():
     assert len(card.top) == 10
     assert card.top[0].q < 0.01 < result.components[3].top[0].q
     assert {share.factor for share in card.shares} == {"plate", "row", "column", "edge", "perturbation", "spread"}
+
+
+def test_components_that_refits_do_not_find_again_have_scores_and_no_card():
+    X, design = mixed()
+    found, blocks = as_components(X)
+    known = [replace(c, stability=0.99, identifiable=c.index == 1) for c in found.result.components]
+    found = replace(found, result=replace(found.result, components=tuple(known)))
+    result = attribute(found, blocks, design, permutations=20, elsewhere=ReproducibleRank(2, 1))
+    assert result.refused == (0, 2, 3)
+    assert [bool(card.top) for card in result.components] == [False, True, False, False]
+    assert [bool(card.plate_map) for card in result.components] == [False, True, False, False]
+    assert result.components[0].role == "technical"  # which clean needs
+    assert (result.reproducible_rank, result.reproducible_there) == (2, 1)
+    (remark,) = result.told.remarks
+    assert (remark.code, remark.values["refused"], remark.values["rank"]) == ("cards_refused", 3, 2)
+    untried = attribute(*as_components(X), design, permutations=20)
+    assert (untried.refused, untried.told.remarks) == ((), ())  # nobody has tried to find them again
+    assert all(card.top for card in untried.components)
 
 
 def test_a_plate_map_shows_wells_with_plate_means_taken_out():

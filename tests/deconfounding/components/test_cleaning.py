@@ -11,8 +11,16 @@ from deconfounding.short_calls import assign_roles, attribute, clean
 from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding.components import cleaning
-from identifiable.deconfounding.components.cleaning import Chosen, choose_weights, cleaned_components, judge
+from identifiable.deconfounding.components.cleaning import (
+    Chosen,
+    choose_weights,
+    cleaned_basis,
+    cleaned_components,
+    cleaned_map,
+    fit_cleaning,
+    is_worse,
+    judge,
+)
 from identifiable.deconfounding.components.trade_off import (
     Judged,
     PlatePredictor,
@@ -24,9 +32,9 @@ from identifiable.deconfounding.components.trade_off import (
 )
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.metrics.replicates import WellSums
-from identifiable.groups import AffineMap, haar_rotation
-from identifiable.results import SpaceMetric, without_time
-from identifiable.results.cleaning import CleanDifference
+from identifiable.groups import haar_rotation
+from identifiable.results import without_time
+from identifiable.results.cleaning import CleanCheck, CleanDifference
 from identifiable.results.serial import from_json
 from identifiable.run import Run
 from identifiable.worlds.cell_world import cells
@@ -81,15 +89,34 @@ def test_dropping_a_component_sets_it_to_its_mean_and_leaves_the_others():
         cleaned_components(found, [0, 0])
 
 
+def test_a_cleaned_row_is_the_row_less_what_the_component_contributes_and_weights_of_one_change_nothing():
+    X, _, _ = screen()
+    wide = np.c_[
+        X, X @ np.random.default_rng(2).standard_normal((6, 3)) + np.random.default_rng(3).standard_normal((len(X), 3))
+    ]
+    wide = 1e3 + wide * 10.0 ** np.arange(-4, 5)  # features of very different size
+    found = resolve(wide, rank=4, stability=0, restarts=1)  # 5 directions lie outside
+    assert cleaned_map(found, np.ones(4))(wide) == pytest.approx(wide, rel=1e-12)
+    weights = np.array([0, 1, 0.5, 1])
+    cleaned = cleaned_map(found, weights)(wide)
+    assert found.to_components(cleaned) == pytest.approx(found.to_components(wide) * weights, abs=1e-6)
+    lost = found.to_components(wide)[:, [0]] @ found.from_components.matrix[[0]]
+    assert cleaned_map(found, [0, 1, 1, 1])(wide) == pytest.approx(wide - lost, rel=1e-9)
+    assert not np.allclose(cleaned, wide)
+    assert cleaned_map(found, np.zeros(4))(wide).shape == wide.shape  # every component dropped
+    assert not cleaned_basis(found, np.zeros(4)).result.components
+
+
 # -- the budget
 
 
-def test_biology_lost_counts_squares_of_weights_and_chance_on_both_sides():
-    biological = np.array([0.5, 0.5, -0.2, 0.2])
-    assert biology_lost(biological, np.array([0, 1, 1, 1])) == pytest.approx(0.5)
-    assert biology_lost(biological, np.array([0.5, 1, 1, 1])) == pytest.approx(0.375)
+def test_biology_lost_is_the_share_of_the_positive_scores_that_goes_with_squares_of_weights():
+    biological = np.array([0.5, 0.5, -0.2, 0.25])
+    assert biology_lost(biological, np.array([0, 1, 1, 1])) == pytest.approx(0.4)
+    assert biology_lost(biological, np.array([0.5, 1, 1, 1])) == pytest.approx(0.3)
     assert biology_lost(biological, np.array([1, 1, 0, 1])) == 0
-    assert biology_lost(np.array([-1.0, 0.5]), np.zeros(2)) == 0
+    assert biology_lost(np.array([-1.0, 0.5]), np.zeros(2)) == 1
+    assert np.isnan(biology_lost(np.array([-1.0, np.nan]), np.zeros(2)))  # nothing that a share could be of
     assert kept_share(np.array([0.6, 0.0, -0.1]), np.array([0.2, 0.3, -0.1])).tolist() == pytest.approx([0.25, 1, 1])
 
 
@@ -111,6 +138,35 @@ def test_a_component_that_is_both_goes_last_and_only_if_the_budget_lets_it():
     assert both not in choose_weights(changed, budget=0.05).removed
     assert choose_weights(changed, budget=0.9).removed == (*choose_weights(changed, budget=0.05).removed, both)
     assert set(choose_weights(changed, budget=0.05).removed) == set(technical)
+
+
+def with_scores(attribution, *scores):
+    """The cards with other technical and biological scores, all of them technical beyond doubt."""
+    cards = [
+        replace(card, technical=t, biological=b, technical_q=0.001, biological_q=1.0)
+        for card, (t, b) in zip(attribution.components, scores, strict=True)
+    ]
+    return replace(attribution, components=tuple(cards))
+
+
+def test_a_component_over_the_budget_stays_and_the_next_one_goes():
+    X, design, _ = screen(2)
+    _, _, attribution = attributed(X, design)
+    changed = with_scores(attribution, (0.9, 0.3), (0.5, 0.02), (0.0, 0.7), (0.4, 0.01), (0.05, 0.0), (0.3, -0.2))
+    chosen = choose_weights(changed, budget=0.1)
+    assert chosen.removed == (5, 1, 3)
+    assert chosen.biology_lost == pytest.approx(0.03 / 1.03)
+    assert 0 in choose_weights(changed, budget=0.5).removed
+
+
+def test_nothing_goes_where_no_biology_shows():
+    X, design, _ = screen(2)
+    _, _, attribution = attributed(X, design)
+    assert choose_weights(attribution).removed
+    for interval in ((-0.1, 0.4), (np.nan, np.nan)):
+        chosen = choose_weights(replace(attribution, biology_ci95=interval), budget=1.0)
+        assert chosen.removed == ()
+        assert chosen.weights.tolist() == [1.0] * 6
 
 
 def test_shrinking_keeps_more_biology_than_dropping():
@@ -145,7 +201,7 @@ def test_plates_are_told_apart_where_they_differ_and_not_where_they_do_not():
 def test_the_principal_rotation_turns_components_into_whitened_principal_axes():
     X, _, _ = screen(4)
     found = resolve(X, stability=0, restarts=1)
-    axes = found.to_components(X) @ principal_rotation(found.from_components)
+    axes = found.to_components(X) @ principal_rotation(found.from_components.matrix)
     _, vectors = np.linalg.eigh(np.cov(X.T))
     direct = (X - X.mean(axis=0)) @ vectors[:, ::-1]
     assert np.abs(np.corrcoef(axes.T, direct.T)[:6, 6:]) == pytest.approx(np.eye(6), abs=1e-4)
@@ -153,8 +209,12 @@ def test_the_principal_rotation_turns_components_into_whitened_principal_axes():
 
 def compared(X, design, **options):
     found = resolve(X, stability=0, restarts=1)
-    slabs = [np.ascontiguousarray(found.to_components(X), np.float32)]
-    return trade_off(slabs, found.from_components, design, points=[0, 2], max_rows=6000, run=Run(), **options)
+    return judged_axes(found, found.to_components(X).astype(np.float32), X, design, **options)
+
+
+def judged_axes(found, values, X, design, **options):
+    back, features = found.from_components.matrix, Blocks(X)
+    return trade_off([values], back, features, design, points=[0, 2], max_rows=6000, run=Run(), **options)
 
 
 def test_with_nothing_removed_all_spaces_score_alike():
@@ -163,7 +223,7 @@ def test_with_nothing_removed_all_spaces_score_alike():
     rotated = compared(X @ haar_rotation(6, np.random.default_rng(6)), design)
     assert found.judged["rand", 0] is found.judged["pca", 0] is found.judged["ica", 0]
     first, second = (f.judged["pca", 0].replicates.mean_precision()[0] for f in (found, rotated))
-    assert first == pytest.approx(second, abs=1e-3)
+    assert first == pytest.approx(second, abs=1e-3)  # cosines of the features, whatever the axes
     assert found.judged["ica", 2].plate_auroc < found.judged["ica", 0].plate_auroc - 0.1
 
 
@@ -171,11 +231,11 @@ def test_axes_are_chosen_on_plates_that_are_not_judged():
     X, design, _ = screen(7)
     found = resolve(X, stability=0, restarts=1)
     values = found.to_components(X).astype(np.float32)
-    before = trade_off([values], found.from_components, design, points=[0, 2], max_rows=6000, run=Run())
+    before = judged_axes(found, values, X, design)
     judged = before.halves[0]
     changed = values.copy()
     changed[judged.rows] = np.random.default_rng(8).standard_normal((len(judged.rows), 6))
-    after = trade_off([changed], found.from_components, design, points=[0, 2], max_rows=6000, run=Run())
+    after = judged_axes(found, changed, X, design)
     for space in ("ica", "pca", "rand"):
         assert (
             after.ranked[space][1].order.tolist() == before.ranked[space][1].order.tolist()
@@ -190,9 +250,8 @@ def noise(seed, plates, *, controls=4, drugs=4):
     names = np.tile(["control"] * controls + [f"drug{k}" for k in range(drugs)], plates)
     design = Design(Labels.of(np.repeat(np.arange(plates), controls + drugs)), Labels.of(names), names == "control")
     values = rng.standard_normal((design.n, 4)).astype(np.float32)
-    return trade_off(
-        [values], AffineMap(haar_rotation(4, rng), np.zeros(4)), design, points=[0, 2], max_rows=600, run=Run()
-    )
+    turn = haar_rotation(4, rng)
+    return trade_off([values], turn, Blocks(values @ turn), design, points=[0, 2], max_rows=600, run=Run())
 
 
 def test_intervals_of_noise_cover_chance_and_differences_of_arbitrary_axes_cover_zero():
@@ -224,34 +283,37 @@ def test_replicates_of_one_batch_are_ranked_within_it():
 # -- the verdict
 
 
-@pytest.mark.parametrize(("seed", "helps"), [(1, False), (2, True)])
+@pytest.mark.parametrize(("seed", "helps"), [(1, True), (2, False)])
 def test_cleaned_ica_finds_replicates_that_cleaned_pca_does_not(seed, helps):
-    """Acceptance test 10. Of seeds 0 to 7 all show ICA above PCA; the gain over no cleaning has an interval above 0 but for 1, 3 and 5."""
+    """Acceptance test 10, on features with as many axes taken out. With seed 2 the interval of the gain over PCA just reaches 0."""
     made = cells("small", seed=seed, **WORLD)
     design = assign_roles(made.metadata, name="simulated").design
     found, blocks, attribution = attributed(made.X, design)
     result = clean(found, blocks, design, attribution, **QUICK)
     against = {difference.against: difference for difference in result.differences}
-    assert against["pca"].ci95[0] > 0
-    assert against["whole"].difference > 0
-    assert (against["whole"].ci95[0] > 0) == helps
+    assert against["pca"].difference > 0
+    assert (against["pca"].ci95[0] > 0) == helps
+    assert against["rand"].ci95[0] > 0
+    assert against["whole"].ci95[0] > 0
     assert result.verdict == ("ica-cleaning-helps" if helps else "no-gain")
+    assert len(result.checks) == 12  # six metrics, as written and held out
+    assert all(c.difference >= -0.03 for c in result.checks if c.better == "high")
+    readable = [c.difference for c in result.checks if c.metric == "batch_readable"]
+    assert max(readable) < 0
     assert result.biology_lost <= result.budget
     end = {p.space: p for p in result.curve if p.removed == len(result.removed)}
     assert end["ica"].plate_auroc < 0.55 < end["pca"].plate_auroc < end["rand"].plate_auroc
 
 
-def test_no_help_is_claimed_without_biology():
-    """Plates keep replicates apart, so taking plates out lifts mAP from below chance to chance, and by more than PCA does."""
+def test_the_table_is_kept_as_it_is_where_no_biology_shows():
     made = cells("small", seed=0, query=16, query_genes=16, no_biology=True)
     design = assign_roles(made.metadata, name="simulated").design
     found, blocks, attribution = attributed(made.X, design)
+    assert len(attribution.of_role("technical")) >= 10
     result = clean(found, blocks, design, attribution, **QUICK)
-    against = {difference.against: difference for difference in result.differences}
-    assert against["whole"].ci95[0] > 0  # what the verdict must not be led by
-    assert against["pca"].difference > 0
-    assert result.verdict == "no-gain"
-    assert "no_biology_to_lose" in {alert.code for alert in result.alerts}
+    assert (result.verdict, result.told.code, result.removed) == ("keep-as-is", "no_biology", ())
+    assert result.weights == (1.0,) * 48
+    assert result.harmless
 
 
 def test_no_help_is_claimed_where_ica_has_nothing_to_hold_on_to():
@@ -259,8 +321,7 @@ def test_no_help_is_claimed_where_ica_has_nothing_to_hold_on_to():
     design = assign_roles(made.metadata, name="simulated").design
     found, blocks, attribution = attributed(made.X, design)
     result = clean(found, blocks, design, attribution, **QUICK)
-    assert result.verdict in ("no-gain", "harms")
-    assert "no_biology_to_lose" not in {alert.code for alert in result.alerts}
+    assert result.verdict in ("no-gain", "harms", "keep-as-is")
 
 
 def test_nothing_is_removed_where_nothing_is_technical():
@@ -273,6 +334,37 @@ def test_nothing_is_removed_where_nothing_is_technical():
     assert [point.removed for point in result.curve] == [0, 0, 0]
 
 
+def test_nothing_is_removed_in_a_world_without_technical_effects():
+    """Cell counts follow a latent there too, which is no reason."""
+    made = cells("small", seed=0, technical=0, **WORLD)
+    design = assign_roles(made.metadata, name="simulated").design
+    found, blocks, attribution = attributed(made.X, design)
+    assert attribution.biology_ci95[0] > 0
+    assert max(card.share("cell_count") for card in attribution.components) > 0.1
+    result = clean(found, blocks, design, attribution, **QUICK)
+    assert (result.verdict, result.removed, result.checks) == ("nothing-to-remove", (), ())
+
+
+def test_a_fitted_cleaning_is_the_map_without_the_axes_of_plates():
+    X, design, S = screen(2)
+    cleaned = fit_cleaning(Blocks(X), design)(X)
+    plates = indicator_of(design.plate.codes)
+
+    def explained(rows):
+        fitted = plates @ np.linalg.lstsq(plates, rows - rows.mean(axis=0), rcond=None)[0]
+        return fitted.var(axis=0).sum() / rows.var(axis=0).sum()
+
+    assert explained(cleaned) < 0.1 < 0.3 < explained(X)
+    biology = np.abs(np.corrcoef(cleaned.T, S[:, 2:4].T)[:6, 6:]).max(axis=0)
+    assert np.all(biology > 0.5)
+    nothing, plain, _ = screen(2, plate=0.0)
+    assert fit_cleaning(Blocks(nothing), plain)(nothing) == pytest.approx(nothing)
+
+
+def indicator_of(codes):
+    return (codes[:, None] == np.arange(codes.max() + 1)).astype(float)
+
+
 def compared_with(above):
     """As much of a trade-off as a verdict asks for: one axis removed, replicates found better than by chance by `above` +- 0.01."""
     wells = np.full(11, 10.0)
@@ -283,25 +375,37 @@ def compared_with(above):
     return TradeOff({("ica", 0): found, ("ica", 1): found}, {}, {}, ())
 
 
+def check(difference, *, wide=0.05, better="high", held_out=True):
+    ci95 = difference - wide, difference + wide
+    return CleanCheck("nn_cosine", held_out, 0.5, 0.5 + difference, difference, ci95, better)
+
+
 @pytest.mark.parametrize(
-    ("whole", "pca", "above", "verdict"),
+    ("whole", "pca", "above", "checks", "verdict"),
     [
-        (0.1, 0.1, 0.1, "ica-cleaning-helps"),
-        (0.1, 0.0, 0.1, "no-gain"),
-        (0.0, 0.1, 0.1, "no-gain"),
-        (0.1, 0.1, 0.0, "no-gain"),
-        (-0.1, 0.1, 0.1, "harms"),
-        (np.nan, np.nan, 0.1, "no-gain"),
+        (0.1, 0.1, 0.1, [check(-0.02)], "ica-cleaning-helps"),
+        (0.1, 0.0, 0.1, [check(0.1)], "no-gain"),
+        (0.0, 0.1, 0.1, [], "no-gain"),
+        (0.1, 0.1, 0.0, [], "no-gain"),
+        (np.nan, np.nan, 0.1, [], "no-gain"),
+        (0.1, 0.1, 0.1, [check(0.1), check(-0.04)], "keep-as-is"),
+        (0.1, 0.1, 0.1, [check(-0.04, held_out=False)], "keep-as-is"),
+        (0.1, 0.1, 0.1, [check(-0.09, wide=0.1), check(-0.02, wide=0.01)], "harms"),
+        (0.1, 0.1, 0.1, [check(-0.3, better="low")], "ica-cleaning-helps"),
     ],
 )
-def test_the_verdict_needs_every_interval_on_its_side(whole, pca, above, verdict):
+def test_the_verdict_needs_every_interval_on_its_side(whole, pca, above, checks, verdict):
     def against(name, value):
         return CleanDifference(name, 1, value, (value - 0.05, value + 0.05))
 
+    X, design, _ = screen(2)
+    attribution = attributed(X, design)[2]
     chosen = Chosen(np.array([0.0, 1.0]), (0,), 0.0)
-    found, told = judge(chosen, [against("whole", whole), against("pca", pca)], compared_with(above), 2)
+    differences = [against("whole", whole), against("pca", pca)]
+    found, told = judge(chosen, differences, checks, compared_with(above), attribution, 0.03)
     assert found == verdict
     assert (told.values["removed"], told.values["components"]) == (1, 2)
+    assert any(is_worse(each, 0.03) for each in checks) == (verdict in ("keep-as-is", "harms"))
 
 
 def test_intervals_from_few_plates_are_an_alert():
@@ -317,9 +421,9 @@ def test_metrics_are_given_for_every_space_on_plates_not_used_to_choose():
     X, design, _ = screen(12)
     found, blocks, attribution = attributed(X, design)
     result = clean(found, blocks, design, attribution, metrics=["consistency", "pcr_plate"], curve_points=[1])
-    assert [m.space for m in result.metrics if m.metric == "pcr_plate"] == ["base", "whole", "ica", "pca", "rand"]
+    assert [m.space for m in result.metrics if m.metric == "pcr_plate"] == ["base", "ica", "pca", "rand"]
     value = {m.space: m.value for m in result.metrics if m.metric == "pcr_plate"}
-    assert value["ica"] < value["whole"] - 0.05
+    assert value["ica"] < value["base"] - 0.05
     assert all(m.rotation_invariant for m in result.metrics)
     assert from_json(result.to_json()).to_json() == result.to_json()
 
@@ -354,17 +458,3 @@ def test_what_cannot_be_cleaned_is_refused_with_a_reason():
     few = design.plate.codes < 3
     with pytest.raises(DataError, match=r"4 plates .* got 3"):
         clean(found, Blocks(X[few]), design.take(few), attribution)
-
-
-def space_metric(space, value, low, high):
-    return SpaceMetric("replicate_map", space, value, (low, high), rotation_invariant=True, better="high")
-
-
-def test_a_cleaned_table_that_is_worse_than_what_came_in_is_said_to_be():
-    design = Design(Labels.of(np.array(["p"])), Labels.of(np.array(["a"])), np.array([False]), name="wells")
-    worse = [space_metric("base", 0.5, 0.4, 0.6), space_metric("ica", 0.1, 0.05, 0.2)]
-    (alert,) = cleaning._against_table(design, worse)
-    assert alert.code == "worse_than_the_table"
-    assert "0.500" in alert.message
-    assert not cleaning._against_table(design, [worse[0], space_metric("ica", 0.45, 0.35, 0.55)])
-    assert not cleaning._against_table(design, worse[:1])

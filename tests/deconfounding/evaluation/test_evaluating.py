@@ -138,19 +138,133 @@ def locked_to_the_first_row(*locked: str) -> Any:
 SMALL: dict[str, Any] = {**FAST, "classifiers": ("lightgbm", "ridge"), "representations": ("pca", "ica")}
 
 
-def test_a_small_locked_screen_is_confounded_though_no_tree_can_split() -> None:
-    names = ["empty"] * 4 + ["a", "b", "c"]
-    result = evaluate(*small_screen(names, locked_to_the_first_row("a", "b", "c"), {}), **SMALL)
-    assert condition(result, "position").auroc > 0.99
-    assert result.verdict == "layout-confounded"
-    trees = condition(result, "pca", "lightgbm")
+def remarks(result: ScreenEvaluation) -> dict[str, Mapping[str, Any]]:
+    """What is said beside the verdict, by code."""
+    return {said.code: said.values for said in result.told.remarks}
+
+
+TRIPLE = ["empty"] * 4 + ["a", "b", "c"]
+
+
+def test_a_small_locked_screen_is_confounded_though_the_papers_trees_cannot_split() -> None:
+    locked = small_screen(TRIPLE, locked_to_the_first_row("a", "b", "c"), {})
+    paper = evaluate(*locked, **SMALL, protocol="paper")
+    trees = condition(paper, "pca", "lightgbm")
     assert (trees.auroc, trees.n_splits) == (0.5, 0)
     assert math.isnan(trees.ci95[0])  # a width of zero would seem certain
-    shifted = small_screen(names, anywhere, {"a": 3.0, "b": 3.0, "c": 3.0})
-    free = evaluate(*shifted, **{**SMALL, "targets": ["a"], "null_guides": 0})
-    assert condition(free, "position").ci95[0] < 0.5
-    assert "no_splits" in [a.code for a in free.alerts]
-    assert free.verdict == "undecided"
+    assert (paper.verdict, paper.judged_by) == ("layout-confounded", "ridge")
+    ours = evaluate(*locked, **SMALL)
+    assert (ours.verdict, ours.judged_by) == ("layout-confounded", "lightgbm")
+    for classifier in ("lightgbm", "ridge"):  # places are scored by the classifiers of representations
+        assert condition(ours, "position", classifier).auroc > 0.99
+    assert condition(ours, "pca", "lightgbm").n_splits > 0
+
+
+def test_the_linear_probe_judges_where_trees_make_no_split_and_trees_where_leaves_are_small_enough() -> None:
+    shifted = small_screen(TRIPLE, anywhere, {"a": 3.0, "b": 3.0, "c": 3.0})
+    options = {**SMALL, "targets": ["a"], "null_guides": 0}
+    paper = evaluate(*shifted, **options, protocol="paper")
+    assert (paper.verdict, paper.judged_by) == ("separable", "ridge")
+    assert paper.told.values["best"] == condition(paper, "pca", "ridge").auroc
+    assert remarks(paper)["trees_unsplit"] == {"unsplit": 10, "models": 10}
+    assert "no_splits" in [a.code for a in paper.alerts]
+    alone = evaluate(*shifted, **{**options, "classifiers": ("lightgbm",)}, protocol="paper")
+    assert (alone.verdict, alone.told.code) == ("undecided", "mostly_unsplit")
+    ours = evaluate(*shifted, **options)
+    assert ours.judged_by == "lightgbm"
+    assert "trees_unsplit" not in remarks(ours)
+    assert condition(ours, "position").ci95[0] < 0.5
+
+
+def test_scores_that_all_draws_agree_on_have_the_interval_of_chance_and_differences_of_them_none() -> None:
+    perfect = small_screen(TRIPLE, anywhere, {"a": 99.0, "b": 99.0, "c": 99.0})
+    result = evaluate(*perfect, **{**SMALL, "classifiers": ("ridge",), "null_guides": 0})
+    score = condition(result, "pca", "ridge")
+    assert score.auroc == 1
+    assert 0.5 < score.ci95[0] < 0.95
+    assert {a.code: a.values for a in result.alerts}["draws_agree"]["scores"] > 0
+    gain = result.difference("ica", "pca")
+    assert gain is not None
+    assert (gain.difference, math.isnan(gain.ci95[0])) == (0, True)
+    assert result.verdict == "separable"
+    assert all(c.ci95[0] < c.ci95[1] or math.isnan(c.ci95[0]) for c in (*result.conditions, *result.differences))
+    noisy = evaluate(*small_screen(TRIPLE, anywhere, {"a": 1.0}), **{**SMALL, "classifiers": ("ridge",)})
+    assert "draws_agree" not in [a.code for a in noisy.alerts]
+
+
+def test_the_headline_says_how_many_were_judged_and_small_screens_need_fewer_wells() -> None:
+    names = ["empty"] * 6 + ["a", "a", "b", "c"]
+    small = small_screen(names, anywhere, {"a": 9.0}, plates=8)  # 16, 8 and 8 wells
+    options = {"classifiers": ("ridge",), "representations": ("base",), "null_guides": 0, "bootstrap": 50}
+    every = evaluate(*small, **options)
+    assert (len(every.targets), every.of, every.settings["min_wells"]) == (3, 3, 8)
+    assert remarks(every)["coverage"] == {"judged": 3, "of": 3, "level": "perturbation", "wells": 8}
+    assert {a.code: a.values for a in every.alerts}["min_wells_adapted"]["wells"] == 8
+    one = evaluate(*small, **options, min_wells=16)
+    assert (one.targets, remarks(one)["coverage"]["judged"], remarks(one)["coverage"]["of"]) == (("a",), 1, 3)
+    assert "min_wells_adapted" not in [a.code for a in one.alerts]
+    with pytest.raises(DataError, match=r"20 wells; .*'a', has 16"):
+        evaluate(*small, **options, protocol="paper")
+    first = evaluate(*small, **options, max_targets=1)
+    assert remarks(first)["coverage"]["enough"] == 3
+
+
+def test_ica_is_not_fitted_to_fewer_rows_than_it_asks_for_unless_the_paper_does() -> None:
+    blocks, design = world(plates=6)  # 96 rows
+    wide = Blocks(np.random.default_rng(3).laplace(size=(96, 12)), name="wide")
+    options = {**FAST, "targets": ["active"], "rotations": 3, "corrections": ("ica-cs",), "null_guides": 0}
+    found = evaluate(wide, design, **options)
+    told = {a.code: a.values for a in found.alerts}["ica_not_fitted"]
+    assert (told["components"], told["least"], told["rank"]) == (12, 10, told["rows"] // 10)
+    assert {s.representation for s in found.scores} == {"base", "pca", "position", "plate"}
+    for name in ("ica", "ica-cs"):
+        assert math.isnan(condition(found, name).auroc)
+        assert condition(found, name).skipped
+    assert (found.advice.answer, found.advice.sentence.code) == ("no", "ica_not_fitted")
+    assert "ica" not in {f.representation for f in found.fitted}
+    paper = evaluate(wide, design, **options, protocol="paper")
+    enough = evaluate(blocks, design, **options)  # six columns
+    for fitted in (paper, enough):
+        assert "ica_not_fitted" not in [a.code for a in fitted.alerts]
+        assert condition(fitted, "ica").auroc > 0
+
+
+def test_a_quick_look_scores_base_and_pca_by_a_linear_probe_and_neighbours_and_never_judges_ica() -> None:
+    result = evaluate(*world(plates=12, effect=3.0), quick=True, min_wells=10, null_guides=1, bootstrap=100)
+    seen = {(s.representation, s.classifier) for s in result.scores}
+    assert seen == {(r, c) for r in ("base", "pca", "position", "plate") for c in ("ridge", "1-nn")}
+    assert (result.verdict, result.judged_by) == ("separable", "ridge")
+    for classifier in ("ridge", "1-nn"):
+        assert condition(result, "pca", classifier, "active").auroc > 0.7
+        idle = condition(result, "pca", classifier, "idle")
+        assert idle.ci95[0] < 0.5 < idle.ci95[1]
+
+
+def test_without_controls_perturbations_are_compared_with_each_other() -> None:
+    blocks, design = world(plates=12, effect=3.0)
+    treated = np.flatnonzero(~design.control)
+    bare = design.take(treated)
+    result = evaluate(blocks.select(treated), bare, **{**FAST, "representations": ("pca",), "classifiers": ("ridge",)})
+    assert result.settings["against"] == "others"
+    assert condition(result, "pca", "ridge", "active").auroc > 0.7
+    assert evaluate(blocks, design, **{**FAST, "representations": ("pca",), "classifiers": ("ridge",)}).settings[
+        "against"
+    ] == ("controls")
+
+
+def test_doses_of_a_compound_are_joined_on_request() -> None:
+    blocks, design = world(plates=12, effect=3.0)
+    dose = np.arange(design.n) % 2
+    doses = np.where(
+        design.control, "empty", np.char.add(design.perturbation.text(), np.char.add("_", dose.astype(str)))
+    )
+    apart = replace(replace_perturbation(design, doses), compound=design.perturbation)
+    options = {**FAST, "representations": ("pca",), "classifiers": ("ridge",), "null_guides": 0}
+    assert set(evaluate(blocks, apart, **options).targets) == {"active_0", "active_1", "idle_0", "idle_1"}
+    joined = evaluate(blocks, apart, **options, level="compound")
+    assert (set(joined.targets), joined.of) == ({"active", "idle"}, 2)
+    with pytest.raises(UsageError, match=r"'compound' .*--perturbation"):
+        evaluate(blocks, design, **options, level="compound")
 
 
 def test_one_hit_among_many_targets_is_found_and_named() -> None:
@@ -319,7 +433,7 @@ class Bare:
 def test_what_was_kept_is_not_used_for_other_settings_and_damage_is_counted() -> None:
     shelf = Shelf()
     options = {**FAST, "representations": ("base",), "targets": ["active"], "null_guides": 0}
-    for smoothing, kept in ((1e-9, 0), (1e-9, 5), (1.0, 0)):
+    for smoothing, kept in ((1e-9, 0), (1e-9, 10), (1.0, 0)):  # Base and position in five folds
         mine = GaussianNB(var_smoothing=smoothing)
         result = evaluate(*world(plates=6), **{**options, "classifiers": (mine,)}, store=shelf)
         assert sum(t.kept for t in result.times if t.stage == "GaussianNB") == kept
@@ -464,7 +578,7 @@ def test_tables_it_cannot_use_are_refused_with_their_rows() -> None:
         evaluate(blocks, design.take(np.arange(80)), classifiers=("ridge",))
     bare = Design(design.plate, design.perturbation, np.zeros(design.n, dtype=np.bool_))
     with pytest.raises(DataError, match="--control"):
-        evaluate(blocks, bare, classifiers=("ridge",))
+        evaluate(blocks, bare, classifiers=("ridge",), against="controls")
     one = Design(Labels.of(np.full(design.n, "p")), design.perturbation, design.control)
     with pytest.raises(DataError, match=r"one plate .p."):
         evaluate(blocks, one, classifiers=("ridge",), min_wells=5)

@@ -94,6 +94,7 @@ def test_consensus_excludes_the_compound_and_with_the_batch_also_the_batch(metri
     )
     assert Retrieval.of(design).scores(X)[metric].mean == pytest.approx(expected)
     assert "consensus" not in Retrieval.of(layout()).metrics  # 8 profiles are too few to ask
+    assert not Retrieval.of(design).sampled
 
 
 def wide() -> Design:
@@ -202,4 +203,3 @@ def test_a_large_screen_is_sampled_in_whole_perturbations(monkeypatch):
     assert 30 <= len(treated) < 40
     assert (treated.counts == 10).all()
     assert Retrieval.of(design).sampled
-    assert not Retrieval.of(wide()).sampled

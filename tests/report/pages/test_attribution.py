@@ -18,12 +18,13 @@ from builders import (
     make_design,
     make_map,
     tables_of,
+    text_of,
     with_figures,
     with_words,
 )
 from identifiable import report
 from identifiable.report import words
-from identifiable.report.page import Gauge, Grid
+from identifiable.report.page import Fold, Gauge, Grid
 from identifiable.report.pages.attribution import CARDS, LEAST_REACH, fixed, mostly, ranked
 from identifiable.report.pages.screen import LISTED
 from identifiable.results import Attribution, Share
@@ -160,3 +161,21 @@ def test_a_component_of_an_unknown_role_is_still_listed() -> None:
     odd: Any = make_attribution(cards=[replace(make_card(0, "technical", grid=SMALL), role=HOSTILE)], grid=SMALL)  # type: ignore[arg-type]
     assert "<script" not in report.html(odd)
     assert [row[0] for table in tables_of(odd, "components") for row in table.rows] == ["0"]
+
+
+# -- components that are not reproducible
+
+
+def test_components_that_refits_do_not_find_have_no_card_and_the_rank_that_has_some_is_named() -> None:
+    shown = [card.index for card in FULL.components if card.role == "technical"][:2]
+    result = replace(
+        FULL,
+        refused=tuple(c.index for c in FULL.components if c.index not in shown),
+        reproducible_rank=7,
+        reproducible_there=5,
+    )
+    titles = [b.summary for b in blocks_of(result, "cards") if isinstance(b, Fold)]
+    assert {int(title.split(":")[0].split()[1]) for title in titles} == set(shown)
+    assert all(part in text_of(result, "cards") for part in ("--rank 7", "5 of 7"))
+    assert "--rank" not in text_of(replace(result, reproducible_rank=None), "cards")
+    assert "--rank" not in text_of(FULL, "cards")

@@ -60,6 +60,7 @@ def curves_of(result: Cleaning) -> list[Curves]:
         ("ica-cleaning-helps", "good", "ICA cleaning helps"),
         ("no-gain", "caution", "no gain"),
         ("nothing-to-remove", "plain", "nothing to remove"),
+        ("keep-as-is", "caution", "keep the table as it is"),
         ("harms", "caution", "cleaning harms"),
     ],
 )
@@ -86,8 +87,31 @@ def test_the_price_stands_beside_that_of_other_axes_with_the_paired_difference()
     (figure,) = (b for b in blocks_of(result, "trade-off") if isinstance(b, Dots))
     assert [(row.label, row.reading) for row in figure.rows] == [("ICA - PCA", "+0.190"), ("ICA - before", "-0.010")]
     assert figure.threshold == ("no difference", 0.0)
-    assert not any(isinstance(b, Dots) for b in blocks_of(FULL))
+    assert not any(isinstance(b, Dots) for b in blocks_of(FULL, "trade-off"))
     assert [row[0] for row in table_called(ICA_ALONE, "Axes removed from").rows] == ["before cleaning", "ICA"]
+
+
+# -- cleaned against input
+
+
+def test_metrics_of_the_cleaned_table_stand_beside_those_of_the_input() -> None:
+    table = table_called(FULL, "Every feature in")
+    assert table.brief
+    assert [row[0] for row in table.rows] == ["1-NN, cosine ↑", "1-NN, cosine ↑", "batch readable from controls ↓"]
+    assert table.rows[1][2:] == ("0.600", "0.580", "-0.020 [-0.050, 0.010]")
+    (figure,) = (b for b in blocks_of(FULL, "checks") if isinstance(b, Dots))
+    assert [(row.label, row.reading) for row in figure.rows] == [
+        ("1-NN, cosine", "+0.060"),
+        ("1-NN, cosine, held out", "-0.020"),
+    ]
+    assert not list(blocks_of(replace(FULL, checks=()), "checks"))
+
+
+def test_a_table_that_was_withheld_has_no_file_and_no_command() -> None:
+    kept = replace(FULL, verdict="harms", outputs=())
+    assert "--force" in text_of(kept, "outputs")
+    assert "--force" not in text_of(replace(FULL, outputs=()), "outputs")
+    assert apply_command(kept) not in report.markdown(kept)
 
 
 # -- the trade-off

@@ -90,6 +90,7 @@ def changed(representation: str, classifier: str = "", **fields: Any) -> Conditi
         ("ica-harms", "caution", "ICA harms"),
         ("layout-confounded", "caution", "layout-confounded"),
         ("nothing-to-find", "caution", "nothing to find"),
+        ("separable", "good", "separable"),
         ("undecided", "caution", "undecided"),
     ],
 )

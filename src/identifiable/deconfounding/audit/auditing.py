@@ -17,7 +17,7 @@ from identifiable.deconfounding.audit import blind as layout
 from identifiable.deconfounding.audit.blind import BlindClassifier
 from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, answer_of, verdict_of
 from identifiable.deconfounding.design import Codes, Design, Labels, summarise
-from identifiable.deconfounding.folds import plate_folds
+from identifiable.deconfounding.folds import FEWEST_WELLS, USUAL_WELLS, enough_wells, plate_folds
 from identifiable.deconfounding.intervals import interval, least_of_many, mean_of, null_spread, plate_draws
 from identifiable.deconfounding.run import record_of, table_of
 from identifiable.groups import WhiteBasis
@@ -51,7 +51,10 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
     design.check_rows(blocks)
     with one_blas_thread():  # finding the BLAS libraries takes longer than many of the steps
         fold_of = plate_folds(design, folds=options.folds, seed=run.seed)
-        testable, skipped = evaluable_perturbations(design, fold_of, options.min_wells)
+        adapts = options.min_wells == "auto"
+        min_wells = enough_wells(design.perturbation.count(~design.control)) if adapts else int(options.min_wells)
+        testable, skipped = evaluable_perturbations(design, fold_of, min_wells)
+        easier = evaluable_perturbations(design, fold_of, FEWEST_WELLS)[0] if min_wells > FEWEST_WELLS else testable
         members = dict(zip(design.perturbation.names, design.perturbation.members, strict=True))
         wells = {name: members[name] for name in testable}
         features = check_features(blocks, run)
@@ -71,7 +74,8 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
             testable=tuple(testable),
             skipped=skipped,
             confounding=_confounding(design),
-            min_wells=options.min_wells,
+            min_wells=min_wells,
+            easier=len(easier),
             locked=_locked(design, fold_of, wells, run),
         )
         findings = evidence.findings()
@@ -80,12 +84,13 @@ def audit(blocks: Blocks, design: Design, options: AuditOptions | None = None, r
             inputs=table_of(run, blocks),
             settings={
                 **options.settings(),
+                "min_wells": min_wells,
                 "seed": run.seed,
                 "bootstrap": BOOTSTRAP,
                 "confounded_above": CONFOUNDED,
                 "roles": dict(design.roles),
             },
-            alerts=(*run.alerts, *_alerts(design, readings, len(wells))),
+            alerts=(*run.alerts, *_adapted(min_wells, adapts), *_alerts(design, readings, len(wells))),
             provenance=record_of(run, "audit"),
             design=summarise(design, blocks.d),
             dependences=dependences,
@@ -105,7 +110,7 @@ def evaluable_perturbations(design: Design, fold_of: Codes, min_wells: int) -> t
     treated = ~design.control
     wells = design.perturbation.count(treated)
     with_controls = design.plate.count(design.control) > 0
-    beside = design.perturbation.count(treated & with_controls[design.plate.codes])
+    beside = design.perturbation.count(treated & (with_controls[design.plate.codes] | ~design.control.any()))
     plates = design.perturbation.spread(design.plate, treated)
     parts = design.perturbation.spread(Labels.of(fold_of), treated)
     testable: list[str] = []
@@ -133,10 +138,14 @@ def _blind_scores(design: Design, fold_of: Codes, wells: Mapping[str, Codes], ru
     anything = {ANY: np.flatnonzero(beside if beside.any() else ~design.control)}
     each = dict(wells) or anything
     predicted = EACH if wells else ANY
+    controls = bool(design.control.any())
+    if not controls and not wells:
+        return []  # there is nothing to tell any perturbation from
     scores = []
     if design.address is not None:
         by_position = _by_position(design, fold_of, draws)
-        scores += [_blind_score("position", ANY, by_position, anything, run)]
+        if controls:
+            scores += [_blind_score("position", ANY, by_position, anything, run)]
         if wells:
             scores += [_blind_score("position", EACH, by_position, each, run)]
     if design.batch is not None and design.batch.size > 1:
@@ -171,11 +180,15 @@ def _locked(design: Design, fold_of: Codes, wells: Mapping[str, Codes], run: Run
     classifier = _by_position(design, fold_of, _plate_draws(design, run.seed))
     rows = list(wells.values())
     table = np.array(in_threads(classifier.auroc, rows, run, Stage("position, each")))
-    controls = int(design.control.sum())
-    spreads = np.array([null_spread(len(each), controls) for each in rows])
+    spreads = np.array([_chance_spread(design, each) for each in rows])
     least = least_of_many(table, spreads, design.plate.size)
     told = [(name, float(values[0])) for name, values, low in zip(wells, table, least, strict=True) if low > CONFOUNDED]
     return dict(sorted(told, key=lambda pair: -pair[1]))
+
+
+def _chance_spread(design: Design, rows: Codes) -> float:
+    """Standard deviation of the AUROC of some rows if there were nothing to tell them by."""
+    return null_spread(len(rows), int(design.control.sum()) or design.n - len(rows))
 
 
 def _blind_score(
@@ -196,12 +209,14 @@ def _blind_score(
     if not names:
         return BlindScore(features, predicts, np.nan, (np.nan, np.nan), 0, held_out=held_out, chance=chance)
     mean = mean_of(table)
+    chances = [_chance_spread(classifier.design, wells[name]) for name in names]
+    spread = float(np.sqrt(np.square(chances).sum()) / len(names))
     worst = int(np.argmax(table[:, 0]))
     return BlindScore(
         features=features,
         predicts=predicts,
         auroc=float(mean[0]),
-        ci95=interval(mean, classifier.plate.size, crossed=classifier.held_out, bounded=True),
+        ci95=interval(mean, classifier.plate.size, crossed=classifier.held_out, bounded=True, spread=spread),
         targets=len(names),
         worst=names[worst] if predicts == EACH else "",
         worst_auroc=float(table[worst, 0]),
@@ -228,7 +243,9 @@ def _readings(blocks: Blocks, design: Design, folds: int, seed: int) -> list[tup
             features="embedding",
             predicts=what,
             auroc=float(known.mean()),
-            ci95=interval(np.append(known.mean(), drawn), max(known.size, 2), crossed=False, bounded=True),
+            ci95=interval(
+                np.append(known.mean(), drawn), max(known.size, 2), crossed=False, bounded=True, spread=reading.spread
+            ),
             targets=int(known.size),
             worst=reading.names[best],
             worst_auroc=float(reading.aurocs[best]),
@@ -245,6 +262,7 @@ def _fold_checks(design: Design, fold_of: Codes, wells: Mapping[str, Codes]) -> 
         rows = fold_of == k
         n, controls = int(rows.sum()), int((rows & design.control).sum())
         problem = "no controls" if controls == 0 else "nothing but controls" if controls == n else ""
+        problem = problem if design.control.any() else ""
         missing = tuple(name for name, folds in folds_of.items() if k not in folds)
         checks.append(FoldCheck(k, len(np.unique(design.plate.codes[rows])), n, controls, missing, problem))
     return tuple(checks)
@@ -255,6 +273,12 @@ def _confounding(design: Design) -> float:
     if design.batch is None:
         return float("nan")
     return layout.cramers_v(design.batch, layout.with_controls_as_one(design))
+
+
+def _adapted(min_wells: int, adapts: bool) -> list[Alert]:
+    fewer = adapts and min_wells < USUAL_WELLS
+    values = {"wells": min_wells, "usual": USUAL_WELLS, "level": "perturbation"}
+    return [Alert("min_wells_adapted", values)] if fewer else []
 
 
 def _alerts(design: Design, readings: Sequence[tuple[Reading, BlindScore]], testable: int) -> list[Alert]:
@@ -284,6 +308,12 @@ class Reading:
     rows: int
     controls_only: bool
     all_rows: bool
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation that the mean over classes would have by chance."""
+        each = self.rows // len(self.names)
+        return null_spread(each, self.rows - each) / float(np.sqrt(len(self.names)))
 
 
 def check_features(blocks: Blocks, run: Run = PLAIN) -> FeatureCheck:

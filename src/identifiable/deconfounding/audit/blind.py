@@ -140,7 +140,7 @@ def dependences(
     null = in_threads(draw_contrasts, range(permutations), run, Stage("shuffling contrasts"))
     found += [
         _dependence(
-            f"perturbation vs control ~ {place}",
+            f"perturbation vs {'control' if design.control.any() else 'others'} ~ {place}",
             float(np.mean([contrast.information(contrast.positive, place) for contrast in several])),
             np.array([values[place] for values in null]),
             float(np.mean([contrast.entropy for contrast in several])),
@@ -190,7 +190,10 @@ class _Contrast:
     def of(cls, design: Design, ones: Codes, places: Mapping[str, Labels]) -> _Contrast:
         mask = np.zeros(design.n, dtype=bool)
         mask[ones] = True
-        rows = np.flatnonzero(mask | design.control)
+        mask[design.told_from(ones)] = True
+        rows = np.flatnonzero(mask)
+        mask[:] = False
+        mask[ones] = True
         there = {place: labels.take(rows) for place, labels in places.items()}
         totals = {place: labels.counts for place, labels in there.items()}
         classes = np.bincount(mask[rows], minlength=2)
@@ -298,10 +301,12 @@ class BlindClassifier:
         self.place, self.score, self.draws = place, score, draws
         self.fold = np.zeros(design.n, dtype=np.intp) if folds is None else folds
         self.held_out = folds is not None
-        self.plate = design.plate
-        self.controls = self._by_fold(np.flatnonzero(design.control))
-        self.zeros = [self._counts(rows) for rows in self.controls]
-        self.control_plates = [self._plates(rows) for rows in self.controls]
+        self.plate, self.design = design.plate, design
+        self.controls = self._negatives(np.flatnonzero(design.control))
+
+    def _negatives(self, rows: Codes) -> list[tuple[Codes, Array, tuple[sparse.csr_array, Codes]]]:
+        """Of every fold the rows that others are told from, how many are in each place, and on which plates."""
+        return [(own, self._counts(own), self._plates(own)) for own in self._by_fold(rows)]
 
     def auroc(self, positive: Codes) -> Array:
         """AUROC of some rows against controls in every draw of plates; NaN where a draw has but one class.
@@ -310,16 +315,18 @@ class BlindClassifier:
         """
         positives = self._by_fold(positive)
         ones = [self._counts(rows) for rows in positives]
+        none = not self.design.control.any()
+        negatives = self._negatives(self.design.told_from(positive)) if none else self.controls
         value, weight = np.zeros(len(self.draws)), np.zeros(len(self.draws))
         for fold, rows in enumerate(positives):
             train = [k for k in range(len(ones)) if k != fold] if self.held_out else [fold]
-            controls = len(self.controls[fold])
+            controls = len(negatives[fold][0])
             if not rows.size or not controls or not sum(ones[k].sum() for k in train):
                 continue
             scores = self.score(
-                np.sum([ones[k] for k in train], axis=0), np.sum([self.zeros[k] for k in train], axis=0)
+                np.sum([ones[k] for k in train], axis=0), np.sum([negatives[k][1] for k in train], axis=0)
             )
-            wins, pairs = self._drawn_pairs(scores, rows, *self.control_plates[fold])
+            wins, pairs = self._drawn_pairs(scores, rows, *negatives[fold][2])
             value += np.divide(wins, pairs, out=np.zeros_like(pairs), where=pairs > 0) * pairs / controls
             weight += pairs / controls
         mean: Array = np.divide(value, weight, out=np.full(len(value), np.nan), where=weight > 0)
@@ -371,7 +378,7 @@ def plate_chance(design: Design, positives: Sequence[Codes], rng: np.random.Gene
     controls = design.plate.count(design.control)
     areas = []
     for rows in positives:
-        total = controls + design.plate.count(rows)
+        total = controls + design.plate.count(rows) if controls.any() else design.plate.counts
         draws = -(-CHANCE_DRAWS // len(positives))
         for drawn in rng.multivariate_hypergeometric(total, rows.size, size=draws, method="marginals"):
             ones, zeros = drawn.astype(np.float64), (total - drawn).astype(np.float64)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from identifiable.deconfounding.audit.blind import about
 from identifiable.deconfounding.design import Design
+from identifiable.deconfounding.folds import FEWEST_WELLS
 from identifiable.results import Answer, BlindScore, Dependence, FeatureCheck, Finding, FoldCheck
 from identifiable.results.screen import AuditVerdict
 
@@ -43,6 +44,7 @@ class Evidence:
     skipped: Mapping[str, Skipped]
     confounding: float
     min_wells: int
+    easier: int  # perturbations that could be judged with as few wells as can be
     locked: Mapping[str, float]  # perturbations that position alone tells, and their AUROC
 
     def findings(self) -> tuple[Finding, ...]:
@@ -50,6 +52,7 @@ class Evidence:
             finding
             for look in (
                 self._testable,
+                self._controls,
                 self._folds,
                 self._layout,
                 self._information,
@@ -76,11 +79,15 @@ class Evidence:
         apart = sum(each.code == "controls_apart" for each in self.skipped.values())
         if self.testable:
             skipped = {"skipped": len(self.skipped)} if self.skipped else {}
-            return [Finding("testable", {"perturbations": len(self.testable), **skipped}, severity="fine")]
+            values = {"perturbations": len(self.testable), "wells": self.min_wells, **skipped}
+            return [Finding("testable", values, severity="fine")]
         if apart:
             return [Finding("controls_apart", {"perturbations": apart}, severity="stop")]
         most = int(self.design.perturbation.take(~self.design.control).counts.max())
         return [Finding("nothing_testable", {"least": self.min_wells, "most": most}, severity="stop")]
+
+    def _controls(self) -> list[Finding]:
+        return [] if self.design.control.any() else [Finding("no_controls", severity="caution")]
 
     def _folds(self) -> list[Finding]:
         bad = {f"fold {check.fold}": check.problem for check in self.folds if check.problem}
@@ -96,12 +103,24 @@ class Evidence:
         score = self.score("position")
         if score is None:
             return [Finding("layout_unknown", severity="caution")]
-        values = auroc_of(score) | self.locked_values
+        values = self._auroc_of(score) | self.locked_values
         if score.ci95[0] > CONFOUNDED:
             return [Finding("layout", {**values, "above": CONFOUNDED}, severity="stop")]
         if self.locked:  # a mean over all hides a few
             return [Finding("layout", values, severity="caution")]
         return [_against_chance("layout", score, values)]
+
+    def _auroc_of(self, score: BlindScore) -> dict[str, Any]:
+        """A blind score of perturbations, and what they are told from."""
+        return auroc_of(score) | {"against": self.design.against}
+
+    @property
+    def coverage(self) -> Answer:
+        """How many perturbations can be judged, and how many more with fewer wells."""
+        of, judged = len(self.testable) + len(self.skipped), len(self.testable)
+        values = {"judged": judged, "of": of, "level": "perturbation", "wells": self.min_wells}
+        more = {"fewer": FEWEST_WELLS, "then": self.easier} if self.easier > judged else {}
+        return Answer("coverage", values | more)
 
     @property
     def locked_values(self) -> dict[str, Any]:
@@ -120,7 +139,7 @@ class Evidence:
         score = self.score("batch")
         if score is None:
             return []
-        values = auroc_of(score) | {"cramers_v": self.confounding}
+        values = self._auroc_of(score) | {"cramers_v": self.confounding}
         if score.ci95[0] > CONFOUNDED:
             return [Finding("batch", {**values, "above": CONFOUNDED}, severity="stop")]
         return [_against_chance("batch", score, values)]
@@ -143,6 +162,8 @@ class Evidence:
 
     def _plates(self) -> list[Finding]:
         plate = self.design.plate
+        if not self.design.control.any():
+            return []
         without = [plate.names[k] for k in np.flatnonzero(plate.count(self.design.control) == 0)]
         values = {"without": len(without), "plates": plate.size, "names": without}
         return [Finding("plates_without_controls", values, severity="caution")] if without else []
@@ -159,7 +180,7 @@ class Evidence:
         score = self.score("cell_count")
         if score is None or not score.ci95[0] > CONFOUNDED:
             return []
-        return [Finding("cell_count", auroc_of(score), severity="fine")]
+        return [Finding("cell_count", self._auroc_of(score), severity="fine")]
 
     def _columns(self) -> list[Finding]:
         features, d = self.features, round(len(self.design.control) / self.features.n_over_d)
@@ -196,7 +217,12 @@ def verdict_of(findings: Sequence[Finding]) -> AuditVerdict:
 
 
 def answer_of(verdict: AuditVerdict, findings: Sequence[Finding], evidence: Evidence) -> Answer:
-    """What the verdict means and what to do next."""
+    """What the verdict means and what to do next, with how many perturbations that is about."""
+    told = _meaning(verdict, findings, evidence)
+    return replace(told, remarks=(evidence.coverage, *told.remarks))
+
+
+def _meaning(verdict: AuditVerdict, findings: Sequence[Finding], evidence: Evidence) -> Answer:
     stops = {finding.code: finding for finding in findings if finding.severity == "stop"}
     cautions = [finding for finding in findings if finding.severity == "caution"]
     if verdict == "unusable":

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, in_threads, one_blas_thread
+from identifiable.deconfounding.components.resolving import ReproducibleRank
 from identifiable.deconfounding.components.shares import (
     PerturbationEffects,
     Questions,
@@ -40,11 +41,18 @@ from identifiable.run import Run, Stage
 MATERIAL = 0.1
 LOCKED = 0.1  # excess of replicates at the same address, all of which count, from which on a reader is told
 SHOWN = ("batch", "plate", "plate_in_batch", "row", "column", "edge", "cell_count", "perturbation", "spread")
+OF_BASIS = ("scaled", "rank", "rank_rule")  # settings of the basis that a reader of the components needs
 MAP_DIGITS = 3  # of plate maps: enough for a picture, and a third of the JSON
 
 
 def attribute(
-    resolved: Resolved, blocks: Blocks, design: Design, options: AttributeOptions | None = None, run: Run | None = None
+    resolved: Resolved,
+    blocks: Blocks,
+    design: Design,
+    options: AttributeOptions | None = None,
+    run: Run | None = None,
+    *,
+    elsewhere: ReproducibleRank | None = None,
 ) -> Attribution:
     """For every component how much of it is technical and how much is biology, with what moves it. Ours.
 
@@ -55,6 +63,9 @@ def attribute(
     A component is technical if that score has q <= `fdr` over all components by permutation and is at least 0.1; biological if
     that score has q <= `fdr` and an interval above 0. It may be both or neither: what differs between cells and is moved by
     neither plates nor perturbations is neither.
+
+    A component that refits on halves of the plates do not find again gets no card: which perturbations move it, and how it lies on a
+    plate, would be another answer with another sample. `elsewhere` is a rank at which components are found again.
 
     `resolved` has the components, from `identifiable.ica.resolve`, best with ``group_by`` the plates. They may be of other rows: of
     patches, say, while `blocks` has well means.
@@ -76,6 +87,7 @@ def attribute(
         grid = _Grid.of(design)
         total = _total(found)
         cards = _cards(resolved.result.components, found, drawn, moved, grid.maps(slabs), options)
+        refused = tuple(card.index for card in cards if _refused(card))
     return Attribution(
         inputs=tuple(run.inputs) or resolved.result.inputs,
         settings={
@@ -83,6 +95,7 @@ def attribute(
             "top": options.top,
             "fdr": options.fdr,
             "seed": run.seed,
+            **{name: resolved.result.settings[name] for name in OF_BASIS if name in resolved.result.settings},
             "least_technical": MATERIAL,
             "reference": "controls" if questions.plates.from_controls else "all wells",
             "parts": questions.plates.parts,
@@ -98,7 +111,10 @@ def attribute(
         grid_rows=grid.rows,
         grid_columns=grid.columns,
         converged=resolved.result.converged,
-        told=_answer(cards),
+        told=_answer(cards, len(refused), elsewhere),
+        refused=refused,
+        reproducible_rank=None if elsewhere is None else elsewhere.rank,
+        reproducible_there=0 if elsewhere is None else elsewhere.reproducible,
         biology=total.score,
         biology_ci95=total.ci95,
     )
@@ -180,18 +196,23 @@ def _cards(
             biological=biological.at(k).score,
             biological_ci95=biological.at(k).ci95,
             shares=listed[k],
-            top=moved.top(k, q, options.top),
+            top=() if _refused(component) else moved.top(k, q, options.top),
             kurtosis=component.kurtosis,
             negentropy=component.negentropy,
             stability=component.stability,
             identifiable=component.identifiable,
-            plate_map=maps(k),
+            plate_map=() if _refused(component) else maps(k),
             density=component.density,
             technical_q=float(technical.q[k]),
             biological_q=float(biological.q[k]),
         )
         for k, component in enumerate(components)
     )
+
+
+def _refused(component: Component | ComponentCard) -> bool:
+    """Whether refits were made and do not find it again."""
+    return component.stability is not None and not component.identifiable
 
 
 def _shares(drawn: Shares) -> list[tuple[Share, ...]]:
@@ -254,9 +275,15 @@ class _Grid:
 # -- what it says
 
 
-def _answer(cards: Sequence[ComponentCard]) -> Answer:
+def _answer(cards: Sequence[ComponentCard], refused: int, elsewhere: ReproducibleRank | None) -> Answer:
     roles = ("technical", "biological", "both", "neither")
-    return Answer("roles", {"components": len(cards)} | {r: sum(card.role == r for card in cards) for r in roles})
+    values = {"components": len(cards)} | {r: sum(card.role == r for card in cards) for r in roles}
+    if not refused:
+        return Answer("roles", values)
+    rank = {} if elsewhere is None else vars(elsewhere)
+    return Answer(
+        "roles", values, remarks=(Answer("cards_refused", {"refused": refused, "components": len(cards), **rank}),)
+    )
 
 
 def _alerts(questions: Questions) -> list[Alert]:

@@ -11,34 +11,44 @@ import numpy as np
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.deconfounding.components.attributing import role_at
+from identifiable.deconfounding.components.resolving import Scaling, screen_basis
+from identifiable.deconfounding.components.shares import Questions
 from identifiable.deconfounding.components.trade_off import (
     SPACES,
     AxesOf,
     Method,
+    Ranked,
     TradeOff,
     biology_lost,
-    kept_share,
+    budgeted,
+    has_place,
     principal_rotation,
     removal_order,
     trade_off,
 )
-from identifiable.deconfounding.components.variance import Slabs, project
-from identifiable.deconfounding.design import Design, summarise
+from identifiable.deconfounding.components.variance import CELL_COUNT, Slabs, project
+from identifiable.deconfounding.design import Design, Labels, summarise
+from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import FEW_GROUPS
+from identifiable.deconfounding.metrics.retrieval import BATCH_READABLE, Retrieval, Scores, batches_or_plates, pieced
 from identifiable.deconfounding.metrics.space_metrics import space_metrics
 from identifiable.deconfounding.run import record_of
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import Resolved
+from identifiable.intake import gather_moments
 from identifiable.moments import Array
 from identifiable.options import CleanOptions
+from identifiable.representation import Representation
 from identifiable.results import Alert, Answer, Attribution, Cleaning, CleanPoint, SpaceMetric
-from identifiable.results.cleaning import CleanDifference
-from identifiable.run import Run
+from identifiable.results.cleaning import CleanCheck, CleanDifference
+from identifiable.run import Run, Stage
 
-Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "harms"]
+Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "keep-as-is", "harms"]
 MAX_ROWS = 6000  # of each half of the plates, judged by replicate mAP at every point of the curve
 METRIC_ROWS = 8000  # of the half that metrics are measured on: five spaces, and neighbours cost rows squared
 BEYOND = 2  # the curve ends at so many times the number of axes chosen
+CHECK_FOLDS = 5  # parts of the batches (or plates), each cleaned by what the others choose
+ROUNDING = 1e-9  # of the size of a feature: a spread below it is what rounding leaves of a constant
 
 
 def clean(
@@ -55,9 +65,14 @@ def clean(
     """Which components to take out, what goes with them, and whether any other axes would have done as well. Ours.
 
     Which components go is decided on all plates (`choose_weights`). What that is worth is judged apart: on each half of the plates
-    with axes ranked on the other half, ICA, PCA and a random rotation alike, with as many axes removed. "ica-cleaning-helps"
-    needs intervals above 0, from leaving plates out, of replicate mAP less that of PCA, less that of no cleaning and less chance;
-    "harms" one below 0 against no cleaning. ICA and whitening see all rows, without labels.
+    with axes ranked on the other half, ICA, PCA and a random rotation alike, with as many axes removed from the features.
+    "ica-cleaning-helps" needs intervals above 0, from leaving plates out, of replicate mAP less that of PCA, less that of no cleaning
+    and less chance. ICA and whitening see all rows, without labels.
+
+    Metrics of retrieval (1-NN across batches, consensus, replicate mAP: `Retrieval`) of the cleaned table are compared with those of
+    the table as it came: on the table as it would be written, and on wells of batches (or plates) that were not used to choose
+    components. Features are in standard deviations of their table. "harms" is said where a metric has an interval below the input;
+    "keep-as-is" where one is lower by more than `margin`, which may be chance.
 
     Parameters
     ----------
@@ -80,26 +95,31 @@ def clean(
     removed = len(chosen.removed)
     with one_blas_thread():
         slabs = project(blocks, resolved.to_components, run)
+        scaling = Scaling.of(gather_moments([blocks], run)[0])
+        back = scaling.of_scaled(resolved.from_components)
         points = _points(removed, components, curve_points)
         found = trade_off(
             slabs,
-            resolved.from_components,
+            back,
+            scaling.on(blocks),
             design,
             points=points,
             method=options.method,
             max_rows=max_rows,
             run=run,
         )
-        table = _metrics(blocks, slabs, found, removed, options, run)
+        table = _metrics(scaling.on(blocks), slabs, back, found, removed, options, run)
+        checks = _checks(resolved, blocks, slabs, design, chosen, options, run) if removed else ()
     differences = _differences(found, removed)
-    verdict, told = judge(chosen, differences, found, components)
-    said = (*_against_table(design, table), *run.alerts, *attribution.alerts, *_alerts(design, found, attribution))
+    verdict, told = judge(chosen, differences, checks, found, attribution, options.margin)
+    said = (*run.alerts, *attribution.alerts, *_alerts(design, found))
     return Cleaning(
         inputs=tuple(run.inputs) or attribution.inputs,
         settings={
             "method": options.method,
             "budget": options.budget,
             "fdr": options.fdr,
+            "margin": options.margin,
             "max_rows": max_rows,
             "curve_points": tuple(points),
             "metrics": tuple(dict.fromkeys(metric.metric for metric in table)),
@@ -121,7 +141,22 @@ def clean(
         told=told,
         attribution=attribution,
         differences=differences,
+        checks=checks,
     )
+
+
+def fit_cleaning(
+    blocks: Blocks, design: Design, options: CleanOptions | None = None, run: Run | None = None
+) -> AffineMap:
+    """The map of features that `clean` would save for these rows, chosen by technical and biological scores alone. Ours.
+
+    In seconds, without refits, permutations or a verdict: for whoever judges the cleaned rows by other means.
+    """
+    options, run = options or CleanOptions(), run or Run()
+    found = screen_basis(Representation(blocks, name=blocks.name), design, replace(options, stability=0), run)
+    questions = Questions.of(design.doses_apart, rng=np.random.default_rng(run.seed))
+    ranked = Ranked.of(project(blocks, found.to_components, run), questions)
+    return cleaned_map(found, ranked.chosen(options.method, options.budget).tolist())
 
 
 # -- which components go
@@ -129,7 +164,7 @@ def clean(
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A factor for each component, those that were touched in the order they went, and the biology that goes with them."""
+    """A factor for each component, those that were touched in the order they went, and the share of biology that goes with them."""
 
     weights: Array
     removed: tuple[int, ...]
@@ -139,29 +174,25 @@ class Chosen:
 def choose_weights(
     attribution: Attribution, *, method: Method = "drop", budget: float = 0.1, fdr: float = 0.05
 ) -> Chosen:
-    """Drop or shrink technical components, by technical less biological score, until the budget of biology is spent.
+    """Drop or shrink technical components, by technical less biological score, within the budget of biology.
 
-    Components that are technical only go first; those that are both follow if more of them is technical than biological and the
-    budget lets them. Where the screen shows no biology (the interval of the sum of all scores reaches 0) there is none to lose:
-    shares of a sum that is chance would stop at chance.
+    Components that are technical only go first; those that are both follow if more of them is technical than biological. One that
+    would overdraw the budget stays, and the next is tried. Where the screen shows no biology (the interval of the sum of all scores
+    reaches 0) nothing goes: what would be lost with it cannot be measured. Nor does anything where cell count alone makes components
+    technical (`has_place`).
     """
     technical = np.array([card.technical for card in attribution.components])
     biological = np.array([card.biological for card in attribution.components])
     roles = [role_at(card, fdr) for card in attribution.components]
+    counts = np.array([card.share(CELL_COUNT) for card in attribution.components])
     order = removal_order(technical, biological).tolist()
     candidates = [k for k in order if roles[k] == "technical"]
     candidates += [k for k in order if roles[k] == "both" and technical[k] > biological[k]]
-    target = np.zeros(len(order)) if method == "drop" else kept_share(technical, biological)
-    at_stake = biological if shows_biology(attribution) else np.zeros(len(order))
-    weights, removed = np.ones(len(order)), []
-    for k in candidates:
-        tried = weights.copy()
-        tried[k] = target[k]
-        if biology_lost(at_stake, tried) > budget:
-            break
-        weights = tried
-        removed.append(k)
-    return Chosen(weights, tuple(removed), biology_lost(at_stake, weights))
+    if not (shows_biology(attribution) and has_place(technical[candidates], counts[candidates])):
+        candidates = []
+    weights = budgeted(candidates, technical, biological, method, budget)
+    removed = tuple(k for k in candidates if weights[k] < 1)
+    return Chosen(weights, removed, biology_lost(biological, weights) if removed else 0.0)
 
 
 def shows_biology(attribution: Attribution) -> bool:
@@ -197,9 +228,20 @@ def cleaned_basis(resolved: Resolved, weights: Sequence[float]) -> Resolved:
     )
 
 
+def cleaned_map(resolved: Resolved, weights: Sequence[float]) -> AffineMap:
+    """The map from features to the same features, in their units, without what the components lose by their weights.
+
+    Dropping a component sets it to its mean over the rows it was fitted to. What lies outside the components stays as it is, so
+    weights of 1 give the input.
+    """
+    lost = [weight - 1 for weight in weights]
+    to, back = cleaned_components(resolved, lost), resolved.from_components.matrix
+    return AffineMap(np.eye(len(to.matrix)) + to.matrix @ back, to.offset @ back)
+
+
 def compared_spaces(resolved: Resolved, cleaned: Resolved, seed: int) -> dict[str, AffineMap]:
     """Maps from rows to the spaces a cleaning is compared in: PCA-white, all components, the cleaned ones, one random rotation."""
-    to, turn = resolved.to_components, principal_rotation(resolved.from_components)
+    to, turn = resolved.to_components, principal_rotation(resolved.from_components.matrix)
     white = AffineMap(to.matrix @ turn, to.offset @ turn)  # largest variance first
     rotation = haar_rotation(white.matrix.shape[1], np.random.default_rng(seed))
     return {
@@ -245,46 +287,123 @@ def _differences(found: TradeOff, removed: int) -> tuple[CleanDifference, ...]:
 
 
 def judge(
-    chosen: Chosen, differences: Sequence[CleanDifference], found: TradeOff, components: int
+    chosen: Chosen,
+    differences: Sequence[CleanDifference],
+    checks: Sequence[CleanCheck],
+    found: TradeOff,
+    attribution: Attribution,
+    margin: float,
 ) -> tuple[Verdict, Answer]:
     """The verdict, and its reason."""
-    removed = len(chosen.removed)
+    removed, components = len(chosen.removed), len(chosen.weights)
+    if not shows_biology(attribution):
+        low, high = attribution.biology_ci95
+        return "keep-as-is", Answer("no_biology", {"biology": attribution.biology, "low": low, "high": high})
     if not removed:
         return "nothing-to-remove", Answer("nothing_technical", {"components": components})
     values: dict[str, Any] = {"removed": removed, "components": components}
     by_name = {difference.against: difference for difference in differences}
     whole, pca = by_name["whole"], by_name["pca"]
+    worse = sorted((c for c in checks if is_worse(c, margin)), key=lambda c: (not c.ci95[1] < 0, c.difference))
+    if worse:
+        worst, (low, high) = worse[0], worse[0].ci95
+        values |= {"worst": worst.metric, "input": worst.input, "cleaned": worst.cleaned, "margin": margin}
+        values |= {"difference": worst.difference, "low": low, "high": high}
+        return ("harms", Answer("cleaning_harms", values)) if high < 0 else ("keep-as-is", Answer("not_better", values))
     if not np.isfinite(whole.difference):
         return "no-gain", Answer("no_replicates_held_out", values)
     values |= {"before": found.judged["ica", 0].plate_auroc, "after": found.judged["ica", removed].plate_auroc}
     for name, against in (("whole", whole), ("pca", pca)):
         values |= {name: against.difference, f"{name}_low": against.ci95[0], f"{name}_high": against.ci95[1]}
-    if whole.ci95[1] < 0:
-        return "harms", Answer("cleaned", values)
     if found.judged["ica", removed].replicates.mean_above_chance()[1][0] <= 0:
         return "no-gain", Answer("cleaned", values, remarks=(Answer("replicates_at_chance"),))
     helps = whole.ci95[0] > 0 and pca.ci95[0] > 0
     return "ica-cleaning-helps" if helps else "no-gain", Answer("cleaned", values)
 
 
+def is_worse(check: CleanCheck, margin: float) -> bool:
+    """Whether biology is found worse than in the table as it came: by more than the margin, or by an interval below 0."""
+    return check.better == "high" and (check.difference < -margin or check.ci95[1] < 0)
+
+
+def _checks(
+    resolved: Resolved, blocks: Blocks, slabs: Slabs, design: Design, chosen: Chosen, options: CleanOptions, run: Run
+) -> tuple[CleanCheck, ...]:
+    """Metrics of retrieval, cleaned against input: of the table as it would be written, and of what was not used to choose.
+
+    For the second, batches are dealt into 5 parts (plates, where there are fewer than 3 batches). The wells of a part are judged in
+    the table that the choice of the other parts would give, by technical and biological scores alone.
+    """
+    asked = Retrieval.of(design, seed=run.seed)
+    came = blocks.select(asked.rows)[:].astype(np.float64)
+
+    def scores_of(weights: Array) -> Scores:
+        return asked.scores(_standardised(cleaned_map(resolved, weights.tolist())(came)))
+
+    before, after = asked.scores(_standardised(came)), scores_of(chosen.weights)
+    units = batches_or_plates(design)
+    parts = min(CHECK_FOLDS, units.size)
+    fold = plate_folds(design, folds=parts, hold_out="plate" if units is design.plate else "batch", seed=run.seed)
+    apart: list[Scores] = []
+    for k in range(parts):
+        rows = np.flatnonzero(fold != k)
+        ranked = Ranked.of(
+            [slab[rows] for slab in slabs], Questions.of(design.take(rows), rng=np.random.default_rng(run.seed))
+        )
+        apart.append(scores_of(ranked.chosen(options.method, options.budget)))
+        run.say(Stage("checks"), k + 1, parts)
+    of_part = replace(asked, groups=Labels(fold[asked.rows], tuple(map(str, range(parts)))))
+    held_out = Scores(
+        {
+            name: pieced([(of_part.group_of(name) == k, each[name]) for k, each in enumerate(apart)])
+            for name in asked.metrics
+        }
+    )
+    return (*_compared(before, after, held_out=False), *_compared(before, held_out, held_out=True))
+
+
+def _standardised(rows: Array) -> Array:
+    """Every feature about its mean and in standard deviations; 0 where only rounding of a constant is left."""
+    centred = rows - rows.mean(axis=0)
+    spread, size = centred.std(axis=0), np.abs(rows).max(axis=0)
+    return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > ROUNDING * size))
+
+
+def _compared(before: Scores, after: Scores, *, held_out: bool) -> list[CleanCheck]:
+    return [
+        CleanCheck(
+            metric,
+            held_out,
+            before[metric].mean,
+            found.mean,
+            *found.minus(before[metric]),
+            better="low" if metric == BATCH_READABLE else "high",
+        )
+        for metric, found in after.found.items()
+    ]
+
+
 def _metrics(
-    blocks: Blocks, slabs: Slabs, found: TradeOff, removed: int, options: CleanOptions, run: Run
+    features: Blocks,
+    slabs: Slabs,
+    back: Array,
+    found: TradeOff,
+    removed: int,
+    options: CleanOptions,
+    run: Run,
 ) -> tuple[SpaceMetric, ...]:
-    """Metrics of the second half of the plates: as it came, before cleaning, and cleaned by axes that the first half chose."""
+    """Metrics of the second half of the plates on scaled features: as they came, and less the axes that the first half chose."""
     if options.metrics is not None and not options.metrics:
         return ()
     half = found.halves[1]
-    spaces: dict[str, Blocks] = {"base": blocks.select(half.rows)}
+    came = features.select(half.rows)[:].astype(np.float32)
+    spaces: dict[str, Blocks] = {"base": Blocks(came, name="base")}
     values = np.concatenate([slab[half.rows] for slab in slabs], axis=1)
-    spaces["whole"] = Blocks(values, name="whole")
-    if removed:
-        for space in SPACES:
-            rotation = found.rotations[space]
-            turned = values if rotation is None else values @ rotation.astype(np.float32)
-            weights = found.ranked[space][0].weights(removed, options.method)
-            kept = np.flatnonzero(weights > 0)
-            if len(kept):
-                spaces[space] = Blocks(turned[:, kept] * weights[kept].astype(np.float32), name=space)
+    for space in SPACES if removed else ():
+        rotation = found.rotations[space]
+        turn = np.eye(len(back)) if rotation is None else rotation
+        lost = (turn * (1 - found.ranked[space][0].weights(removed, options.method))) @ turn.T @ back
+        spaces[space] = Blocks(came - values @ lost.astype(np.float32), name=space)
     return tuple(
         metric
         for space, rows in spaces.items()
@@ -300,27 +419,12 @@ def _metrics(
     )
 
 
-def _against_table(design: Design, metrics: Sequence[SpaceMetric]) -> list[Alert]:
-    """Whitening alone may cost more than cleaning gains: replicates must be found at least as well as in the table as it came."""
-    found = {m.space: m for m in metrics if m.metric == "replicate_map"}
-    came, left = found.get("base"), found.get("ica", found.get("whole"))
-    if came is None or left is None or not came.ci95[0] > left.ci95[1]:
-        return []
-    return [Alert("worse_than_the_table", {"name": design.name, "table": came.value, "cleaned": left.value})]
-
-
-def _alerts(design: Design, found: TradeOff, attribution: Attribution) -> list[Alert]:
+def _alerts(design: Design, found: TradeOff) -> list[Alert]:
     judged = sum(len(half.judged) for half in found.halves)
     plates = sum(half.judged_design.plate.size for half in found.halves)
-    low, high = attribution.biology_ci95
     alerts: list[tuple[bool, str, dict[str, Any]]] = [
         (plates < FEW_GROUPS, "few_groups", {"groups": plates, "level": "plate", "least": FEW_GROUPS}),
         (judged < design.n, "judged_on_some_wells", {"judged": judged, "wells": design.n}),
         (any(half.batch_bound for half in found.halves), "replicates_in_one_batch", {}),
-        (
-            not shows_biology(attribution),
-            "no_biology_to_lose",
-            {"biology": attribution.biology, "low": low, "high": high},
-        ),
     ]
     return [Alert(code, {"name": design.name, **values}) for holds, code, values in alerts if holds]

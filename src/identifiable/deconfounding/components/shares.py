@@ -22,6 +22,7 @@ from scipy.special import digamma, polygamma
 from scipy.stats import t
 
 from identifiable.deconfounding.components.variance import (
+    CELL_COUNT,
     LAYOUT,
     BetweenPlates,
     PlatePairs,
@@ -46,10 +47,14 @@ SPREAD = "spread"  # how much wells differ within a plate, by plate
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Technical and biological share of every axis, and what they are without each part of the plates: (parts, axes)."""
+    """Technical and biological share of every axis, and what they are without each part of the plates: (parts, axes).
+
+    `cell_count` is the part of the technical share that cell counts explain by themselves, 0 where they are not known.
+    """
 
     technical: Array
     biological: Array
+    cell_count: Array
     technical_without: Array
     biological_without: Array
 
@@ -96,6 +101,8 @@ def scores(slabs: Slabs, questions: Questions, *, errors: bool = True) -> Scores
         variances.append(whole_variance(slab))
     of_plates, of_layout = PlateSums.joined(sums), np.concatenate(products, axis=2)
     technical = []
+    total = positive(of_plates.variances(plates).total)
+    cell_count = positions.explained(of_layout, (CELL_COUNT,)).get(CELL_COUNT, np.zeros(len(total))) / total
     for left_out in (None, *range(plates.parts)) if errors else (None,):
         between = of_plates.variances(plates, left_out)
         explained = positions.explained(of_layout, (LAYOUT,), left_out).get(LAYOUT, 0.0)
@@ -103,7 +110,7 @@ def scores(slabs: Slabs, questions: Questions, *, errors: bool = True) -> Scores
     # What replicates share by position is known from all controls; leaving a part of them out would hardly change it.
     shared = questions.shared_position(positions.explained(of_layout, replicates.locked))
     biological = (np.concatenate(replicated, axis=1) - shared) / np.concatenate(variances)
-    return Scores(technical[0], biological[0], np.array(technical[1:]), biological[1:])
+    return Scores(technical[0], biological[0], cell_count, np.array(technical[1:]), biological[1:])
 
 
 def positive(variances: Array) -> Array:
@@ -291,7 +298,7 @@ def perturbation_effects(slabs: Slabs, replicates: Replicates) -> PerturbationEf
     wells = np.asarray(adding @ cells.counts).round().astype(np.intp)
     effects, p = [], []
     for slab in slabs:
-        means = (cells.adding @ replicates.deviations(slab, replicates.from_reference)) / cells.counts[:, None]
+        means = (cells.adding @ replicates.deviations(slab)) / cells.counts[:, None]
         effect = (adding @ means) / plates[:, None]
         squares = adding @ (means - effect[cells.owner]) ** 2
         effects.append((effect / np.sqrt(whole_variance(slab))).astype(np.float32))

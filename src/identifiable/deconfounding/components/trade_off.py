@@ -1,7 +1,9 @@
 """What taking axes out costs and brings: plate predictability against replicate mAP, for ICA, PCA and random axes.
 
-Axes are chosen on one half of the plates and judged on the other, and the other way round. The three sets of axes span one
-space, so with nothing removed they score alike; what differs afterwards is what their axes are worth.
+Axes are chosen on one half of the plates (of the batches, where replicates lie in one batch) and judged on the other, and the other
+way round. What is judged are the scaled features
+less what the removed axes contribute to them, as they would be written. With nothing removed this is the table as it came, whatever
+the axes; what differs afterwards is what their axes are worth.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
+from identifiable.blocks import Blocks
+from identifiable.deconfounding.components.attributing import MATERIAL
 from identifiable.deconfounding.components.shares import Questions, scores
 from identifiable.deconfounding.components.variance import Slabs, indicator, rotated, same_pairs
 from identifiable.deconfounding.design import Codes, Design, Labels
@@ -22,8 +26,9 @@ from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import plate_groups
 from identifiable.deconfounding.metrics.replicates import Ranking, WellSums, replicate_map
 from identifiable.deconfounding.metrics.space_metrics import replicate_columns, replicate_rows
-from identifiable.groups import AffineMap, haar_rotation
+from identifiable.groups import haar_rotation
 from identifiable.moments import Array
+from identifiable.options.screens import HoldOut
 from identifiable.results import Interval
 from identifiable.run import Run, Stage
 
@@ -40,6 +45,19 @@ class Ranked:
 
     technical: Array
     biological: Array
+    cell_count: Array
+
+    @classmethod
+    def of(cls, slabs: Slabs, questions: Questions) -> Ranked:
+        found = scores(slabs, questions, errors=False)
+        return cls(found.technical, found.biological, found.cell_count)
+
+    def chosen(self, method: Method, budget: float) -> Array:
+        """One factor for each axis when those more technical than biological go, within the budget of biology."""
+        technical, biological = np.nan_to_num(self.technical), np.nan_to_num(self.biological)
+        candidates = [k for k in self.order.tolist() if technical[k] >= MATERIAL and technical[k] > biological[k]]
+        candidates = candidates if has_place(technical, self.cell_count) else []
+        return budgeted(candidates, self.technical, self.biological, method, budget)
 
     @cached_property
     def order(self) -> Codes:
@@ -62,6 +80,26 @@ def removal_order(technical: Array, biological: Array) -> Codes:
     return np.argsort(-(np.nan_to_num(technical) - np.nan_to_num(biological)), kind="stable").astype(np.intp)
 
 
+def has_place(technical: Array, cell_count: Array) -> bool:
+    """Whether plate, batch or position make any axis technical.
+
+    Some axis follows cell counts in every screen. Where no plate and no place is behind any of them, nothing is confounded.
+    """
+    return bool(np.any(np.nan_to_num(technical) - np.nan_to_num(cell_count).clip(min=0) >= MATERIAL))
+
+
+def budgeted(candidates: Sequence[int], technical: Array, biological: Array, method: Method, budget: float) -> Array:
+    """One factor for each axis: candidates go one after the other, but for those that would overdraw the budget of biology."""
+    target = np.zeros(len(technical)) if method == "drop" else kept_share(technical, biological)
+    weights = np.ones(len(technical))
+    for k in candidates:
+        tried = weights.copy()
+        tried[k] = target[k]
+        if biology_lost(biological, tried) <= budget:
+            weights = tried
+    return weights
+
+
 def kept_share(technical: Array, biological: Array) -> Array:
     """Biology as a share of biology and technique: the factor an axis is shrunk by. Scores below 0 are chance and count as 0."""
     biology, technique = (np.nan_to_num(score).clip(min=0) for score in (biological, technical))
@@ -70,13 +108,24 @@ def kept_share(technical: Array, biological: Array) -> Array:
 
 
 def biology_lost(biological: Array, weights: Array) -> float:
-    """Share of the biological score of all axes that goes with these weights, which act on variances by their squares.
+    """Share of the positive biological scores that goes with these weights, which act on variances by their squares.
 
-    Scores below 0 stay in both sums: they are chance, as much as those above, and leaving them out would count chance as biology.
+    Scores below 0 are chance and do not pay for others. Scores above 0 may be chance too, so the loss is rather over- than
+    understated. NaN where no score is above 0: there is nothing that a share could be of.
     """
-    known = np.nan_to_num(biological)
+    known = np.nan_to_num(biological).clip(min=0)
     total = float(known.sum())
-    return float(np.clip((1 - weights**2) @ known / total, 0, 1)) if total > 0 else 0.0
+    return float((1 - weights**2) @ known / total) if total > 0 else float("nan")
+
+
+def in_batches(design: Design) -> bool:
+    """Whether most pairs of replicates lie in one batch: what a batch has of its own would then bring them together."""
+    if design.batch is None or design.batch.size < 2:
+        return False
+    treated = ~design.control
+    codes = (labels.codes[treated] for labels in (design.perturbation, design.plate, design.batch))
+    same, pairs = same_pairs(*codes)
+    return same > MOSTLY * pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +136,17 @@ class Half:
     design: Design
     questions: Questions
     judged: Codes  # among `rows`: whole perturbations and controls, at most so many
+    features: NDArray[np.float32]  # scaled, of the judged wells
+    centre: NDArray[np.float32]  # mean of the reference wells on the scaled features
 
     @classmethod
-    def of(cls, design: Design, rows: Codes, max_rows: int, seed: int) -> Half:
+    def of(cls, features: Blocks, design: Design, rows: Codes, max_rows: int, seed: int) -> Half:
         part = design.take(rows)
         questions = Questions.of(part, rng=np.random.default_rng(seed))
-        return cls(rows, part, questions, replicate_rows(part, max_rows, np.random.default_rng([seed, part.n])))
+        judged = replicate_rows(part, max_rows, np.random.default_rng([seed, part.n]))
+        total = sum((block.sum(axis=0) for block in features.select(rows[questions.plates.reference])), start=0.0)
+        centre = np.asarray(total / len(questions.plates.reference), np.float32)
+        return cls(rows, part, questions, judged, features.select(rows[judged])[:].astype(np.float32), centre)
 
     @cached_property
     def judged_design(self) -> Design:
@@ -100,17 +154,8 @@ class Half:
 
     @cached_property
     def batch_bound(self) -> bool:
-        """Whether most pairs of replicates lie in one batch: what a batch has of its own would then bring them together.
-
-        Such replicates are ranked among controls of their own batch, which it brings together as much.
-        """
-        design = self.judged_design
-        if design.batch is None or design.batch.size < 2:
-            return False
-        treated = ~design.control
-        codes = (labels.codes[treated] for labels in (design.perturbation, design.plate, design.batch))
-        same, pairs = same_pairs(*codes)
-        return same > MOSTLY * pairs
+        """Such replicates are ranked among controls of their own batch, which it brings together as much."""
+        return in_batches(self.judged_design)
 
     @cached_property
     def groups(self) -> Labels:
@@ -120,7 +165,7 @@ class Half:
     def replicates(self, values: NDArray[np.float32]) -> WellSums:
         """What the judged wells find on other plates; nothing where none has a replicate there."""
         design = self.judged_design
-        if design.control.all() or not values.shape[1]:
+        if design.control.all():
             return WellSums.none(self.groups.size)
         ranking = Ranking(
             against="controls" if design.control.any() else "non-replicates",
@@ -209,29 +254,31 @@ class OnAxes:
     ranked: Ranked
     values: NDArray[np.float32]  # of the judged wells
     centre: NDArray[np.float32]  # mean of the reference wells
+    back: NDArray[np.float32]  # (axes, features): what each axis contributes to the scaled features
     predictor: PlatePredictor
 
     @classmethod
-    def of(cls, half: Half, slabs: Slabs) -> OnAxes:
+    def of(cls, half: Half, slabs: Slabs, back: Array) -> OnAxes:
         part = [slab[half.rows] for slab in slabs]
 
         def at(rows: Codes) -> NDArray[np.float32]:
             return np.concatenate([slab[rows] for slab in part], axis=1)
 
-        found = scores(part, half.questions, errors=False)
         return cls(
             half,
-            Ranked(found.technical, found.biological),
+            Ranked.of(part, half.questions),
             at(half.judged),
             at(half.questions.plates.reference).mean(axis=0),
+            back.astype(np.float32),
             half.plate_predictor(at),
         )
 
     def judged_by(self, other: OnAxes, removed: int, method: Method) -> Judged:
         """This half with the axes that the other one chose; the origin is the other one's too."""
         weights = other.ranked.weights(removed, method)
-        kept = np.flatnonzero(weights > 0)
-        shown = (self.values[:, kept] - other.centre[kept]) * weights[kept].astype(np.float32)
+        gone = np.flatnonzero(weights < 1)
+        away = (self.values[:, gone] - other.centre[gone]) * (1 - weights[gone]).astype(np.float32)
+        shown = np.asarray(self.half.features - other.half.centre - away @ self.back[gone], np.float32)
         return Judged(self.half.replicates(shown), self.predictor.auroc(weights), self.ranked.biology_lost(weights))
 
 
@@ -266,18 +313,19 @@ class TradeOff:
         return self.judged[first].replicates.mean_above(self.judged[second].replicates)
 
 
-def principal_rotation(from_components: AffineMap) -> Array:
-    """The rotation from components to whitened principal axes of the original features, largest variance first.
+def principal_rotation(back: Array) -> Array:
+    """The rotation from components to whitened principal axes of the features, largest variance first.
 
     Components are white, so with X = Z B the covariance of X is B^T B; for B = U S V^T its principal axes, scaled to unit
     variance, are X V / S = Z U.
     """
-    return np.asarray(np.linalg.svd(from_components.matrix, full_matrices=False)[0])
+    return np.asarray(np.linalg.svd(back, full_matrices=False)[0])
 
 
 def trade_off(
     slabs: Slabs,
-    from_components: AffineMap,
+    back: Array,
+    features: Blocks,
     design: Design,
     *,
     points: Sequence[int],
@@ -287,10 +335,14 @@ def trade_off(
 ) -> TradeOff:
     """Judge ICA, PCA and random axes with each number of `points` removed, on plates not used to choose them. Ours.
 
-    `slabs` are all rows on the components. Of each half at most `max_rows` rows are judged by replicate mAP.
+    `slabs` are all rows on the components, `features` the same rows on the scaled features, `back` (components, features) what
+    components contribute to these. Of each half at most `max_rows` rows are judged by replicate mAP.
     """
     plates = design.plate
-    fold = plate_folds(design, folds=2, seed=run.seed) if plates.size >= FEWEST_PLATES else np.zeros(design.n, np.intp)
+    whole = design.batch is not None and design.batch.size >= FEWEST_PLATES and in_batches(design)
+    apart: HoldOut = "batch" if whole else "plate"
+    enough = plates.size >= FEWEST_PLATES
+    fold = plate_folds(design, folds=2, hold_out=apart, seed=run.seed) if enough else np.zeros(design.n, np.intp)
     if (
         min(len(np.unique(plates.codes[fold == k])) for k in range(2)) < 2
     ):  # one plate may hold as many wells as all others
@@ -298,12 +350,12 @@ def trade_off(
             f"{design.name}: expected at least {FEWEST_PLATES} plates of similar size, got {plates.size}; axes are chosen on one half "
             "of the wells, plates whole, and judged on the other."
         )
-    first, second = (Half.of(design, np.flatnonzero(fold == k), max_rows, run.seed) for k in range(2))
+    first, second = (Half.of(features, design, np.flatnonzero(fold == k), max_rows, run.seed) for k in range(2))
     halves = (first, second)
     axes = sum(slab.shape[1] for slab in slabs)
     rotations: dict[AxesOf, Array | None] = {
         "ica": None,
-        "pca": principal_rotation(from_components),
+        "pca": principal_rotation(back),
         "rand": haar_rotation(axes, np.random.default_rng([run.seed, axes])),
     }
     judged: dict[tuple[AxesOf, int], Judged] = {}
@@ -312,7 +364,8 @@ def trade_off(
     for space in SPACES:
         rotation = rotations[space]
         turned = slabs if rotation is None else rotated(slabs, rotation)
-        one, two = OnAxes.of(first, turned), OnAxes.of(second, turned)
+        turned_back = back if rotation is None else rotation.T @ back
+        one, two = OnAxes.of(first, turned, turned_back), OnAxes.of(second, turned, turned_back)
         ranked[space] = one.ranked, two.ranked
         for removed in points:
             if removed == 0 and space != SPACES[0]:  # the same space, whatever its axes

@@ -25,7 +25,8 @@ RIDGE = 1.0  # in wells: every level of a position counts as if it had one furth
 LEAST_COVERED = 0.5  # share of the rows and columns in use that must hold controls for these to stand for the plate
 MOST_MISSED = 0.5  # share of plates that may lack two controls before all wells are taken in their place
 POSITION = "position"  # row, column and edge together
-LAYOUT = "layout"  # the same and cell count
+CELL_COUNT = "cell_count"
+LAYOUT = "layout"  # position and cell count
 LITTLE = 0.02  # excess of replicates at the same address that does no harm
 LEAST_ELSEWHERE = 0.5  # of replicated wells: as many need replicates at other addresses for those alone to count
 
@@ -328,7 +329,7 @@ class Positions:
             parts["edge"] = design.edge[rows][:, None].astype(np.float32)
         # Without controls a perturbation that kills cells would be called technical.
         if design.cell_count is not None and plates.from_controls:
-            parts["cell_count"] = _log_counts(design.cell_count[rows], plates.codes)[:, None]
+            parts[CELL_COUNT] = _log_counts(design.cell_count[rows], plates.codes)[:, None]
         ends = np.cumsum([0, *(part.shape[1] for part in parts.values())])
         factors = {name: np.arange(a, b) for name, a, b in zip(parts, ends, ends[1:], strict=False)}
         places = [factors[name] for name in ("row", "column", "edge") if name in factors]
@@ -433,7 +434,8 @@ class Replicates:
     """Treated wells whose perturbation lies on two plates or more, less the controls of their plates.
 
     Controls that lie in a corner of the plate differ from all other wells by position, which would pass for an effect that all
-    perturbations have; then wells are compared with all treated wells of their plate.
+    perturbations have; then what all treated wells of the screen share is taken out. It is not taken out plate by plate: on a plate
+    with few perturbations the mean of the treated wells is the effect itself.
 
     What replicates share is the mean product over pairs of one perturbation on different plates. Pairs at the same address share
     their position too, so they do not count (`elsewhere`) unless the layout leaves few others; then, and where pairs share a row
@@ -494,33 +496,27 @@ class Replicates:
         """(plates, all wells): the mean of each plate's reference wells."""
         return _plate_means(self.plates.design, self.plates.reference)
 
-    @cached_property
-    def from_treated(self) -> sparse.csr_array:
-        """(plates, all wells): the mean of each plate's treated wells."""
-        return _plate_means(self.plates.design, np.flatnonzero(~self.plates.design.control))
-
-    def deviations(
-        self, values: NDArray[np.float32], means: sparse.csr_array, order: Codes | None = None
-    ) -> NDArray[np.float32]:
-        """What each of `rows` differs by from means of its plate; `order` permutes all wells first."""
-        rows = self.rows
+    def deviations(self, values: NDArray[np.float32], order: Codes | None = None) -> NDArray[np.float32]:
+        """What each of `rows` differs by from the reference wells of its plate; `order` permutes all wells first."""
+        rows, means = self.rows, self.from_reference
         if order is not None:
             means, rows = reordered(means, order), order[rows]
         found = values[rows]
         found -= (means @ values)[self.plate]
         return found
 
-    @property
-    def _means(self) -> sparse.csr_array:
-        return self.from_treated if self.plates.uncovered else self.from_reference
+    def _own(self, values: NDArray[np.float32], order: Codes | None = None) -> NDArray[np.float32]:
+        """The same, less what all have in common where controls cannot stand for the plate."""
+        found = self.deviations(values, order)
+        return found - found.mean(axis=0) if self.plates.uncovered and len(found) else found
 
     def replicated(self, values: NDArray[np.float32], order: Codes | None = None) -> Array:
         """Variance that the mean of the same perturbation on other plates predicts, spread over all wells (controls have none)."""
-        return self._mean_products(self.deviations(values, self._means, order), None)
+        return self._mean_products(self._own(values, order), None)
 
     def replicated_without(self, values: NDArray[np.float32]) -> Array:
         """The same on all plates but one part, for each part: (parts, axes)."""
-        wells = self.deviations(values, self._means)
+        wells = self._own(values)
         part = self.part[self.plate]
         return np.array([self._mean_products(wells, np.asarray(part == k)) for k in range(self.parts)])
 

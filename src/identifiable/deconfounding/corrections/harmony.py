@@ -9,9 +9,10 @@ import numpy as np
 
 from identifiable._checks import DataError
 from identifiable.blocks import chunk_rows, one_blas_thread, physical_memory
-from identifiable.deconfounding.corrections.tasks import Fit, Selected, Task, confounded
+from identifiable.deconfounding.corrections.tasks import Fit, PrincipalAxes, Selected, Task, confounded
 from identifiable.deconfounding.design import Codes
 from identifiable.groups import AffineMap
+from identifiable.intake import gather_moments
 from identifiable.moments import Array
 from identifiable.results import Alert, Note
 from identifiable.run import PLAIN, Run, Stage
@@ -50,16 +51,21 @@ class Harmonised:
     converged: bool
 
 
-def fit_harmony(task: Task, *, white: AffineMap, dimensions: int = DIMENSIONS) -> Fit:
-    """Harmony on the leading white principal components of the rows to fit on; no other row can be corrected."""
+def fit_harmony(task: Task, *, dimensions: int = DIMENSIONS) -> Fit:
+    """Harmony on the leading principal components of z-scored columns of the rows to fit on; no other row can be corrected.
+
+    Components keep their variances, as in `scanpy.tl.pca` and Korsunsky et al. 2019: cosines of white ones would count the last of
+    them as much as the first.
+    """
     groups = task.groups(prefer="batch")
     batch = groups.labels.take(task.rows)
     if batch.size < 2:
         raise DataError(
             f"{task.design.name}: Harmony needs rows of at least two {groups.levels}, got {batch.size}; there is nothing to align."
         )
-    width = min(dimensions, white.matrix.shape[1])
-    leading = AffineMap(white.matrix[:, :width], white.offset[:width])
+    axes = PrincipalAxes.of(gather_moments([task.blocks.select(task.rows)], task.run)[0], scaled=True)
+    width = min(dimensions, axes.vectors.shape[1])
+    leading = axes.map(axes.vectors[:, :width])
     _refuse_too_long(task, width)
     with one_blas_thread():
         found = harmonise(_read(task, leading), batch.codes, run=task.run)
@@ -238,7 +244,7 @@ def _parts(n: int, width: int) -> Iterator[slice]:
 
 
 def _read(task: Task, leading: AffineMap) -> Array:
-    """The rows to fit on in the leading white components."""
+    """The rows to fit on in the leading components."""
     chosen = Selected.of(task, task.rows, np.zeros(task.design.n, dtype=np.intp), 1, leading)
     rows = np.empty(chosen.table.shape)
     for part in _parts(len(rows), task.blocks.d):

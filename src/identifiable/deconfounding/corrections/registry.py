@@ -171,14 +171,14 @@ class CorrectionOptions:
 
     rows           places of the rows to learn from; None is all. Corrections that scale by controls use, for a plate or batch without
                    rows among these, that plate's own controls
-    whitener_map   rows to white principal components, leading first (pca-cs, rand-cs, harmony); None: fitted to `rows`
+    whitener_map   rows to white principal components, leading first (pca-cs, rand-cs); None: fitted to `rows`
     ica_map        rows to independent components (ica-cs)
     level          what is corrected one by one. "auto": plates for control-z and control-mad; batches for the others, where there are
                    two
     epsilon        ridge: of sphering (default 0.01, in standard deviations), of the CORAL step of tvn (default 0.5). Others have none
     score          sphering without `epsilon`: the best of `EPSILON_GRID` by this score of the fitted correction, the larger if equal
     tvn            "batch": the controls of each batch get mean 0; "efaar-1.0": only those of all batches together, as there
-    dimensions     how many white components harmony works in, at most
+    dimensions     how many principal components harmony works in, at most
     position_of, count_scale
                    of position-subtracted and count-regressed
     """
@@ -250,9 +250,9 @@ def fit_correction(
         if options.ica_map is None:
             raise UsageError("ica-cs scales independent components; pass ica_map, the map from rows to them.")
         return fitted(fit_control_scaling(task, prefer="batch", first=_checked(options.ica_map, "ica_map", blocks)))
-    first, note = white()
     if name == "harmony":
-        return fitted(fit_harmony(task, white=first, dimensions=options.dimensions), note)
+        return fitted(fit_harmony(task, dimensions=options.dimensions))
+    first, note = white()
     if name == "rand-cs":
         turned = Note("random_rotation", {"seed": run.seed})
         return fitted(fit_control_scaling(task, prefer="batch", first=random_rotation(first, run.seed)), note, turned)

@@ -1,30 +1,32 @@
 """From finished trials to the result: conditions, differences, leakage, alerts, a verdict with the layout in view, and advice on ICA.
 
-The rules of the verdict, in the order in which they are asked:
-1. layout-confounded   position alone tells targets from controls (the low end of its interval above `TELLING`) and no
-                       representation is clearly above position: a gain could be the layout's. Or only single targets are told
-                       apart, and position tells each of them too.
+The verdict is about one classifier: LightGBM or the first; where most trees of the representations make no split, they say nothing,
+and the linear probe takes over. The rules, in the order in which they are asked:
+1. layout-confounded   position alone tells targets from controls (the low end of its interval above `TELLING`) under some
+                       classifier, and no representation is clearly above position under the same classifier: a gain could be the
+                       layout's. Or only single targets are told apart, and position tells each of them too.
 2. nothing-to-find     no representation under any classifier is clearly above null guides; where null guides themselves cover
                        0.5 (or there are none), no representation is clearly above 0.5 either: a few guides are a noisy measure.
                        Neither over all targets nor for any single one, with all their intervals holding at once.
-3. ica-helps, -harms   the paired interval of ICA - PCA over plates excludes 0.
-4. no-gain             that interval includes 0 and reaches no further than `MARGIN` either way: a gain worth having is excluded;
-                       and most trees could split, else their likeness says nothing.
-5. undecided           the interval is wider than that, or trees could not split.
+3. separable           something is found, and the gain of ICA was not measured: ICA was not fitted, a linear probe judges (which no
+                       rotation changes), or ICA and PCA score the same in every draw of plates.
+4. ica-helps, -harms   the paired interval of ICA - PCA over plates excludes 0.
+5. no-gain             that interval includes 0 and reaches no further than `MARGIN` either way: a gain worth having is excluded.
+6. undecided           the interval is wider than that, or nothing has an interval.
 "Clearly" always means that a 95 % interval excludes the value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from identifiable.deconfounding.evaluation.options import Asked
 from identifiable.deconfounding.evaluation.representing import BLIND, READERS_NAMES
 from identifiable.deconfounding.evaluation.tabulating import ConditionName, Gap, Tabulation
 from identifiable.deconfounding.evaluation.trials import Trial, TrialName
-from identifiable.deconfounding.folds import NULL_GUIDES
+from identifiable.deconfounding.folds import NULL_GUIDES, Chosen, Level
 from identifiable.deconfounding.intervals import FEW_GROUPS
 from identifiable.results import Alert, Answer, ConditionScore, Difference, Fitted, IcaAdvice, Interval, Leakage
 from identifiable.results.evaluation import ALL, HeldOut
@@ -36,11 +38,27 @@ RIVALS: Mapping[str, tuple[str, ...]] = {
     "ica-cs": ("base", "pca-cs", "rand-cs"),
 }
 LINEAR = ("ridge", "logistic")  # probes that rotations do not change
+ROTATED_ALIKE = (*LINEAR, "1-nn")
 TELLING = 0.6  # AUROC of position from which on a layout is said to tell
 MARGIN = 0.02  # AUROC: a smaller gain is not worth a rotation
 FEW_IDENTIFIABLE = 0.1  # of the components; fewer that come back and ICA is called unidentified
 MOSTLY_GAUSSIAN = 0.5
-Verdict = Literal["ica-helps", "no-gain", "ica-harms", "layout-confounded", "nothing-to-find", "undecided"]
+Verdict = Literal["ica-helps", "no-gain", "ica-harms", "layout-confounded", "nothing-to-find", "separable", "undecided"]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many targets were judged, of those that were chosen from all."""
+
+    judged: int
+    chosen: Chosen
+    level: Level
+
+    @property
+    def said(self) -> Answer:
+        values = {"judged": self.judged, "of": self.chosen.of, "level": self.level, "wells": self.chosen.wells}
+        more = {"enough": self.chosen.enough} if self.chosen.enough > len(self.chosen.names) else {}
+        return Answer("coverage", values | more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +81,12 @@ def conclude(
     null_targets: tuple[str, ...],
     groups: Mapping[HeldOut, int],
     wells_known: bool,
+    coverage: Coverage,
+    unfitted: Mapping[str, int] | None,
 ) -> Conclusion:
     """Means, intervals, paired differences and what follows from them. `groups` counts what intervals resample."""
     table = Tabulation(trials, targets, null_targets, groups)
-    evidence = _evidence(options, table, fitted, next(iter(groups)))
+    evidence = replace(_evidence(options, table, fitted, next(iter(groups))), unfitted=unfitted)
     shown = (ALL, *targets, *((NULL_GUIDES,) if null_targets else ()), *null_targets)
     return Conclusion(
         conditions=tuple(
@@ -82,29 +102,34 @@ def conclude(
         alerts=(
             *_ica_alerts(fitted),
             *_trial_alerts(trials),
-            *_interval_alerts(options, groups),
+            *_interval_alerts(options, groups, table),
             *_layout_alerts(evidence, wells_known),
         ),
-        judgement=judge(evidence),
+        judgement=judge(evidence, coverage),
     )
 
 
 def _evidence(options: Asked, table: Tabulation, fitted: Sequence[Fitted], held_out: HeldOut) -> Evidence:
     primary = ConditionName("ica", options.tree.name, held_out, options.fits[0])
     linear = next((c.name for c in options.classifiers if c.name in LINEAR), None)
+    unsplit = _sums([table.unsplit(replace(primary, representation=name)) for name in options.embeddings])
+    takes_over = linear is not None and _most(unsplit)
+    if takes_over and linear is not None:
+        primary = replace(primary, classifier=linear)
     own = [f for f in fitted if f.representation == "ica" and f.fit == options.fits[0]]
     components = None
     if own:
         known = next((f for f in own if f.identifiable is not None), own[0])
         converged = all(f.converged for f in own)
         components = Components(known.width, known.identifiable, known.gaussian, converged)
-    return Evidence.of(
+    found = Evidence.of(
         table,
         primary,
         embeddings=options.embeddings,
         linear=None if linear == primary.classifier else linear,
         components=components,
     )
+    return replace(found, unsplit=unsplit, takes_over=takes_over)
 
 
 def _differences(options: Asked, table: Tabulation, targets: Sequence[str]) -> Iterator[Difference]:
@@ -145,7 +170,7 @@ def _trial_alerts(trials: Mapping[TrialName, Trial]) -> Iterator[Alert]:
         )
 
 
-def _interval_alerts(options: Asked, groups: Mapping[HeldOut, int]) -> Iterator[Alert]:
+def _interval_alerts(options: Asked, groups: Mapping[HeldOut, int], table: Tabulation) -> Iterator[Alert]:
     for held_out, count in groups.items():
         if count < FEW_GROUPS:
             yield Alert(
@@ -154,6 +179,8 @@ def _interval_alerts(options: Asked, groups: Mapping[HeldOut, int]) -> Iterator[
             )
     if options.bootstrap < 2:
         yield Alert("no_intervals")
+    elif alike := table.agreeing():
+        yield Alert("draws_agree", {"scores": alike})
 
 
 def _layout_alerts(evidence: Evidence, wells_known: bool) -> Iterator[Alert]:
@@ -186,9 +213,10 @@ class Components:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict, what it says, and the advice on ICA."""
+    """The verdict, by which classifier, what it says, and the advice on ICA."""
 
     verdict: Verdict
+    by: str
     told: Answer
     advice: IcaAdvice
 
@@ -198,9 +226,11 @@ class Evidence:
     """What the rules look at: conditions of the embedding, of position alone, and ICA against its rivals.
 
     `hits` are single targets that are clearly told apart, each in its best condition, `told_by_position` those that position
-    tells, `beyond_layout` whether anything is told that position does not tell. `unsplit` counts the models of ICA and PCA
-    without a split, and all of them. `primary` are the conditions the verdict is about (one classifier, one way of holding out
-    and fitting), `every` all conditions of embeddings under any classifier, `nulls` those of null guides.
+    tells, `beyond_layout` whether anything is told that position does not tell. `unsplit` counts the models of representations
+    without a split, and all of them; `takes_over` whether the linear probe judges in place of trees. `primary` are the conditions
+    the verdict is about (one classifier, one way of holding out and fitting), `every` all conditions of embeddings under any
+    classifier, `nulls` those of null guides. `position` is under the classifier that makes most of it, and `over_position` the best
+    representation under the same classifier against it. `unfitted` says why ICA was not fitted.
     """
 
     primary: tuple[ConditionScore, ...]
@@ -217,6 +247,8 @@ class Evidence:
     told_by_position: tuple[ConditionScore, ...] = ()
     beyond_layout: bool = True
     unsplit: tuple[int, int] = (0, 0)
+    takes_over: bool = False
+    unfitted: Mapping[str, int] | None = None
 
     @classmethod
     def of(
@@ -239,7 +271,7 @@ class Evidence:
             if each.representation in embeddings and (found := table.condition(each, ALL)) is not None
         ]
         primary = [found for each in embeddings if (found := table.condition(other(each), ALL)) is not None]
-        position = table.alike("position", name)
+        position = _position(table, name)
         nulls = {each: found for each in table.names if (found := table.condition(each, NULL_GUIDES)) is not None}
         alike = [
             each
@@ -248,7 +280,7 @@ class Evidence:
         ]
         hits = _hits(table, alike, nulls)
         told = _told(table, position)
-        best = max(primary, key=lambda c: c.auroc, default=None)
+        rival = None if position is None else _best(table, embeddings, position)
         probed = (
             None
             if linear is None
@@ -263,9 +295,7 @@ class Evidence:
             every=tuple(every),
             nulls=tuple(nulls.values()),
             position=None if position is None else table.condition(position, ALL),
-            over_position=None
-            if position is None or best is None
-            else table.gap(other(best.representation), position, ALL),
+            over_position=None if position is None or rival is None else table.gap(rival, position, ALL),
             over_pca=table.gap(name, other("pca"), ALL),
             over_rand=table.gap(name, other("rand"), ALL),
             over_linear=None
@@ -276,7 +306,6 @@ class Evidence:
             hits=tuple(found for _, found in hits),
             told_by_position=told,
             beyond_layout=_beyond_layout(table, alike, hits, position, [c.target for c in told]),
-            unsplit=_sums([table.unsplit(each) for each in (name, other("pca"))]),
         )
 
     @property
@@ -304,8 +333,18 @@ class Evidence:
 
     @property
     def mostly_unsplit(self) -> bool:
-        none, models = self.unsplit
-        return 2 * none > models
+        """Whether trees judge although most of them made no split: there is no linear probe."""
+        return _most(self.unsplit) and not self.takes_over
+
+    @property
+    def by(self) -> str:
+        """The classifier that judges."""
+        return self.primary[0].classifier if self.primary else ""
+
+    @property
+    def rotations_alike(self) -> bool:
+        """Whether no rotation changes the classifier that judges."""
+        return self.by in ROTATED_ALIKE
 
     @property
     def _known(self) -> list[ConditionScore]:
@@ -323,6 +362,28 @@ class Evidence:
         )
         chance = null is None or null.ci95[0] <= 0.5
         return c.excess_ci95[0] > 0 or (chance and c.ci95[0] > 0.5)
+
+
+def _position(table: Tabulation, name: ConditionName) -> ConditionName | None:
+    """Position alone under the classifier that tells most by it, held out and fitted as `name` is."""
+    found = [
+        (each, scored)
+        for each in table.names
+        if (each.representation, each.held_out, each.fit) == ("position", name.held_out, name.fit)
+        and (scored := table.condition(each, ALL)) is not None
+    ]
+    known = [pair for pair in found if pair[1].ci95[0] == pair[1].ci95[0]] or found
+    return max(known, key=lambda pair: (pair[1].ci95[0], pair[1].auroc), default=(None, None))[0]
+
+
+def _best(table: Tabulation, embeddings: Sequence[str], name: ConditionName) -> ConditionName | None:
+    """The representation with the highest AUROC under the classifier of `name`."""
+    scored = {
+        each: found.auroc
+        for each in (replace(name, representation=one) for one in embeddings)
+        if (found := table.condition(each, ALL)) is not None
+    }
+    return max(scored, key=lambda each: scored[each], default=None)
 
 
 def _hits(
@@ -369,16 +430,30 @@ def _sums(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return sum(a for a, _ in pairs), sum(b for _, b in pairs)
 
 
-def judge(evidence: Evidence) -> Judgement:
-    """The verdict, what it says, and the advice."""
+def _most(unsplit: tuple[int, int]) -> bool:
+    none, models = unsplit
+    return 2 * none > models
+
+
+def judge(evidence: Evidence, coverage: Coverage) -> Judgement:
+    """The verdict, what it says, how many targets that is about, and the advice."""
     verdict, told = _verdict(evidence)
-    return Judgement(verdict, told, _advice(evidence, verdict))
+    said = replace(told, remarks=(coverage.said, *told.remarks, *_taken_over(evidence)))
+    return Judgement(verdict, evidence.by, said, _advice(evidence, verdict))
+
+
+def _taken_over(e: Evidence) -> Iterator[Answer]:
+    """That another classifier judges than was asked for, or none can say whether ICA gains."""
+    if e.takes_over:
+        yield Answer("trees_unsplit", {"unsplit": e.unsplit[0], "models": e.unsplit[1]})
+    if e.unfitted is not None:
+        yield Answer("ica_not_fitted", e.unfitted)
 
 
 def _verdict(e: Evidence) -> tuple[Verdict, Answer]:
     best = max(e.primary, key=lambda c: c.auroc, default=None)
-    if e.layout_confounds and e.position is not None and best is not None:
-        scores = _scored(e.position, "position") | _scored(best, "best") | {"representation": _name(best)}
+    if e.layout_confounds and e.position is not None and (rival := _alike(e, e.position) or best) is not None:
+        scores = _scored(e.position, "position") | _scored(rival, "best") | {"representation": _name(rival)}
         return "layout-confounded", Answer("position_explains", scores)
     if e.hits and not e.beyond_layout:
         return "layout-confounded", Answer("position_explains_targets", _found(e) | _told_by_position(e))
@@ -393,8 +468,12 @@ def _verdict(e: Evidence) -> tuple[Verdict, Answer]:
     if e.mostly_unsplit and not clear:
         none, models = e.unsplit
         return "undecided", Answer("mostly_unsplit", {"unsplit": none, "models": models}, remarks=remarks)
-    if gain is None or gain.ci95[0] != gain.ci95[0]:
-        return "undecided", Answer("no_interval_of_gain")
+    if gain is None or gain.ci95[0] != gain.ci95[0] or e.rotations_alike:
+        found = best is not None and (e.finds_over_all or bool(e.hits))
+        if not found or best is None:
+            return "undecided", Answer("no_interval_of_gain")
+        values = _scored(best, "best") | {"representation": _name(best), "classifier": best.classifier}
+        return "separable", Answer("separated", {**values, "level": _held(e)}, remarks=remarks)
     values = _interval("gain", gain.value, gain.ci95) | {"level": _held(e)}
     if gain.ci95[0] > 0:
         return "ica-helps", Answer("gain", values, remarks=remarks)
@@ -413,6 +492,13 @@ def _remarks(e: Evidence) -> Iterator[Answer]:
         yield Answer("position_alone", _told_by_position(e))
     if e.hits and not e.finds_over_all:
         yield Answer("single_targets", _found(e))
+
+
+def _alike(e: Evidence, position: ConditionScore) -> ConditionScore | None:
+    """The best representation under the classifier of position, held out and fitted alike."""
+    which = (position.classifier, position.held_out, position.fit)
+    alike = (c for c in e.every if (c.classifier, c.held_out, c.fit) == which)
+    return max(alike, key=lambda c: c.auroc, default=None)
 
 
 def _interval(name: str, value: float, ci95: Interval) -> dict[str, float]:
@@ -438,6 +524,8 @@ def _name(c: ConditionScore) -> str:
 def _advice(e: Evidence, verdict: Verdict) -> IcaAdvice:
     reasons = tuple(_reasons(e))
     c = e.components
+    if e.unfitted is not None:
+        return IcaAdvice("no", Answer("ica_not_fitted", e.unfitted), reasons)
     if c is None:
         return IcaAdvice("unclear", Answer("ica_missing"), reasons)
     if c.unidentified:
@@ -453,7 +541,8 @@ def _advice(e: Evidence, verdict: Verdict) -> IcaAdvice:
         return IcaAdvice("yes", Answer("helps_trees" if beaten else "helps"), reasons)
     if verdict in ("layout-confounded", "nothing-to-find", "ica-harms", "no-gain"):
         return IcaAdvice("no", Answer(verdict), reasons)
-    return IcaAdvice("unclear", Answer("unsplit" if e.mostly_unsplit else "wide_interval"), reasons)
+    why = "unsplit" if _most(e.unsplit) else "rotations_alike" if verdict == "separable" else "wide_interval"
+    return IcaAdvice("unclear", Answer(why), reasons)
 
 
 def _reasons(e: Evidence) -> Iterator[Answer]:
@@ -466,10 +555,9 @@ def _reasons(e: Evidence) -> Iterator[Answer]:
         yield Answer("components_gaussian", {"gaussian": c.gaussian, "components": c.width, **most})
     if c is not None and not c.converged:
         yield Answer("solver_stopped")
-    if e.over_pca is not None:
-        yield Answer("gain_over_pca", _interval("gain", e.over_pca.value, e.over_pca.ci95))
-    if e.over_rand is not None:
-        yield Answer("gain_over_rotations", _interval("gain", e.over_rand.value, e.over_rand.ci95))
+    for code, gap in (("gain_over_pca", e.over_pca), ("gain_over_rotations", e.over_rand)):
+        if gap is not None and not e.rotations_alike:
+            yield Answer(code, _interval("gain", gap.value, gap.ci95))
     if e.over_linear is not None and e.linear is not None:
         values = _interval("gain", e.over_linear.value, e.over_linear.ci95) | {"representation": _name(e.linear)}
         yield Answer("gain_over_linear", values)

@@ -17,14 +17,13 @@ from identifiable.deconfounding.checkpoint import Arrays, Checkpoint, Store
 from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.deconfounding.design import Design, listed, summarise
 from identifiable.deconfounding.evaluation.classifiers import Classifier, LightGBM, has_settings_text, settings_text
-from identifiable.deconfounding.evaluation.concluding import conclude
+from identifiable.deconfounding.evaluation.concluding import Coverage, conclude
 from identifiable.deconfounding.evaluation.options import Asked
 from identifiable.deconfounding.evaluation.representing import (
     BLIND,
     GatheredRows,
     RowMap,
     Transforms,
-    blind_classifier,
     blind_features,
     only_transductive,
 )
@@ -67,8 +66,10 @@ def evaluate(
     plates, sparsity beside its null, and the verdict.
 
     Transforms and folds are shared by all targets, classifiers and seeds. Random rotations after the first are scored with one
-    classifier and one seed; the baselines `position` and `plate` by the log odds of places ("odds"), as audit does. A verdict
-    is about LightGBM if it is among the classifiers, otherwise about the first of them.
+    classifier and one seed; the baselines `position` and `plate` by the classifiers of the representations, with one seed. A verdict
+    is about LightGBM if it is among the classifiers, otherwise about the first of them; where most trees make no split, about the
+    linear probe. With the default protocol small screens adapt: the size of a leaf (`LightGBM.adapts`) and the wells a target needs
+    (`enough_wells`); and ICA is not fitted to fewer rows for each component than it asks for itself.
 
     Parameters
     ----------
@@ -121,8 +122,10 @@ class _Evaluation:
     def __init__(self, blocks: Blocks, design: Design, options: Asked, run: Run, store: Store | None):
         self.blocks, self.design, self.options, self.run, self.store = blocks, design, options, run, store
         chosen = choose_targets(
-            design, options.targets, level=options.level, most=options.max_targets, min_wells=options.min_wells
+            design, options.targets, level=options.level, most=options.max_targets, min_wells=options.least_wells
         )
+        self.chosen, against = chosen, options.compared_with(design)
+        self.unfitted: Mapping[str, int] | None = None  # why ICA was not fitted
         self.alerts: list[Alert] = []
         self._alerted: set[tuple[str, str]] = set()
         self.skipped: dict[str, str] = {}
@@ -133,15 +136,15 @@ class _Evaluation:
         self.contrasts = {
             c.name: c
             for c in (
-                *(target_contrast(design, n, level=options.level, against=options.against) for n in chosen.names),
-                *null_contrasts(design, options.null_guides, against=options.against, seed=run.seed),
+                *(target_contrast(design, n, level=options.level, against=against) for n in chosen.names),
+                *null_contrasts(design, options.null_guides, against=against, seed=run.seed),
             )
         }
         self.checkpoint = Checkpoint(store, self._common(store))
         self.clock = self.checkpoint.clock
         by_fold = None
         for splits, more in self._splits():
-            folds, skipped, left_out = usable(list(self.contrasts.values()), splits, options.against)
+            folds, skipped, left_out = usable(list(self.contrasts.values()), splits, against)
             self.skipped.update(skipped)
             self.alerts += [*more, *left_out]
             if any(name not in self._nulls for name in folds):
@@ -202,31 +205,52 @@ class _Evaluation:
         index = np.unique(np.concatenate([self.contrasts[n].rows for plan in self.plans for n in plan.folds]))
         self.workbench = Workbench(index, self.design.plate, self.checkpoint, self.run, total=0)
         self.transforms.everything()  # the checked pass: rows that are not finite are refused before any work
+        self._check_ica()
         self.workbench.total = sum(self._trial_count(item, plan) for plan in self.plans for item in self._items())
         for plan in self.plans:
             for item in self._items():
                 self._score(item, plan)
 
+    def _check_ica(self) -> None:
+        """Leave ICA out where it cannot be identified, and say so; the paper's protocols fit it whatever the rows."""
+        if "ica" not in self.options.representations or self.options.protocol != "default":
+            return
+        splits, fit = self.plans[0].splits, self.options.fits[0]
+        fold = 0 if self._varies(_Item("ica"), fit) else None
+        self.unfitted = self.transforms.too_few_rows(splits, fold)
+        if self.unfitted is not None:
+            self.alerts.append(Alert("ica_not_fitted", self.unfitted))
+            why = Note("ica_not_fitted", self.unfitted).message
+            for plan in self.plans:
+                for each in self.options.fits:
+                    self._cannot(_Item("ica"), plan.splits, each, why)
+
     def _items(self) -> Iterator[_Item]:
+        """What is scored. Rotations are what ICA is compared with: without it there is nothing to compare."""
+        left_out = () if self.unfitted is None else ("ica", "rand")
         for name in self.options.embeddings:
-            yield _Item(name)
-        for name in BLIND:
-            if name == "plate" or self.design.address is not None:
+            if name not in left_out:
                 yield _Item(name)
-        if "rand" in self.options.representations:
+        batch = self.design.batch
+        for name in BLIND:
+            if batch is not None and batch.size > 1 if name == "plate" else self.design.address is not None:
+                yield _Item(name)
+        if "rand" in self.options.representations and self.unfitted is None:
             for rotation in range(1, self.options.rotations):
                 yield _Item("rand", rotation)
 
     def _classifiers(self, item: _Item) -> tuple[tuple[Classifier, int], ...]:
         """Classifiers of an item, and how many seeds of each."""
         if item.name in BLIND:
-            return ((blind_classifier(item.name, self.design), 1),)
+            return tuple((c, 1) for c in self.options.classifiers)
         if item.rotation:
             return ((self.options.tree, 1),)
         return tuple((c, self.options.seeds) for c in self.options.classifiers)
 
     def _contrasts(self, item: _Item, plan: _Plan) -> list[Contrast]:
-        return [self.contrasts[name] for name in plan.folds if not (item.rotation and self.contrasts[name].null)]
+        """Null guides measure what representations make of chance; further rotations and places need none."""
+        without = bool(item.rotation) or item.name in BLIND
+        return [self.contrasts[name] for name in plan.folds if not (without and self.contrasts[name].null)]
 
     def _fits(self, item: _Item) -> tuple[FitOn, ...]:
         if not self.options.is_fitted(item.name):
@@ -248,6 +272,9 @@ class _Evaluation:
     def _score(self, item: _Item, plan: _Plan) -> None:
         if item.name in CORRECTIONS and (lacking := CORRECTIONS[item.name].lacking(self.design)):
             self._cannot(item, plan.splits, self._fits(item)[0], lacking)
+            return
+        if item.name in CORRECTIONS and "ica_map" in CORRECTIONS[item.name].needs and self.unfitted is not None:
+            self._cannot(item, plan.splits, self._fits(item)[0], Note("ica_not_fitted", self.unfitted).message)
             return
         for fit in self._fits(item):
             everyone = tuple(range(plan.splits.count))
@@ -381,10 +408,17 @@ class _Evaluation:
                 null_targets=nulls,
                 groups={plan.splits.held_out: plan.splits.groups.size for plan in self.plans},
                 wells_known=self.design.address is not None,
+                coverage=Coverage(len(self.targets), self.chosen, self.options.level),
+                unfitted=self.unfitted,
             )
         return ScreenEvaluation(
             inputs=table_of(self.run, self.blocks),
-            settings={**self.options.settings(), "seed": self.run.seed},
+            settings={
+                **self.options.settings(),
+                "min_wells": self.chosen.wells,
+                "against": self.options.compared_with(self.design),
+                "seed": self.run.seed,
+            },
             alerts=(*self.alerts, *self._damage(), *found.alerts),
             provenance=replace(provenance, libraries={**provenance.libraries, **self._libraries()}),
             design=summarise(self.design, self.blocks.d),
@@ -400,6 +434,8 @@ class _Evaluation:
             told=found.judgement.told,
             times=self.clock.times(),
             scores=tuple(trial.line(name) for name, trial in self.trials.items()),
+            judged_by=found.judgement.by,
+            of=self.chosen.of,
         )
 
     def _damage(self) -> Iterator[Alert]:

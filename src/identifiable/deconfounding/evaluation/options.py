@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from identifiable._checks import DataError, UsageError
@@ -12,12 +12,18 @@ from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.deconfounding.design import Design
 from identifiable.deconfounding.evaluation.classifiers import Classifier, LightGBM, classifier_of, settings_text
 from identifiable.deconfounding.evaluation.representing import BLIND, REPRESENTATIONS, only_transductive
-from identifiable.deconfounding.folds import HoldOut
+from identifiable.deconfounding.folds import USUAL_WELLS, Against, HoldOut
 from identifiable.groups import AffineMap
 from identifiable.options import EvaluateOptions, Option
 from identifiable.results import Alert
 from identifiable.results.evaluation import FitOn
 
+QUICK: Mapping[str, Any] = {
+    "representations": ("base", "pca"),
+    "classifiers": ("ridge", "1-nn"),
+    "rotations": 1,
+    "concentration": (),
+}
 UNFITTED = ("base", *BLIND)  # the same whatever rows are fitted to
 FOLDS = 5  # the paper's
 HOLD_OUT: tuple[HoldOut, ...] = ("plate",)
@@ -33,7 +39,9 @@ class Asked(EvaluateOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "classifiers", tuple(classifier_of(c) for c in self.classifiers))
+        for name, value in QUICK.items() if self.quick else ():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "classifiers", tuple(map(self._classifier, self.classifiers)))
         for name in ("representations", "corrections", "hold_out", "fit"):
             object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
         for name in ("classifiers", "hold_out", "fit"):
@@ -47,6 +55,12 @@ class Asked(EvaluateOptions):
         taken = [name for name in self.given if name in (*REPRESENTATIONS, *CORRECTIONS, *BLIND)]
         if taken:
             raise UsageError(f"given: {taken[0]!r} is the name of another representation; choose another name.")
+
+    def _classifier(self, given: Any) -> Classifier:
+        """One by its name has the paper's settings where the protocol is the paper's; ours adapts to small screens."""
+        found = classifier_of(given)
+        ours = isinstance(found, LightGBM) and isinstance(given, str) and self.protocol == "default"
+        return replace(found, adapts=True) if ours and isinstance(found, LightGBM) else found
 
     def settings(self, **beside: Any) -> dict[str, Any]:
         """What a result records of them."""
@@ -64,6 +78,19 @@ class Asked(EvaluateOptions):
     def fits(self) -> tuple[FitOn, ...]:
         """What transforms are fitted to, with the protocol's own choice in place."""
         return tuple(self.fit) if self.protocol == "default" else ("all",)
+
+    @property
+    def least_wells(self) -> int | None:
+        """The wells a target needs; None where they follow from the screen."""
+        if self.min_wells == "auto":
+            return None if self.protocol == "default" else USUAL_WELLS
+        return int(self.min_wells)
+
+    def compared_with(self, design: Design) -> Against:
+        """What targets are told from: controls, if there are any, unless others are asked for."""
+        if self.against == "auto":
+            return "controls" if design.control.any() else "others"
+        return self.against
 
     def overridden(self) -> Iterator[Alert]:
         """What a protocol does instead of what was asked for."""

@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 
 from identifiable import ica
 from identifiable.blocks import Blocks, chunk_rows, in_threads, one_blas_thread
-from identifiable.deconfounding.audit.blind import addresses, count_score, position_score
 from identifiable.deconfounding.checkpoint import Arrays, Checkpoint, array_text, text_array
 from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correction, CorrectionOptions, fit_correction
-from identifiable.deconfounding.design import Codes, Design, Labels
-from identifiable.deconfounding.evaluation.classifiers import PlaceOdds
+from identifiable.deconfounding.design import Codes, Design
 from identifiable.deconfounding.folds import Splits
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.ica import diagnostics
 from identifiable.ica.fitting import affordable_starts
 from identifiable.ica.refits import refit
+from identifiable.ica.resolving import FEW_ROWS
 from identifiable.ica.stability import stability
 from identifiable.ica.whitening import Whitener
 from identifiable.intake import gather_moments
@@ -46,7 +45,7 @@ READERS_NAMES: Mapping[str, str] = {  # as tables have them
     "plate": "plate only",
 }
 REFITS = 2  # on halves of the plates: enough to say which components come back
-FEW_ROWS = 10  # rows per component below which ICA fits noise
+BLOCKS = 384  # wells of a plate, each a place of its own; of larger plates, squares of four wells
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,21 +137,29 @@ def principal_map(moments: Moments, rank: Rank, name: str) -> AffineMap:
 
 
 def blind_features(name: str, design: Design, index: Codes) -> NDArray[np.float32]:
-    """What a classifier may see besides the embedding, as the number of a place: the well of a plate, or its batch.
+    """What a classifier may see besides the embedding, for the same classifiers: where on the plate a well is, or its batch.
 
-    Of a plate that was held out the name tells nothing; its batch may. Where batches are not known, plate alone cannot tell.
+    Ours. Position: row, column and distance from the edge from 0 to 1, then an indicator for each row, column and well, so that
+    trees and linear probes can both find wells, lines and edges. Of more than `BLOCKS` wells, squares of four stand for wells. Plate:
+    an indicator for each batch, since of a plate that was held out the name tells nothing.
     """
-    return _places(name, design).codes[index, None].astype(np.float32)
+    if name == "plate":
+        assert design.batch is not None
+        return _indicators(design.batch.codes, index)
+    assert design.row is not None
+    assert design.column is not None
+    lines = (design.row - design.row.min(), design.column - design.column.min())
+    scaled = [line / max(int(line.max()), 1) for line in lines]
+    edge = np.min([np.minimum(line, 1 - line) for line in scaled], axis=0)
+    side = 1 if len(np.unique(design.row * (design.column.max() + 1) + design.column)) <= BLOCKS else 2
+    square = lines[0] // side * (int(lines[1].max()) // side + 1) + lines[1] // side
+    numbers = np.column_stack([*scaled, edge]).astype(np.float32)
+    return np.hstack([numbers[index], *(_indicators(codes, index) for codes in (*lines, square))])
 
 
-def blind_classifier(name: str, design: Design) -> PlaceOdds:
-    """What scores `blind_features`: as audit does it."""
-    score = position_score(design) if name == "position" else count_score
-    return PlaceOdds(score, _places(name, design).size, name)
-
-
-def _places(name: str, design: Design) -> Labels:
-    return addresses(design) if name == "position" else design.plate if design.batch is None else design.batch
+def _indicators(codes: Codes, index: Codes) -> NDArray[np.float32]:
+    kept, places = np.unique(codes, return_inverse=True)
+    return np.eye(len(kept), dtype=np.float32)[places[index]]
 
 
 class Transforms:
@@ -228,6 +235,12 @@ class Transforms:
             options = CorrectionOptions(rows=self._training_rows(splits, fold), whitener_map=white, ica_map=unmixing)
             found = fit_correction(name, self.blocks, self.design, options, self.run)
         return _correction_map(found)
+
+    def too_few_rows(self, splits: Splits | None, fold: int | None) -> Mapping[str, int] | None:
+        """Rows and components where ICA cannot be identified: fewer rows for each component than ICA itself asks for."""
+        n, components = self.training(splits, fold).n, self.white(splits, fold).matrix.shape[1]
+        enough = n >= FEW_ROWS * components
+        return None if enough else {"rows": n, "components": components, "least": FEW_ROWS, "rank": n // FEW_ROWS}
 
     def ica(self, splits: Splits | None, fold: int | None) -> RowMap:
         """PCA + ICA, fitted to the rows of the other folds where they are stored."""

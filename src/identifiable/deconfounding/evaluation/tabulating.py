@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from identifiable.deconfounding.evaluation.representing import BLIND
 from identifiable.deconfounding.evaluation.trials import DrawnScores, Trial, TrialName, concentration, top_count
 from identifiable.deconfounding.folds import NULL_GUIDES
-from identifiable.deconfounding.intervals import NO_INTERVAL, interval, least_of_many, mean_of, null_spread
+from identifiable.deconfounding.intervals import NO_INTERVAL, agree, interval, least_of_many, mean_of, null_spread
 from identifiable.moments import Array
 from identifiable.results import Concentration, ConditionScore, Difference, Interval, Leakage
 from identifiable.results.evaluation import ALL, FitOn, HeldOut
@@ -102,9 +101,9 @@ class Tabulation:
             target=target,
             auroc=float(drawn.pooled[0]),
             se=float(np.std(of_folds, ddof=1) / np.sqrt(len(of_folds))) if len(of_folds) > 1 else float("nan"),
-            ci95=NO_INTERVAL if silent else self._interval(name, drawn.pooled, bounded=True),
+            ci95=NO_INTERVAL if silent else self._auroc_interval(name, drawn.pooled, target),
             within_plate=float(drawn.within[0]),
-            within_plate_ci95=NO_INTERVAL if silent else self._interval(name, drawn.within, bounded=True),
+            within_plate_ci95=NO_INTERVAL if silent else self._auroc_interval(name, drawn.within, target),
             n_splits=_mean(u.n_splits for _, u in trials),
             hoyer=_mean(u.hoyer for _, u in trials),
             hoyer_null=_mean(u.hoyer_null for _, u in trials),
@@ -142,9 +141,8 @@ class Tabulation:
         return Gap(float(pooled[0]), self._interval(first, pooled), float(within[0]), self._interval(first, within))
 
     def difference(self, name: ConditionName, second: str, target: str) -> Difference | None:
-        """A condition against another representation under the same classifier, or against what has one of its own."""
-        other = self.alike(second, name)
-        found = None if other is None else self.gap(name, other, target)
+        """A condition against another representation under the same classifier."""
+        found = self.gap(name, replace(name, representation=second), target)
         if found is None:
             return None
         return Difference(
@@ -160,20 +158,10 @@ class Tabulation:
             within_plate_ci95=found.within_ci95,
         )
 
-    def alike(self, representation: str, name: ConditionName) -> ConditionName | None:
-        """Another representation held out and fitted alike: under the same classifier, else (position, plate) the one it has."""
-        found = [
-            each
-            for each in self._of
-            if (each.representation, each.held_out, each.fit) == (representation, name.held_out, name.fit)
-        ]
-        of_its_own = found[:1] if representation in BLIND else []
-        return next((each for each in found if each.classifier == name.classifier), next(iter(of_its_own), None))
-
     def mean_interval(self, name: ConditionName, targets: Iterable[str]) -> Interval:
         """The interval of the mean over some targets."""
         found = [drawn for each in targets if (drawn := self.draws(name, each)) is not None]
-        return self._interval(name, _mean_draws(found).pooled, bounded=True) if found else NO_INTERVAL
+        return interval(_mean_draws(found).pooled, self.groups[name.held_out], bounded=True) if found else NO_INTERVAL
 
     def least(self, names: Sequence[ConditionName]) -> dict[tuple[ConditionName, str], float]:
         """Lower ends of the AUROC of every single target in conditions held out alike, which hold all at once."""
@@ -186,8 +174,11 @@ class Tabulation:
         return dict(zip(which, ends.tolist(), strict=True))
 
     def _null_spread(self, name: ConditionName, target: str) -> float:
-        """Standard deviation, if there were nothing to tell, of a mean over folds."""
-        of_folds = [trials[0][1].counts for trials in _by("fold", self._trials(name, target)).values()]
+        """Standard deviation, if there were nothing to tell, of a mean over folds, and over targets where there are several."""
+        members = [each for each in self._members(target) if self._trials(name, each)]
+        of_folds = [
+            trials[0][1].counts for each in members for trials in _by("fold", self._trials(name, each)).values()
+        ]
         variances = [null_spread(positives, n - positives) ** 2 for _, _, n, positives in of_folds]
         return float(np.sqrt(sum(variances)) / len(variances))
 
@@ -209,8 +200,20 @@ class Tabulation:
         )
         return None if found is None else Leakage(representation, classifier, held_out, found.value, found.ci95)
 
-    def _interval(self, name: ConditionName, draws: Array, *, bounded: bool = False) -> Interval:
-        return interval(draws, self.groups[name.held_out], bounded=bounded)
+    def agreeing(self) -> int:
+        """Conditions whose draws of plates all agree, so that their intervals are those of chance."""
+        several = ((name, target) for name in self.names for target in (ALL, *self.targets))
+        return sum(
+            (drawn := self.draws(name, target)) is not None and agree(drawn.pooled) and not self._silent(name, target)
+            for name, target in several
+        )
+
+    def _interval(self, name: ConditionName, draws: Array) -> Interval:
+        return interval(draws, self.groups[name.held_out])
+
+    def _auroc_interval(self, name: ConditionName, draws: Array, target: str) -> Interval:
+        spread = self._null_spread(name, target)
+        return interval(draws, self.groups[name.held_out], bounded=True, spread=spread)
 
 
 def _mean_draws(parts: Iterable[DrawnScores]) -> DrawnScores:

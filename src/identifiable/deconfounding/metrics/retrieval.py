@@ -34,32 +34,41 @@ LEAST_OF_ONE_GROUP = 0.9  # of consensus profiles, for batches to be what is lef
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What every query of a metric found in one space: `value`, and `without` each group (NaN where it asks nothing then)."""
+    """What every query of a metric found in one space: its `value`, and the value `without` the wells of each group.
+
+    Queries are of groups (codes from 0; one that is too large is in none). Without its own group a query asks nothing (NaN).
+    """
 
     value: Array
     without: Array
     weight: Array
+    group: Codes
 
     @property
     def mean(self) -> float:
         return float(self.weight @ self.value / self.weight.sum())
 
     def interval(self) -> tuple[float, Interval]:
-        """The mean and its 95 % interval by leaving groups out."""
-        return self._mean_of(self.value, self.without)
+        """The mean and its 95 % interval by leaving out the queries of each group."""
+        return self._mean_of(self.value)
 
     def minus(self, other: Found) -> tuple[float, Interval]:
         """The paired difference to the same queries in another space, and its interval."""
-        return self._mean_of(self.value - other.value, self.without - other.without)
+        return self._mean_of(self.value - other.value)
 
     def where(self, chosen: Mask) -> Found:
         """Some of the queries."""
-        return Found(self.value[chosen], self.without[chosen], self.weight[chosen])
+        return Found(self.value[chosen], self.without[chosen], self.weight[chosen], self.group[chosen])
 
-    def _mean_of(self, value: Array, without: Array) -> tuple[float, Interval]:
-        known = np.isfinite(without)
-        sums = np.r_[self.weight @ value, self.weight @ np.where(known, without, 0.0)]
-        return jackknifed_mean(sums, np.r_[self.weight.sum(), self.weight @ known])
+    def _mean_of(self, value: Array) -> tuple[float, Interval]:
+        def left(weights: Array) -> Array:
+            """The sum of all, then without each group that asks."""
+            by_group = np.bincount(self.group, weights=weights)[asking]
+            return np.r_[weights.sum(), weights.sum() - by_group]
+
+        size = self.without.shape[1]
+        asking = np.unique(self.group[self.group < size])
+        return jackknifed_mean(left(self.weight * value), left(self.weight))
 
 
 def pieced(parts: Sequence[tuple[Mask, Found]]) -> Found:
@@ -68,7 +77,7 @@ def pieced(parts: Sequence[tuple[Mask, Found]]) -> Found:
     value, without = np.full_like(first.value, np.nan), np.full_like(first.without, np.nan)
     for chosen, found in parts:
         value[chosen], without[chosen] = found.value[chosen], found.without[chosen]
-    return Found(value, without, first.weight)
+    return Found(value, without, first.weight, first.group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +128,11 @@ class Retrieval:
     wells, or a tenth of them, can ask across batches is asked across plates, and else left out. Cosines that tie count half in
     replicate_map.
 
-    Intervals leave groups of whole batches (of plates, where there are fewer than 3 batches) out in turn, as queries and as
-    neighbours: of every query the best neighbour outside the group of its best one is kept, so this is exact. In
-    replicate_map the controls of a group that is left out stay for the queries of other groups of their batch. Consensus
-    profiles that lie in several groups stay; where more than a tenth do, compounds are left out in turn instead.
+    Intervals leave out the queries of groups of whole batches (of plates, where there are fewer than 3 batches) in turn; where
+    more than a tenth of the consensus profiles lie in several groups, those of compounds. Neighbours stay: leaving them out
+    as well would leave whole targets without an answer, and measure that. A choice that must not know a group reads `without`
+    it: of every query the best neighbour outside the group of its best one is kept, so this is exact. In replicate_map
+    controls stay there.
 
     Of one perturbation at most 100 wells, evenly spaced, take part in replicate_map. Of more than 6,000 treated wells a sample is
     taken, in whole perturbations (of whole targets, where those are the label) with at most 100 wells each, and 2,000
@@ -251,6 +261,7 @@ class _Question:
     answers: Codes
     edges: Codes
     left: Mask
+    group: Codes
     coverage: Coverage
 
     @classmethod
@@ -283,7 +294,7 @@ class _Question:
         left = (total[:, None] - right[:, :size] > 0) & (groups[asks][:, None] != np.arange(size))
         chance = float(np.mean(total[can] / allowed[can]))
         coverage = Coverage(int(can.sum()), len(asks), chance, *named)
-        return cls(label.codes, columns, asks[can], answers, edges, left[can], coverage)
+        return cls(label.codes, columns, asks[can], answers, edges, left[can], groups[asks[can]], coverage)
 
 
 def _barred(columns: Sequence[Codes], rows: Codes, answers: Codes) -> Mask:
@@ -320,7 +331,7 @@ def _nearest(X: Array, question: _Question, kinds: Sequence[Kind]) -> dict[Kind,
             value[kind][part] = hit
             left = np.where(first[:, None] == np.arange(size), other[:, None], hit[:, None])
             without[kind][part] = np.where(question.left[part], left, np.nan)
-    return {kind: Found(value[kind], without[kind], np.ones(n)) for kind in kinds}
+    return {kind: Found(value[kind], without[kind], np.ones(n), question.group) for kind in kinds}
 
 
 def _best_by_group(near: Array, edges: Codes) -> tuple[Array, Codes]:
@@ -481,7 +492,7 @@ class _Ranking:
         without = np.column_stack([mean(of != g) for g in range(self.groups.size)])
         own = self.groups.codes[self.asks]
         without[np.arange(len(own)), own] = np.nan
-        return Found(value, without, self.weight)
+        return Found(value, without, self.weight, own)
 
     def _above(self, U: Array, cosine: Array) -> Array:
         """Of every pair, how many negatives of the query are nearer to it than the replicate; ties count half."""

@@ -201,10 +201,25 @@ def _gauge(value: float, tone: Tone) -> Gauge | None:
 
 
 def _cards(result: Attribution) -> Iterator[Block]:
-    for role, cards in by_role(result).items():
+    if result.refused:
+        yield Text(_refusal(result))
+    for role, every in by_role(result).items():
+        cards = [card for card in every if card.index not in result.refused]
         if cards and (role != "neither" or len(cards) == len(result.components)):
             yield Heading(one_line(role).capitalize())
             yield from (Fold(_summary(card), tuple(_card_blocks(result, card))) for card in cards[:CARDS])
+
+
+def _refusal(result: Attribution) -> str:
+    """Which components have no card, and where components would have one."""
+    said = (
+        f"{counted(len(result.refused), 'component')} of {count(len(result.components))} have no card, because refits on halves of the "
+        "plates do not find them again. Their scores describe directions of this table; another sample would give others."
+    )
+    if result.reproducible_rank is None:
+        return f"{said} No lower rank that was tried has reproducible components."
+    rank = count(result.reproducible_rank)
+    return f"{said} With --rank {rank}, {count(result.reproducible_there)} of {rank} components are reproducible."
 
 
 def _summary(card: ComponentCard) -> str:

@@ -88,7 +88,9 @@ def page(result: Audit) -> Page:
 
 def _card(result: Audit) -> Card:
     sizes = {name: sum(f.severity == code for f in result.findings) for code, (name, _) in SEVERITIES.items()}
+    judged = next((f.values for f in result.findings if f.code == "testable"), {}).get("perturbations", 0)
     facts = [
+        ("judged", f"{count(judged)} of {counted(result.design.perturbations, 'perturbation')}"),
         ("findings", ", ".join(f"{count(size)} {name}" for name, size in sizes.items() if size) or MISSING),
         *(
             (f"AUROC, {representation_name(s.features)} for {one_line(s.predicts)}", estimate(s.auroc, s.ci95))
@@ -139,7 +141,7 @@ def _blind(result: Audit) -> Iterator[Block]:
         )
         if rows:
             yield Dots(
-                f"Predicting {_predicted(predicts)}",
+                f"Predicting {_predicted(predicts, result)}",
                 "On held-out wells; the table below says what was held out.",
                 "AUROC",
                 rows,
@@ -156,7 +158,7 @@ def _blind(result: Audit) -> Iterator[Block]:
     def line(s: BlindScore) -> tuple[str, ...]:
         best = f"{clip(one_line(s.worst), NAME)} {number(s.worst_auroc)}" if s.worst else MISSING
         score = (number(s.auroc), interval(s.ci95), number(s.chance), count(s.targets), best)
-        return (representation_name(s.features), _predicted(s.predicts), named({}, s.held_out), *score)
+        return (representation_name(s.features), _predicted(s.predicts, result), named({}, s.held_out), *score)
 
     rest = ("classes", "predicted best")
     heads = ("given", "predicts", "held out", "AUROC", "95 % interval", "chance", *rest)
@@ -169,9 +171,10 @@ def _blind(result: Audit) -> Iterator[Block]:
         )
 
 
-def _predicted(predicts: str) -> str:
+def _predicted(predicts: str, result: Audit) -> str:
     """'each perturbation vs control'; plate and batch are predicted one against the rest."""
-    return named({}, predicts) + (" vs control" if predicts.endswith("perturbation") else "")
+    other = "control" if result.design.controls else "others"
+    return named({}, predicts) + (f" vs {other}" if predicts.endswith("perturbation") else "")
 
 
 def _dependence(result: Audit) -> Iterator[Block]:
@@ -207,7 +210,7 @@ def _folds(result: Audit) -> Iterator[Block]:
     yield Text(
         f"Of {total} of plates, {listed(bad)} cannot be used as they are."
         if bad
-        else f"{total} of plates; each holds controls and perturbations.",
+        else f"{total} of plates; each holds {'controls and ' * bool(result.design.controls)}perturbations.",
         brief=True,
     )
     yield Table(

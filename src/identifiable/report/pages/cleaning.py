@@ -52,6 +52,7 @@ VERDICTS: dict[str, tuple[str, Tone]] = {
     "ica-cleaning-helps": ("ICA cleaning helps", "good"),
     "no-gain": ("no gain", "caution"),
     "nothing-to-remove": ("nothing to remove", "plain"),
+    "keep-as-is": ("keep the table as it is", "caution"),
     "harms": ("cleaning harms", "caution"),
 }
 SPACES = {"ica": "ICA", "pca": "PCA", "rand": "Rand"}
@@ -72,6 +73,11 @@ METRICS = {  # name, which `glossary/cleaning.md` explains, and papers
     "bras": ("BRAS", ()),
     "pcr_batch": ("PCR, batch", ("luecken",)),
     "pcr_plate": ("PCR, plate", ("luecken",)),
+    "nn_euclidean": ("1-NN, Euclidean", ()),
+    "nn_cosine": ("1-NN, cosine", ()),
+    "consensus": ("1-NN of consensus profiles", ()),
+    "consensus_batch": ("1-NN of consensus profiles, other batch", ()),
+    "batch_readable": ("batch readable from controls", ()),
 }
 BASIS = ".safetensors"
 UNSAVED = "cleaning.safetensors"
@@ -79,16 +85,18 @@ UNSAVED = "cleaning.safetensors"
 
 def page(result: Cleaning) -> Page:
     words = glossary("cleaning")
-    shown = dict.fromkeys(("plate_auroc", "replicate_map", *(m.metric for m in result.metrics)))
+    asked = [*(m.metric for m in result.metrics), *(c.metric for c in result.checks)]
+    shown = dict.fromkeys(("plate_auroc", "replicate_map", *asked))
     measured = [METRICS[key] for key in shown if key in METRICS]
     return framed(
         result,
         title=f"{screen_name(result)}: cleaned, and at what price",
-        subtitle="A screen without its technical components, compared with removing as many axes of PCA or of a random rotation",
+        subtitle="Features without what technical components contribute, compared with the table as it came and with other axes removed",
         guide="Plate AUROC is how well plates can still be separated (0.5: not at all), replicate mAP how well replicates on other "
         "plates are found. A useful cleaning lowers the first, keeps the second, and does better than removing other axes.",
         verdict=[_card(result)],
         sections=[
+            section("checks", "Cleaned against input", _checks(result)),
             section("trade-off", "The trade-off", _trade_off(result)),
             section("removed", "What was removed", _removed(result)),
             section("metrics", "Metrics", _metrics(result)),
@@ -138,6 +146,53 @@ def _done(result: Cleaning) -> str:
 def _touched(result: Cleaning) -> list[int]:
     """The components that were dropped or shrunk."""
     return [i for i, weight in enumerate(result.weights) if known(weight) and weight < 1]
+
+
+# -- cleaned against input
+
+
+def _checks(result: Cleaning) -> Iterator[Block]:
+    """Metrics of biology in the table as it came and in the cleaned one; then the differences, with the margin."""
+    margin = result.settings.get("margin")
+    lines = tuple(
+        (
+            f"{_metric_name(c.metric)} {'↑' if c.better == 'high' else '↓'}",
+            "batches not used to choose" if c.held_out else "table as written",
+            number(c.input),
+            number(c.cleaned),
+            estimate(c.difference, c.ci95, signed),
+        )
+        for c in result.checks
+    )
+    if not lines:
+        return
+    yield Table(
+        "Every feature in standard deviations of its own table; ↑ higher is better, ↓ lower is better",
+        columns("metric", "judged on", "input", "cleaned", "difference [95 %]", words=("metric", "judged on")),
+        lines,
+        brief=True,
+    )
+    rows = tuple(
+        DotRow(
+            f"{_metric_name(c.metric)}{', held out' if c.held_out else ''}",
+            signed(c.difference),
+            marks(("main", c.difference)),
+            interval=c.ci95,
+        )
+        for c in result.checks
+        if c.better == "high" and known(c.difference)
+    )
+    limit = f" More than {number(margin, 2)} to the left, the table is not written." if known(margin) else ""
+    if rows:
+        yield Dots(
+            "Cleaned minus input",
+            f"To the right of 0, biology is found better in the cleaned table.{limit}",
+            "difference",
+            rows,
+            (("main", "difference"), ("whisker", "95 % interval, batches left out in turn")),
+            NO_DIFFERENCE,
+            span=True,
+        )
 
 
 # -- the trade-off
@@ -286,10 +341,10 @@ def _metrics(result: Cleaning) -> Iterator[Block]:
     notes: dict[str, str] = {}
     for m in result.metrics:
         same = " =" if m.rotation_invariant else ""
-        label = f"{_metric_name(m)} {'↑' if m.better == 'high' else '↓'}{same}"
+        label = f"{_metric_name(m.metric)} {'↑' if m.better == 'high' else '↓'}{same}"
         rows.setdefault(label, {}).setdefault(m.space, m)
         if m.note:
-            notes.setdefault(one_line(m.note), _metric_name(m))
+            notes.setdefault(one_line(m.note), _metric_name(m.metric))
     heads = (f"{space_name(space)}, cleaned" if space in SPACES else space_name(space) for space in spaces)
     if rows:
         yield Table(
@@ -304,8 +359,8 @@ def _metrics(result: Cleaning) -> Iterator[Block]:
     yield from (Text(f"{name[0].upper()}{name[1:]}: {note}", note=True) for note, name in notes.items())
 
 
-def _metric_name(metric: SpaceMetric) -> str:
-    return named({key: name for key, (name, _) in METRICS.items()}, metric.metric)
+def _metric_name(metric: str) -> str:
+    return named({key: name for key, (name, _) in METRICS.items()}, metric)
 
 
 # -- files
@@ -315,6 +370,12 @@ def _outputs(result: Cleaning) -> Iterator[Block]:
     if result.outputs:
         files = tuple((one_line(path),) for path in result.outputs)
         yield Table("Files", (Column("file", "code"),), files, brief=True)
+    if not result.harmless and not result.outputs:
+        yield Text(
+            "No cleaned table was written. Use the input; to write the cleaned table all the same, pass --force.",
+            brief=True,
+        )
+        return
     saved = any(path.endswith(BASIS) for path in result.outputs)
     keep = "" if saved else f" To keep the map, run the command again with --save-basis {UNSAVED}."
     yield Text(f"New plates need no refit and no batch label: the same map is applied to their rows.{keep}", brief=True)

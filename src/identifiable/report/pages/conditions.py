@@ -20,6 +20,7 @@ CLASSIFIERS = {
     "ridge": "linear probe",
     "logistic": "logistic probe",
     "l1": "L1 probe",
+    "1-nn": "1-NN",
     "odds": "log odds",
 }
 HELD_OUT = {"plate": "plates held out", "batch": "batches held out", "single-batch": "one batch at a time"}
@@ -66,13 +67,14 @@ class Conditions:
 
     @property
     def main(self) -> str:
-        """The classifier of the headline."""
-        return self.classifiers[0] if self.classifiers else ""
+        """The classifier of the headline: the one that judged, in a saved result that does not say the first."""
+        known = [self.result.judged_by] if self.result.judged_by in self.classifiers else self.classifiers
+        return known[0] if known else ""
 
     @property
     def probe(self) -> str:
         """The linear probe beside it, or nothing."""
-        return next((name for name in self.classifiers[1:] if name in LINEAR), "")
+        return next((name for name in self.classifiers if name in LINEAR and name != self.main), "")
 
     def of(self, protocol: Protocol) -> list[ConditionScore]:
         """The conditions of a protocol, by classifier; what contains no picture comes last."""

@@ -72,6 +72,7 @@ VERDICTS: dict[str, tuple[str, Tone]] = {
     "no-gain": ("no gain", "plain"),
     "ica-harms": ("ICA harms", "caution"),
     "nothing-to-find": ("nothing to find", "caution"),
+    "separable": ("separable", "good"),
 }
 ANSWERS: dict[str, Tone] = {"yes": "good", "no": "caution", "unclear": "plain"}
 PAPERS = {"ica": "hyvarinen1999", "tvn": "ando", "combat": "johnson", "harmony": "korsunsky"}
@@ -153,7 +154,11 @@ def verdict_badge(verdict: str) -> tuple[str, Tone]:
 
 
 def _card(scores: Conditions) -> Card:
-    facts = [("ICA - PCA, AUROC", scores.gain(*scores.protocols))]
+    result = scores.result
+    facts = [("judged", f"{count(len(result.targets))} of {count(result.of)}")] if result.of else []
+    gain = scores.gain(*scores.protocols)
+    facts += [("ICA - PCA, AUROC", gain)] if gain != MISSING else []
+    facts += [("classifier", classifier_name(scores.main))] if scores.main else []
     for first in scores.protocols[:1]:
         named_first = ("base", *ROTATIONS, "position")
         facts += [(_name(c), number(c.auroc)) for c in scores.shown(first) if c.representation in named_first]

@@ -9,9 +9,9 @@ from identifiable.report.frame import section
 from identifiable.report.page import Block, Card, Fold, Section, Table, Text, Tone, columns
 from identifiable.report.render.terminal import printed
 from identifiable.report.words import MISSING, clip, count, counted, display_name, known, one_line, sentence_of, short
-from identifiable.results import Attribution, Audit, Cleaning, ScreenDesign, ScreenEvaluation
+from identifiable.results import Attribution, Audit, Cleaning, Recommendation, ScreenDesign, ScreenEvaluation
 
-Screened = Audit | ScreenEvaluation | Attribution | Cleaning
+Screened = Audit | Recommendation | ScreenEvaluation | Attribution | Cleaning
 
 LISTED = 30  # rows of a table before the rest is folded away
 MOST_LISTED = 2000  # beyond it a page would not travel by mail
@@ -137,6 +137,17 @@ def _roles(design: ScreenDesign, *, brief: bool) -> Iterator[Table]:
     )
     heads = columns("role", "column", "values", "most frequent", words=("column", "most frequent"))
     yield from [Table("Roles of columns", heads, lines, brief=brief)] if lines else []
+    unused = tuple(
+        (
+            clip(one_line(u.column), NAME),
+            count(u.values),
+            some(u.examples) or MISSING,
+            "yes" if u.candidate else MISSING,
+        )
+        for u in design.unused
+    )
+    heads = columns("column", "values", "most frequent", "could be the perturbation", words=("most frequent",))
+    yield from [Table("Columns without a role", heads, unused, brief=brief)] if unused else []
 
 
 def _range(least: int, median: float, most: int) -> str:

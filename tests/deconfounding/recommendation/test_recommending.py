@@ -1,0 +1,184 @@
+"""recommend(): a screen that sphering helps, one that nothing helps, and what is kept of a correction for new plates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from identifiable import deconfound, transform
+from identifiable._checks import DataError, UsageError
+from identifiable.api import load_basis, save_basis
+from identifiable.results import from_json
+from identifiable.worlds import cells
+
+PLATES, WELLS = 2, 24
+
+
+def screen(*, nuisance: float, batches: int = 6, seed: int = 0, effect: float = 3.0):
+    """12 compounds of 4 targets and 12 controls on 12 plates; `nuisance` moves wells and batches along 3 of 12 directions."""
+    rng = np.random.default_rng(seed)
+    names = np.array(["DMSO"] * 12 + [f"c{k}" for k in range(12)])
+    targets = np.array(["DMSO"] * 12 + [f"t{k % 4}" for k in range(12)])
+    directions = rng.standard_normal((4, 9))
+    rows = []
+    columns: dict[str, list[str]] = {name: [] for name in ("batch", "plate", "well", "compound", "target")}
+    for b in range(batches):
+        shift = 2 * nuisance * rng.standard_normal(3)
+        for p in range(PLATES):
+            loud = shift + nuisance * rng.standard_normal((WELLS, 3))
+            quiet = rng.standard_normal((WELLS, 9))
+            quiet[12:] += effect * directions[np.arange(12) % 4]
+            rows.append(np.column_stack([loud, quiet]))
+            columns["batch"] += [f"b{b}"] * WELLS
+            columns["plate"] += [f"b{b}p{p}"] * WELLS
+            columns["well"] += [f"{'ABCD'[w // 6]}{w % 6 + 1:02d}" for w in rng.permutation(WELLS)]
+            columns["compound"] += names.tolist()
+            columns["target"] += targets.tolist()
+    turn = np.linalg.qr(rng.standard_normal((12, 12)))[0]
+    return np.concatenate(rows) @ turn, columns
+
+
+@pytest.fixture(scope="module")
+def helped():
+    X, columns = screen(nuisance=6.0, effect=1.2)
+    return deconfound.recommend(X, metadata=columns, control="DMSO")
+
+
+def test_a_correction_that_helps_is_recommended(helped):
+    result = helped.result
+    assert result.verdict in ("recommended", "tie")
+    assert result.written == result.chosen
+    assert result.written not in ("as-is", "z-score")
+    assert (result.held_out, result.folds) == ("batch", 6)
+    before = {m.metric: m.value for m in result.metrics}
+    for metric in ("nn_euclidean", "nn_cosine", "replicate_map"):
+        assert result.score(result.chosen, metric).value >= before[metric]
+    assert result.score(result.chosen, "nn_cosine").value > before["nn_cosine"] + 0.1
+    assert sum(method.picks for method in result.methods) == len(result.picks) == 6
+    assert {pick.held_out for pick in result.picks} == {(f"b{b}",) for b in range(6)}
+    assert result.stable == np.mean([pick.family == result.family for pick in result.picks])
+
+
+def test_a_screen_without_technical_effects_is_kept_as_it_is():
+    X, columns = screen(nuisance=1.0, batches=5, seed=1)
+    found = deconfound.recommend(X, metadata=columns, control="DMSO")
+    assert (found.result.verdict, found.result.written) == ("keep-as-is", "as-is")
+    np.testing.assert_array_equal(found.corrected[:], X)
+    np.testing.assert_array_equal(transform(found.basis, X), X)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_world_without_technical_latents_is_kept_as_it_is(seed):
+    world = cells("tiny", seed=seed, technical=0)
+    found = deconfound.recommend(world.X, metadata=world.metadata, preset="rxrx3-core")
+    assert found.result.verdict == "keep-as-is"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_what_is_written_is_not_below_the_input(seed):
+    world = cells("tiny", seed=seed)
+    result = deconfound.recommend(world.X, metadata=world.metadata, preset="rxrx3-core").result
+    if result.written == "as-is":
+        return
+    for metric in result.metrics:
+        if metric.better == "high":
+            assert result.score(result.written, metric.metric).value >= metric.value - result.margin
+
+
+def test_corrected_columns_are_z_scores(helped):
+    corrected = helped.corrected[:]
+    np.testing.assert_allclose(corrected.mean(axis=0), 0, atol=1e-8)
+    np.testing.assert_allclose(corrected.std(axis=0), 1, atol=1e-8)
+
+
+def test_the_result_comes_back_from_json(helped):
+    again = from_json(helped.result.to_json(), "result")
+    assert again.to_json() == helped.result.to_json()
+    assert again.methods == helped.result.methods
+
+
+def test_the_same_seed_gives_the_same_answer(helped):
+    X, columns = screen(nuisance=6.0, effect=1.2)
+    again = deconfound.recommend(X, metadata=columns, control="DMSO").result
+    assert again.scores == helped.result.scores
+
+
+def test_without_controls_other_corrections_are_tried():
+    X, columns = screen(nuisance=4.0)
+    columns["control"] = [str(int(c == "DMSO" and w < 3)) for w, c in enumerate(columns["compound"])]
+    part = np.array([c != "DMSO" for c in columns["compound"]])
+    kept = {name: np.array(values)[part] for name, values in columns.items()}
+    design = deconfound.Design(
+        *(deconfound.Labels.of(kept[name]) for name in ("plate", "compound")),
+        np.zeros(part.sum(), bool),
+        batch=deconfound.Labels.of(kept["batch"]),
+        target=deconfound.Labels.of(kept["target"]),
+    )
+    from identifiable.blocks import Blocks
+    from identifiable.deconfounding.recommendation.recommending import recommend
+
+    result = recommend(Blocks(X[part]), design).result
+    assert {method.family for method in result.methods} == {"input", "combat", "harmony", "pca"}
+    assert "sphering-1" in result.skipped
+    assert "recommended_without_controls" in [alert.code for alert in result.alerts]
+
+
+def test_two_plates_are_too_few_to_judge():
+    X, columns = screen(nuisance=6.0, batches=1, effect=1.2)
+    found = deconfound.recommend(X, metadata=columns, control="DMSO").result
+    assert (found.verdict, found.held_out, found.folds) == ("keep-as-is", "plate", 2)
+
+
+def test_a_metric_that_the_screen_does_not_allow_is_refused():
+    X, columns = screen(nuisance=1.0)
+    columns.pop("target")
+    with pytest.raises(UsageError, match="consensus_batch"):
+        deconfound.recommend(X, metadata=columns, control="DMSO", metrics=("consensus_batch",))
+
+
+def test_values_that_are_not_finite_are_refused():
+    X, columns = screen(nuisance=1.0)
+    X[3, 0] = np.nan
+    with pytest.raises(DataError, match="array"):
+        deconfound.recommend(X, metadata=columns, control="DMSO")
+
+
+# what is kept for new plates
+
+
+def of_family(family: str):
+    X, columns = screen(nuisance=6.0, effect=1.2)
+    return X, columns, deconfound.recommend(X, metadata=columns, control="DMSO", candidates=(family,))
+
+
+def test_an_affine_correction_comes_back_from_its_file(tmp_path):
+    X, _, found = of_family("sphering")
+    assert found.result.family == "sphering"
+    assert found.basis.before is None
+    path = save_basis(tmp_path / "correction.safetensors", found.basis)
+    np.testing.assert_array_equal(transform(load_basis(path), X), transform(found.basis, X))
+    np.testing.assert_allclose(transform(path, X[:7]), found.corrected[:7], atol=1e-8)
+
+
+def test_control_scaling_of_new_plates_needs_their_controls(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, columns, found = of_family("control-z")
+    assert found.result.family == "control-z"
+    assert found.basis.before.roles["plate"] == "plate"
+    frame = pandas.DataFrame({**columns, **{f"feature_{j}": X[:, j] for j in range(12)}})
+    frame[:48].to_parquet(tmp_path / "new.parquet")
+    with pytest.warns(UserWarning, match="columns_not_checked"):
+        new = transform(save_basis(tmp_path / "c.safetensors", found.basis), tmp_path / "new.parquet")
+    np.testing.assert_allclose(new, found.corrected[:48], atol=1e-6)
+    frame[:48].drop(columns=["compound"]).to_parquet(tmp_path / "bare.parquet")
+    with pytest.raises(DataError, match="compound"):
+        transform(found.basis, tmp_path / "bare.parquet")
+    with pytest.raises(DataError, match="plate"):
+        transform(found.basis, X[:48])
+
+
+def test_what_was_fitted_to_all_rows_refuses_new_plates():
+    X, _, found = of_family("combat")
+    assert found.result.written == "combat"
+    with pytest.raises(UsageError, match="combat"):
+        transform(found.basis, X)
