@@ -57,7 +57,7 @@ def heads(first: Any, second: Any, /, *, options: HeadsOptions) -> Heads:
         raise UsageError(f"names: expected 2 different ones, one for each head, got {', '.join(names)}.")
     with Opened(given, replace(options, names=None)) as opened:
         tables = _features(opened.tables, names)
-        widths = [table.d for table in tables] or [None, None]
+        widths: list[int | None] = [table.d for table in tables] or [None, None]
         made = [
             _oriented(each._replace(name=name), width, options.layout, alerts)
             for each, name, width in zip(stored, names, widths, strict=True)

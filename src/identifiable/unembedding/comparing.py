@@ -53,12 +53,12 @@ def compare_heads(
         diversity = [_diversity(head, i, given, rows) for i, head in enumerate(heads)]
         folds = rows.folds if rows else []
         maps = [_map(*way, folds, options, run) for way in ((heads, False), (heads[::-1], True))]
-    for head in diversity:
-        if not head.diverse:
-            values = {"name": head.name, "labels": head.labels, "dimensions": head.dimensions, "rank": head.rank}
+    for found in diversity:
+        if not found.diverse:
+            values = {"name": found.name, "labels": found.labels, "dimensions": found.dimensions, "rank": found.rank}
             run.alerts.append(Alert("head_not_diverse", values))
-        if head.condition > ILL_CONDITIONED and not features:
-            run.alerts.append(Alert("head_ill_conditioned", {"name": head.name, "condition": head.condition}))
+        if found.condition > ILL_CONDITIONED and not features:
+            run.alerts.append(Alert("head_ill_conditioned", {"name": found.name, "condition": found.condition}))
     return Heads(
         inputs=inputs,
         settings=options.settings(),
