@@ -45,10 +45,10 @@ def compare_heads(
     inputs = (*(_input(h) for h in (first, second)), *inputs_of(features, run))
     run.alerts += identical_inputs(inputs[:2])
     given = _checked_frequencies(frequencies, len(heads[0].weight))
-    for head in heads:
-        if not head.spectrum.rank:
-            raise DataError(f"{head.name}: all labels have the same weights, so it separates none; check the file.")
     with one_blas_thread():
+        for head in heads:
+            if not head.spectrum.rank:
+                raise DataError(f"{head.name}: all labels have the same weights, so it separates none; check the file.")
         rows = _measured(heads, features, options, run) if features else None
         diversity = [_diversity(head, i, given, rows) for i, head in enumerate(heads)]
         folds = rows.folds if rows else []
@@ -148,10 +148,9 @@ def _map(heads: Sequence[Head], back: bool, folds: Sequence[Moments], options: H
     found = relation.record(source, target)
     if not (folds and found.fixed):
         return found
-    run.say(Stage("shuffling labels", f"{source.name} → {target.name}"), int(back), 2)
     rng = np.random.default_rng([options.seed, int(back)])
     ways = [m.reversed() for m in folds] if back else folds
-    return replace(found, fit=fit_of(source, target, relation, ways, draws=options.null_draws, rng=rng))
+    return replace(found, fit=fit_of(source, target, relation, ways, draws=options.null_draws, rng=rng, run=run))
 
 
 class _Logits:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
+from identifiable.blocks import in_threads
 from identifiable.groups import AffineMap, Linear
 from identifiable.moments import Array, Moments
 from identifiable.results import HeadMap, MapArrays, MapFit
+from identifiable.run import Run, Stage
 from identifiable.unembedding.head import Head
 
 RIDGES: Array = np.concatenate([[0.0], 10.0 ** np.arange(-5, 1.25, 0.25)])
@@ -190,6 +193,7 @@ def fit_of(
     *,
     draws: int,
     rng: np.random.Generator,
+    run: Run,
 ) -> MapFit | None:
     """How well the map from heads predicts the target's features, on folds of rows; None where they do not vary there.
 
@@ -201,7 +205,9 @@ def fit_of(
     if not spread > 0:
         return None
     found = features.scored(relation)
-    null = [features.scored(_shuffled(source, target, rng)) for _ in range(draws)]
+    orders = [rng.permutation(len(source.centred)) for _ in range(draws)]
+    stage = Stage("shuffling labels", f"{source.name} → {target.name}")
+    null = in_threads(lambda order: features.scored(_shuffled(source, target, order)), orders, run, stage)
     beyond = sum(abs(each.correlation) >= abs(found.correlation) for each in null)
     implied, best = relation.through / relation.values[:, None], relation.right @ Linear().fit(total).matrix.T
     gap = relation.right @ (total.mean_y - relation.affine(total.mean_x[None])[0])
@@ -225,9 +231,8 @@ def fit_of(
     )
 
 
-def _shuffled(source: Head, target: Head, rng: np.random.Generator) -> HeadRelation:
+def _shuffled(source: Head, target: Head, order: NDArray[np.int64]) -> HeadRelation:
     """The relation if the labels of the source were in another order."""
-    order = rng.permutation(len(source.centred))
     spectrum = target.spectrum
     shift = np.zeros(spectrum.rank)  # offsets are fitted
     return HeadRelation(spectrum.values, spectrum.right, spectrum.left.T @ source.centred[order], shift)
