@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,11 @@ from identifiable.io.array_files import NamedArrays, NpyFile, NpzFile, Safetenso
 from identifiable.io.containers import check_is_file, did_you_mean, listed, named, shown, split_spec, suffix_of
 from identifiable.io.opening import READERS, read_labels
 
-FORMATS = {".npy": NpyFile, ".npz": NpzFile, ".safetensors": SafetensorsFile}
+FORMATS: dict[str, Callable[[Path], NpyFile | NamedArrays]] = {
+    ".npy": NpyFile,
+    ".npz": NpzFile,
+    ".safetensors": SafetensorsFile,
+}
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 CONFIG, INDEX, WHOLE = "config.json", "model.safetensors.index.json", "model.safetensors"
 WEIGHT, BIAS = "weight", "bias"

@@ -49,7 +49,8 @@ class HeadRelation:
 
     def gains(self, ridges: Array) -> Array:
         """What stands in place of 1 / s for each ridge (ridges, k)."""
-        return self.values / (self.values**2 + ridges[:, None] * self.values[0] ** 2)
+        gains: Array = self.values / (self.values**2 + ridges[:, None] * self.values[0] ** 2)
+        return gains
 
     def record(self, source: Head, target: Head) -> HeadMap:
         k = source.shape[0]
@@ -177,8 +178,11 @@ class _Features:
             scaled = on_training.scale(plain) * plain
             missed += [on_held.errors(each)[0] for each in (plain, ridged, scaled)]
         every = reduce(_Sums.__add__, parts)
+        r2, ridged_r2, scaled_r2 = (1 - missed / self.spread).tolist()
         return _Scores(
-            *(1 - missed / self.spread).tolist(),
+            r2=r2,
+            r2_ridge=ridged_r2,
+            r2_scale=scaled_r2,
             correlation=every.correlation(plain),
             ridge=float(RIDGES[np.argmin(every.errors(gains))]),
             scale=every.scale(plain),

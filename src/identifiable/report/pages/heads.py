@@ -195,11 +195,8 @@ def _steps(result: Heads) -> Iterator[str]:
     elif not _beyond_chance(fit):
         yield "At chance"
     else:
-        if (
-            known(result.temperature)
-            and fit.r2_scale - fit.r2 > GAIN
-            and abs(math.log(result.temperature)) > math.log(FACTOR)
-        ):
+        temperature = result.temperature or math.nan
+        if fit.r2_scale - fit.r2 > GAIN and abs(math.log(temperature)) > math.log(FACTOR):
             yield "Another temperature"
         yield "More shared" if fit.r2_fitted - fit.r2_ridge > GAIN else "Holds"
     if way.fixed < way.dimensions:
