@@ -81,7 +81,8 @@ def clean(
 
     Metrics of retrieval (1-NN across batches, consensus, replicate mAP: `Retrieval`) of the cleaned table are compared with those of
     the table as it came: on the table as it would be written, and on wells of batches (or plates) that were not used to choose
-    components. Features are in standard deviations of their table; of the table as written, single wells are also judged in the units they came in.
+    components. Features are in standard deviations of their table; single wells of the table as written
+    are judged in the units they came in, too.
     "harms" is said where a metric has an interval below the input; "keep-as-is" where one is lower by more than `margin`, which
     may be chance.
 
