@@ -175,6 +175,27 @@ def test_fail_if_decides_the_exit_code(folder, capsys):
     )
 
 
+def test_fail_if_reads_words_and_null_as_none(folder, capsys):
+    np.save("c.npy", rows(9, n=300, d=4))
+    check_gates(
+        ["compare", "a.npy", "b.npy", *QUICK, "--epsilon", "0.01"],
+        holds=(
+            "verdict.degree == none; verdict.degree != NEARLY; verdict.group == none; form.group != similarity; "
+            "form.scale_state == other; rigid.group == linear; settings.protocol != default"
+        ),
+        fails=(
+            "verdict.degree == nearly; verdict.degree != none; verdict.group == rigid; verdict.group != 'linear'; "
+            "verdict.below_epsilon == none; form.group == similarity; inputs.name == a"
+        ),
+        undecided="settings.folds == paper",
+        capsys=capsys,
+    )
+    code, _, err = run(
+        "compare", "a.npy", "b.npy", "c.npy", *QUICK, "--fail-if", "verdict.degree == none", capsys=capsys
+    )
+    assert (code, err.count("failed:"), "a -> b" in err) == (1, 4, False)  # any ordered pair, not the weakest only
+
+
 def test_one_of_several_conditions_is_enough_to_fail_and_outputs_are_still_written(folder, capsys):
     code, _, err = run(
         "compare", "a.npy", "b.npy", *QUICK, "--json", "r.json", "--report", "p.html",

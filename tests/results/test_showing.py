@@ -121,3 +121,10 @@ def test_without_pandas_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("identifiable._extras.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pandas.*identifiable\[frames\]"):
         make_comparison().to_frame()
+
+
+def test_a_kind_without_a_headline_says_what_it_is_a_result_of(monkeypatch):
+    result = make_comparison()
+    assert result.headline != result.about
+    monkeypatch.setattr("identifiable.report.headlines.HEADLINES", {})
+    assert result.headline == result.about

@@ -62,4 +62,7 @@ def _measured(measure: Callable[..., Comparison], sources: Sequence[Any], option
             labels_name=labels_name,
             cluster=opened.cluster,
         )
-    return replace(result, alerts=(*one_ids_file(options.ids), *result.alerts))
+    from identifiable.report.answer import answer  # pages are not needed before there is a result
+
+    pairs = tuple(replace(pair, verdict=replace(pair.verdict, text=answer(pair))) for pair in result.pairs)
+    return replace(result, pairs=pairs, alerts=(*one_ids_file(options.ids), *result.alerts))

@@ -18,6 +18,7 @@ from identifiable.intake import as_representation
 from identifiable.io import open_representation, read_label_table
 from identifiable.io.containers import named
 from identifiable.io.opening import labelled_table, located
+from identifiable.options.running import Tables
 from identifiable.representation import Representation, comparable_ids
 from identifiable.results import Alert, Shown, from_json
 
@@ -68,7 +69,7 @@ def one_ids_file(ids: str | Sequence[str] | None) -> tuple[Alert, ...]:
 class Opened:
     """What a call was given, opened: tables, and the cluster that reads them, while it is entered."""
 
-    def __init__(self, sources: Sequence[Any], options: Any):
+    def __init__(self, sources: Sequence[Any], options: Tables):
         self.tables = open_sources(sources, options.ids, options.blocks, options.names)
         self._file = located(sources[0]).path if sources and is_path(sources[0]) else None
         self._connection = connected(options.scheduler) if options.scheduler else nullcontext()

@@ -1,8 +1,9 @@
-"""`--fail-if "rigid.held_out.q95 > 0.2"`: a number of a result by its path, an operator, a number or true or false.
+"""`--fail-if "linear.r2.value < 0.9"`: a field of a result by its path, an operator, a number, true or false, or a word.
 
 A path is that of the JSON: names with dots between them. In a list of records a number takes one record, a word the records that
 hold it (`rungs.rigid`; `source:run1` for words that come from the data), and the name of a field reads it in every record that is
 left. A list of records at the end of a path is counted; `count` counts any list. `low` and `high` are the ends of an interval.
+Words are compared by == and != (`verdict.degree == none`); null reads as `none`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"^\s*([A-Za-z][\w.:-]*)\s*(>=|<=|==|!=|>|<)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?|(?i:true|false))\s*$")
+_FORM = re.compile(r"^\s*([A-Za-z][\w.:-]*)\s*(>=|<=|==|!=|>|<)\s*([^\s<>=!].*?)\s*$")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+EQUALITY = ("==", "!=")  # all that words can be asked for
+NULL = "none"
 TRUTHS = {"true": True, "false": False}
 ENDS = {"low": 0, "high": 1}
 COUNT, ONLY = "count", "only"  # of a list; the one value of a mapping
@@ -42,7 +46,11 @@ _ABOUT = (("_low", "intervals.{}.low"), ("_high", "intervals.{}.high"), ("_p", "
 _FIT, _LIFT = "fits.form:{}.estimator:exact.unit:latent.", "lifts.ica:centred.data:all."
 _TRIAL, _DIFFERENCE = r"conditions.representation:\1.target:all.0.", r"differences.first:\1.second:\2.target:all.0."
 SHORT: Mapping[type, tuple[tuple[str, str], ...]] = {
-    results.Comparison: ((r"(.+)", r"pairs.rungs.\1"), (r"(.+)", r"pairs.\1")),
+    results.Comparison: (
+        (r"(.+)", r"pairs.rungs.\1"),
+        (r"(.+)", r"pairs.\1"),
+        (r"(form\..+)", r"pairs.verdict.\1"),
+    ),
     results.JointResolution: ((r"(.+)", r"models.\1"),),
     results.Distortion: (  # of the worst point
         (r"(constant|condition|sigma_max)", r"summary.\1.max"),
@@ -102,41 +110,39 @@ class Condition:
     text: str
     field: str
     compare: Callable[[Any, Any], bool]
-    threshold: float
+    threshold: float | str
     path: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str, kind: type, example: str, options: Any = None) -> Condition:
-        """Read a condition and check, before any work, that a result of this kind can have such a number."""
+        """Read a condition and check, before any work, that a result of this kind can have such a value."""
         form = _FORM.match(text)
         if form is None:
-            raise UsageError(f"--fail-if {text!r}: expected FIELD OPERATOR NUMBER, for example {example}.")
-        field, symbol, number = form.groups()
-        try:
-            threshold = TRUTHS[number.lower()] if number.lower() in TRUTHS else float(number)
-        except ValueError:
-            raise UsageError(f"--fail-if {text!r}: {number!r} is not a number; for example {example}.") from None
+            raise UsageError(f"--fail-if {text!r}: expected FIELD OPERATOR VALUE, for example {example}.")
+        field, symbol, given = form.groups()
         try:
             path, leads_to = _found(kind, field.lower())  # tables print InfoM and R²; no field has capitals
             _check_measured(kind, path, options)
         except UsageError as error:
             raise UsageError(f"--fail-if {text!r}: {error}") from None
-        if isinstance(threshold, bool) and leads_to not in (bool, Any):  # `identifiable == true` would compare a count
-            raise UsageError(
-                f"--fail-if {text!r}: {field} is a number, not true or false; write for example {example}."
-            )
+        try:
+            threshold = _threshold(field, symbol, given, leads_to)
+        except UsageError as error:
+            raise UsageError(f"--fail-if {text!r}: {error} For example {example}.") from None
         return cls(text, field, OPERATORS[symbol], threshold, path)
 
     def failures(self, result: Any) -> Iterator[str]:
         """A sentence for everything for which the condition holds."""
         for whose, value in self._read(result):
-            if not isinstance(value, int | float) or math.isnan(value):
+            worded = isinstance(self.threshold, str)
+            found = (NULL if value is None else _spelled(value)) if worded and isinstance(value, str | None) else value
+            if not isinstance(found, str if worded else int | float) or found != found:
                 raise UsageError(
                     f"--fail-if {self.text!r}: {self.field} has no value for {whose}, "
                     "so the gate cannot decide; use another field."
                 )
-            if self.compare(value, self.threshold):
-                yield f"{whose}: {self.text} ({self.field} = {value:.6g})"
+            if self.compare(found, self.threshold):
+                yield f"{whose}: {self.text} ({self.field} = {found if worded else format(found, '.6g')})"
 
     def _read(self, result: Any) -> list[tuple[str, Any]]:
         try:
@@ -144,6 +150,26 @@ class Condition:
             return list(_reached(result, _name(result), self.path))
         except UsageError as error:
             raise UsageError(f"--fail-if {self.text!r}: {error}") from None
+
+
+def _threshold(field: str, symbol: str, given: str, leads_to: Any) -> float | str:
+    """What a field is compared with: a word where it holds words, else a number, or true or false where it holds those."""
+    truth, number = TRUTHS.get(given.lower()), _NUMBER.fullmatch(given)
+    word = _spelled(given.strip("'\""))
+    choices = [*map(_spelled, typing.get_args(leads_to)), NULL] if typing.get_origin(leads_to) is typing.Literal else []
+    if leads_to is str or choices or (leads_to is Any and truth is None and number is None):
+        if symbol not in EQUALITY:
+            raise UsageError(f"{field} is a word: compare it by {' or '.join(EQUALITY)}.")
+        if choices and word not in choices:
+            raise UsageError(f"{field} is never {given!r}; choose from {', '.join(choices)}.")
+        return word
+    if truth is not None:
+        if leads_to not in (bool, Any):  # `identifiable == true` would compare a count
+            raise UsageError(f"{field} is a number, not true or false.")
+        return truth
+    if number is None:
+        raise UsageError(f"{given!r} is not a number, and {field} is one.")
+    return float(given)
 
 
 class _NoStepError(UsageError):
@@ -156,6 +182,8 @@ class _NoStepError(UsageError):
 
 def _found(kind: type, text: str) -> tuple[tuple[str, ...], Any]:
     """The path that a text stands for in results of a class, and the annotation it leads to."""
+    if kind is results.Comparison:  # its own are those of one pair; a condition is about all of them
+        text = re.sub(r"^(verdict|rungs)\b", r"pairs.\1", text)
     spelled = [text, *(form.expand(path) for short, path in SHORT.get(kind, ()) if (form := re.fullmatch(short, text)))]
     spelled += [f"{s.rpartition('_')[0]}_ci95.{s.rpartition('_')[2]}" for s in spelled if s.endswith(("_low", "_high"))]
     errors = []
@@ -167,7 +195,9 @@ def _found(kind: type, text: str) -> tuple[tuple[str, ...], Any]:
     left = min(error.left for error in errors)
     nearest = [error for error in errors if error.left == left]
     if left == 0:
-        raise UsageError(f"{text} is not a number; name one of its fields: {', '.join(nearest[0].choices) or 'none'}.")
+        raise UsageError(
+            f"{text} is not a number or a word; name one of its fields: {', '.join(nearest[0].choices) or 'none'}."
+        )
     choices = dict.fromkeys(choice for error in nearest for choice in error.choices)
     if not choices:
         raise UsageError(f"{nearest[0].step!r} is not a field of a number; drop it.")
@@ -179,7 +209,7 @@ def _found(kind: type, text: str) -> tuple[tuple[str, ...], Any]:
 
 
 def _kind_at(kind: Any, path: tuple[str, ...]) -> Any:
-    """The annotation that a path leads to: a number's, or int for what is counted."""
+    """The annotation that a path leads to: that of a number or a word, or int for what is counted."""
     for at, step in enumerate(path):
         kind = _without_none(kind)
         if kind is Any:
@@ -189,7 +219,7 @@ def _kind_at(kind: Any, path: tuple[str, ...]) -> Any:
             raise _NoStepError(step, len(path) - at, _choices(kind))
         kind = found
     kind = _without_none(kind)
-    if kind in (float, int, bool, Any):
+    if kind in (float, int, bool, str, Any) or typing.get_origin(kind) is typing.Literal:
         return kind
     if _record(kind) is None:  # numbers are not counted: `ci95 < 1` would compare 2, the number of its ends
         raise _NoStepError(path[-1], 0, _choices(kind))
@@ -220,7 +250,7 @@ def _choices(kind: Any) -> list[str]:
     if record is None:
         keys = typing.get_args(typing.get_args(kind)[0]) if typing.get_args(kind) else ()
         return [str(key) for key in keys]
-    named = [name for name, k in _kinds(record).items() if _without_none(k) is not str and name != "schema"]
+    named = [name for name in _kinds(record) if name not in ("schema", "text", "headline", "gist")]
     return named if record is kind else [*named, *_words(record)]
 
 
@@ -264,10 +294,10 @@ def _without_none(kind: Any) -> Any:
 
 
 def _reached(value: Any, whose: str, path: tuple[str, ...], *, chosen: bool = False) -> Iterator[tuple[str, Any]]:
-    """Whose, and the value, of all that a path leads to; None where it ends early. `chosen`: records were picked by a word."""
+    """Whose, and the value, of all that a path leads to; NaN where it ends early. `chosen`: records were picked by a word."""
     if not path or value is None:
         counted = isinstance(value, tuple) and (not value or is_dataclass(value[0]))
-        yield whose, len(value) if counted else value
+        yield whose, len(value) if counted else math.nan if path else value
         return
     step, rest = path[0], path[1:]
     if is_dataclass(value):

@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         "Compare three autoencoders of handwritten digits that ship with the package.",
         "identifiable demo",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (default 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of every random choice (default 0)")
     add_result_options(parser)
     parser.set_defaults(run=_run)
 

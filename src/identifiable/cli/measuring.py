@@ -89,7 +89,7 @@ class Command:
             action="append",
             default=[],
             metavar="COND",
-            help=f"exit 1 if it holds, for example {self.gate}; any number of the JSON by its path; may repeat",
+            help=f"exit 1 if it holds, for example {self.gate}; any number or word of the JSON by its path; may repeat",
         )
         add_result_options(parser)
         parser.set_defaults(run=partial(run, self))

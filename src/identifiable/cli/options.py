@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
                 dest=option.name,
                 action="store_false",
                 default=argparse.SUPPRESS,
-                help="the opposite",
+                help=f"switches {option.flag} off",
             )
 
 
@@ -112,8 +112,10 @@ def _help(option: Declared) -> str:
         ",".join(map(str, option.default)) if isinstance(option.default, tuple) else str(option.default)
     )
     unset = option.option.shown is None and (option.default is None or option.default is False or option.default == ())
+    more = "; may repeat" if option.option.repeat else ""
+    default = "" if unset else " (default)" if option.default is True else f" (default {shown})"
     listed = f": {', '.join(option.choices)}" if option.choices and option.item is not None else ""
-    return f"{option.option.help}{listed}{'' if unset else f' (default {shown})'}".replace("%", "%%")
+    return f"{option.option.help}{listed}{more}{default}".replace("%", "%%")
 
 
 def _form(option: Declared) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from identifiable.blocks import in_threads
 from identifiable.groups import Linear, correlation, permutation_matrix, procrustes, projection
 from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder
 from identifiable.moments import Array, Moments
+from identifiable.options.tables import Rung as RungName
 from identifiable.run import PLAIN, Run, Stage
 
-SHAPES = ("signed_permutation", "rigid", "similarity", "linear")
+SHAPES: tuple[RungName, ...] = ("signed_permutation", "rigid", "similarity", "linear")
 DIRECTIONS = (FORWARD, BACKWARD)
 LEAST = 1e-15  # of the variance: what rounding leaves of an exact fit
 

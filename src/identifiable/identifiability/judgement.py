@@ -11,6 +11,7 @@ import numpy as np
 from identifiable.groups import GROUPS
 from identifiable.identifiability.agreement import SHAPES, Agreement
 from identifiable.identifiability.ladder import ICA
+from identifiable.options.tables import Rung as RungName
 from identifiable.results import Alert, Efficiency, Form, PairResult, Rung, SharedDimensions
 from identifiable.results.comparison import Degree, ScaleState, Shape
 
@@ -116,9 +117,9 @@ def scale_state(scale: float, r2: float) -> ScaleState:
 
 def gate_group(
     agreement: Agreement, form: Form, shared: SharedDimensions, direction: int, asked: Sequence[str]
-) -> str | None:
+) -> RungName | None:
     """The group for gates, of those asked for: it certainly holds, explains `SAME`, and nearly all dimensions are strongly shared."""
-    group: str | None = form.group if form.state == "clear" else form.beyond
+    group: RungName | None = form.group if form.state == "clear" else form.beyond
     if group is None or shared.strong < SAME * shared.possible:
         return None
     if group == "similarity" and form.scale_state == "one":
@@ -127,7 +128,7 @@ def gate_group(
     return next((SHAPES[at] for at in possible if agreement.r2[at, direction] >= SAME), None)
 
 
-def group_below(rungs: Sequence[Rung], epsilon: float, protocol: str) -> str | None:
+def group_below(rungs: Sequence[Rung], epsilon: float, protocol: str) -> RungName | None:
     """The smallest group whose headline error is below epsilon. ICA is not a group and does not take part."""
     return next((r.group for r in rungs if r.group in GROUPS and r.judged(protocol) < epsilon), None)
 

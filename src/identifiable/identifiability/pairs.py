@@ -41,7 +41,6 @@ from identifiable.identifiability.rows import FEWEST_UNITS, RowPlan
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.identifiability.shared import measure_shared
 from identifiable.moments import Array, Moments, leave_one_out
-from identifiable.options import RUNGS
 from identifiable.options.tables import Null as NullName
 from identifiable.options.tables import Rung as RungName
 from identifiable.results import (
@@ -222,31 +221,27 @@ class PairRun:
                 r2_back=r2_back,
                 form=own,
             )
-            shown = verdict.group or max(settings.groups, key=lambda g: (g in GROUPS, list(RUNGS).index(g)))
-            results.append(
-                PairResult(
-                    source=source.name,
-                    target=target.name,
-                    n=self.total.n,
-                    dropped=dropped,
-                    width=min(source.blocks.d, target.blocks.d),
-                    kept_source=1.0,
-                    kept_target=1.0,
-                    scale=scale,
-                    rungs=rungs,
-                    ica_efficiency=efficiency_of(rungs, axes[direction].efficiency, settings.protocol),
-                    similarity=similar,
-                    verdict=verdict,
-                    solver=self._solver(direction, dtype),
-                    worst=measured.worst(
-                        shown if shown in settings.groups else settings.groups[-1], direction, scale, run.ids
-                    ),
-                    shared=shared if direction == FORWARD else shared.reversed(),
-                    neighbours=neighbours[direction] if neighbours else None,
-                    axes=axes[direction].axes,
-                    row_errors=measured.rows(settings.groups, direction, scale, run.ids),
-                )
+            found = PairResult(
+                source=source.name,
+                target=target.name,
+                n=self.total.n,
+                dropped=dropped,
+                width=min(source.blocks.d, target.blocks.d),
+                kept_source=1.0,
+                kept_target=1.0,
+                scale=scale,
+                rungs=rungs,
+                ica_efficiency=efficiency_of(rungs, axes[direction].efficiency, settings.protocol),
+                similarity=similar,
+                verdict=verdict,
+                solver=self._solver(direction, dtype),
+                worst=(),
+                shared=shared if direction == FORWARD else shared.reversed(),
+                neighbours=neighbours[direction] if neighbours else None,
+                axes=axes[direction].axes,
+                row_errors=measured.rows(settings.groups, direction, scale, run.ids),
             )
+            results.append(replace(found, worst=measured.worst(found.fitting_group, direction, scale, run.ids)))
         return [self._with_moved(result) for result in results]
 
     def _with_moved(self, result: PairResult) -> PairResult:

@@ -87,7 +87,7 @@ class ReproduceOptions(Seeded):
     changes: Annotated[
         Any,
         Option(
-            "change a setting, for example max_epochs=50, leaks=0.1,0.5,1 or reference_leak=0.5; may repeat",
+            "change a setting, for example max_epochs=50, leaks=0.1,0.5,1 or reference_leak=0.5",
             flag="--set",
             repeat=True,
             metavar="NAME=VALUE",

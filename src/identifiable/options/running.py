@@ -75,3 +75,8 @@ class Streamed(Threaded):
         str | None,
         Option(f"address of a Dask scheduler whose workers read the rows; {UNMOVED}", moves=False, metavar="ADDRESS"),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables(Named, Streamed):
+    """A call that opens tables: `api.opening.Opened` reads these options."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from identifiable._checks import UsageError
 from identifiable.options.declaring import Option, Options, with_commas
-from identifiable.options.running import UNMOVED, Identified, Named, Seeded, Streamed, Threaded
+from identifiable.options.running import UNMOVED, Identified, Seeded, Tables, Threaded
 
 Rung = Literal["signed_permutation", "rigid", "similarity", "linear", "ica"]
 RUNGS: tuple[Rung, ...] = ("signed_permutation", "rigid", "similarity", "linear", "ica")
@@ -26,7 +26,7 @@ LABELS = "one label for each row, a label file, or the name of a column of the f
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(Named, Streamed):
+class CompareOptions(Tables):
     """Are these the same representation, and up to what?"""
 
     groups: Annotated[
@@ -53,16 +53,17 @@ class CompareOptions(Named, Streamed):
     neighbours: Annotated[
         int, Option("nearest neighbours of each row to look for on the other side, 0 for none", least=0, metavar="K")
     ] = 10
-    nulls: Annotated[Sequence[Null], Option("what to compare with; none for no null", metavar="LIST", shown="both")] = (
-        NULLS
-    )
+    nulls: Annotated[
+        Sequence[Null], Option("how rows are paired by chance, or none to draw no null", metavar="LIST", shown="both")
+    ] = NULLS
     null_draws: Annotated[int, Option("draws of each null", least=1, metavar="N")] = 19
     epsilon: Annotated[
         float, Option("error below which verdict.below_epsilon names a group, for gates", above=0, metavar="E")
     ] = 0.1
-    protocol: Annotated[Protocol, Option("paper: in-sample errors divided by the diameter are the headline")] = (
-        "default"
-    )
+    protocol: Annotated[
+        Protocol,
+        Option("paper: in-sample errors divided by the diameter are the headline", shown="R² on held-out rows"),
+    ] = "default"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,7 +118,7 @@ class IcaOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResolveOptions(IcaOptions, Named, Streamed):
+class ResolveOptions(IcaOptions, Tables):
     """Find components that mean the same thing in every run: whitening and ICA, saved as a basis."""
 
     group_by: Annotated[
@@ -254,7 +255,7 @@ class TransformOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsOptions(Named, Streamed):
+class HeadsOptions(Tables):
     """What do two output layers fix of the representation, and does the map that they imply hold?"""
 
     features: Annotated[

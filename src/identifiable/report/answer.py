@@ -24,7 +24,7 @@ def answer(pair: PairResult) -> str:
 def _agreement(pair: PairResult) -> str:
     verdict, shared = pair.verdict, pair.shared
     there, back = verdict.r2, verdict.r2_back
-    both = f"R² {r2(there)}" if r2(there) == r2(back) else f"R² {r2(there)} and {r2(back)}"
+    both = f"R² {r2(there)}" if r2(there) == r2(back) else f"R² {r2(there)} there and {r2(back)} back"
     if verdict.degree == "none":
         return (
             f"No agreement beyond chance: a linear map between {display_name(pair.source)} and {display_name(pair.target)} "
@@ -77,7 +77,7 @@ def _recoverable(degree: str | None) -> str:
 
 
 def _form(pair: PairResult, both: str) -> str:
-    """'a linear map (R² 0.96 and 0.97; a similarity keeps 91 %, borderline)'."""
+    """'a linear map (R² 0.96 there and 0.97 back; a similarity keeps 91 %, borderline)'."""
     form = pair.verdict.form
     if form is None or form.group is None:
         return f"a linear map ({both})"
@@ -146,19 +146,20 @@ def _axes(pair: PairResult) -> str:
     return f"After ICA {found} ({within})."
 
 
-def near(neighbours: Neighbours | None) -> str:
-    """How many neighbours are kept; empty where nobody looked."""
+def near(neighbours: Neighbours | None, whose: str = "") -> str:
+    """How many neighbours are kept, with the pair they belong to where there are several; empty where nobody looked."""
     if neighbours is None:
         return ""
     mutual = neighbours.mutual
+    start = f"{whose}: of" if whose else "Of"
     return (
-        f"Of the {neighbours.k} nearest neighbours of a row, {percent(mutual.value)} are the same in both models "
+        f"{start} the {neighbours.k} nearest neighbours of a row, {percent(mutual.value)} are the same in both models "
         f"(by chance {percent(mutual.chance)}; among {count(neighbours.rows)} rows)."
     )
 
 
-def advice(pair: PairResult) -> Iterator[str]:
-    """What to do next."""
+def advice(pair: PairResult, *, few_rows: bool = False) -> Iterator[str]:
+    """What to do next. `few_rows`: there is an alert that what a linear map explains is a lower bound."""
     verdict, shared, axes = pair.verdict, pair.shared, pair.axes
     if verdict.degree is None:
         return
@@ -173,6 +174,11 @@ def advice(pair: PairResult) -> Iterator[str]:
     explained = verdict.r2 or 0.0
     if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
         yield "Standardise the columns, or leave the loud ones out, and compare again: most dimensions do not agree."
+    elif explained < RE_EMBED_BELOW and few_rows:
+        yield (
+            f"At most {percent(1 - explained)} of the variance of {display_name(pair.target)} is left unexplained: with few rows R² is "
+            "a lower bound. Add rows before deciding whether to carry stored vectors over."
+        )
     elif explained < RE_EMBED_BELOW:
         yield (
             f"Do not carry stored vectors from {display_name(pair.source)} to {display_name(pair.target)}: a linear map leaves "

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
 from identifiable.report.page import (
+    ANSWER,
     Block,
     Card,
     Code,
@@ -59,8 +60,8 @@ def framed(
     return page_with(
         result,
         [
-            Section("verdict", "Verdict", answer),
-            alerts_section(result, well=well),
+            Section(ANSWER, "Verdict", answer),
+            alerts_section(result, well=well, told={b.code for b in answer if isinstance(b, Notice)}),
             *sections,
             Section("reading", "How to read this page", tuple(reading)),
             reproduction(result, methods, entries(papers)),
@@ -164,10 +165,11 @@ def notices(alerts: Sequence[Alert], *, brief: bool = False) -> list[Block]:
     ]
 
 
-def alerts_section(result: Shown, *, well: bool = True) -> Section:
-    """The alerts: the first few open, the others folded. That there are none is good news, and said only if all is `well`."""
-    none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well else []
-    found = notices(sorted(result.alerts, key=lambda alert: alert.code in DETAILS), brief=True)
+def alerts_section(result: Shown, *, well: bool = True, told: Collection[str] = ()) -> Section:
+    """The alerts that are not `told` yet: the first few open, the others folded. That there are none is said if all is `well`."""
+    left = [alert for alert in result.alerts if alert.code not in told]
+    none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well and not result.alerts else []
+    found = notices(sorted(left, key=lambda alert: alert.code in DETAILS), brief=True)
     shown, rest = found[:OPEN], found[OPEN:]
     folded = [Fold(f"{counted(len(rest), 'more kind')} of alert", tuple(rest))] if rest else []
     return Section("alerts", "Alerts", (*(shown or none), *folded))

@@ -19,6 +19,7 @@ MarkKind = Literal["main", "hollow", "q95", "max", "shuffle", "rotation"]
 LegendKind = MarkKind | Literal["whisker", "limit", "beyond"]
 
 PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
+ANSWER = "verdict"  # the section that opens a page
 NEXT = "next"  # the section of what to try next
 LEFT_OUT = "The picture is left out: what the result holds in its place is not a PNG."
 

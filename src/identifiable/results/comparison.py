@@ -197,13 +197,14 @@ class Verdict:
 
     `group` is for gates: the smallest group that certainly holds, has a held-out R² of at least 0.9, where at least 0.9 of
     the dimensions are strongly shared; else None. `below_epsilon` is the smallest group whose error (`held_out.q95`, or
-    the paper's) is below `epsilon`. `degree` goes by `r2`, that of the better of similarity and linear map; `_back` is the other direction.
+    the paper's) is below `epsilon`. `degree` goes by `r2`, that of the better of similarity and linear map; `_back` is the other
+    direction. `text` is the answer as a sentence, for readers.
     """
 
-    group: str | None
+    group: RungName | None
     epsilon: float
     text: str = ""
-    below_epsilon: str | None = None
+    below_epsilon: RungName | None = None
     degree: Degree | None = None
     r2: float | None = None
     degree_back: Degree | None = None
@@ -225,7 +226,7 @@ class Solver:
 
 @dataclass(frozen=True)
 class WorstRow:
-    """A row the verdict's map (the linear one if no group fits) serves badly on held-out data."""
+    """A row that the map of `PairResult.fitting_group` serves badly on held-out data."""
 
     row: str
     error: float
@@ -304,10 +305,13 @@ class PairResult:
 
     @property
     def fitting_group(self) -> str:
-        """The group that rows are judged by: that of the form, the next one where it is borderline; else the largest fitted."""
+        """The group that rows are judged by: that of the form, the next one where it is borderline; else the largest fitted.
+
+        Results of older versions have no form; there it is that of the verdict.
+        """
         groups = [str(rung.group) for rung in self.rungs]
         form = self.verdict.form
-        wanted = None if form is None else form.group if form.state == "clear" else form.beyond
+        wanted = self.verdict.group if form is None else form.group if form.state == "clear" else form.beyond
         if wanted is not None and wanted in groups:
             return wanted
         return ([group for group in groups if group != "ica"] or groups)[-1]

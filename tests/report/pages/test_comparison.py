@@ -25,12 +25,12 @@ from errors import naming
 from identifiable import report
 from identifiable.report import words
 from identifiable.report.answer import advice, answer
-from identifiable.report.page import Block, Card, Curves, Dots, Table, Terms, Text
+from identifiable.report.page import Block, Card, Curves, Dots, Notice, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, similarity_rows
-from identifiable.report.pages.ladder import efficiency_line
+from identifiable.report.pages.ladder import efficiency_line, verdict_words
 from identifiable.report.render.figures import drawn_legend
-from identifiable.results import Efficiency, Null, Rung, from_json, to_json
+from identifiable.results import Alert, Efficiency, Null, Rung, from_json, to_json
 
 
 def ladder_of(result: Any) -> Table:
@@ -58,9 +58,9 @@ def with_rung(result: Any, i: int = 0, **changes: Any) -> Any:
 
 
 def test_the_page_opens_with_sentence_picture_ladder_and_what_to_do() -> None:
-    assert [type(b) for b in blocks_of(make_comparison(), "verdict")] == [Card, Dots, Text, Table, Terms]
+    assert [type(b) for b in blocks_of(make_comparison(), "verdict")] == [Card, Dots, Text, Table, Text, Terms]
     older = make_comparison(older="As recorded.")
-    assert [type(b) for b in blocks_of(older, "verdict")] == [Card, Table]  # nothing to draw the others from
+    assert [type(b) for b in blocks_of(older, "verdict")] == [Card, Table, Text]  # nothing to draw the others from
     keys = [section.key for section in page_of(make_comparison()).sections]
     assert [key for key in keys if key != "alerts"][1:6] == ["shared", "axes", "neighbours", "moved", "pair-1"]
 
@@ -118,9 +118,53 @@ def test_the_sentence_names_degree_form_and_dimensions() -> None:
     one = replace(shared, strong=1, partly=0, variance_target=0.99)
     assert re.search(naming(1, 32, "99 %"), answer(replace(pair, shared=one)))
     nothing = replace(pair.verdict, degree="none", r2=-0.01, r2_back=-0.02)
-    assert re.search(r"-0\.01 and -0\.02", answer(replace(pair, verdict=nothing)))
+    assert re.search(r"-0\.01 there and -0\.02", answer(replace(pair, verdict=nothing)))
     apart = replace(pair.verdict, r2=0.94, degree="largely", r2_back=0.62, degree_back="partly")
     assert re.search(naming("run1 → run2: ", "0.94", "run2 → run1: ", "0.62"), answer(replace(pair, verdict=apart)))
+
+
+def test_p_values_are_printed_where_a_shuffle_does_as_well() -> None:
+    def printed(p: float) -> tuple[list[str], int]:
+        result = make_comparison()
+        rungs = [replace(rung, null={"shuffle": Null(0.7, p, 0.1, 19, 5000)}) for rung in result.pairs[0].rungs]
+        found = replace(result, pairs=(replace(result.pairs[0], rungs=tuple(rungs)),))
+        table = next(b for b in blocks_of(found, "verdict") if isinstance(b, Table))
+        told = [b.text for b in blocks_of(found, "verdict") if isinstance(b, Text)]
+        return [c.label for c in table.columns if c.brief], sum("19" in text for text in told)
+
+    assert [("p" in heads, told) for heads, told in map(printed, (0.05, 0.1))] == [(False, 1), (True, 0)]
+    assert "p" in [column.label for column in ladder_of(make_comparison()).columns]
+
+
+def test_an_alert_that_may_void_the_answer_stands_before_the_advice_and_once() -> None:
+    doubted, other = Alert("paired_by_position"), Alert("efficiency_undefined", {"name": "run1 to run2"})
+    result = replace(make_comparison(), alerts=(other, doubted))
+    blocks = list(blocks_of(result, "verdict"))
+    notices = [b for b in blocks if isinstance(b, Notice)]
+    assert [b.code for b in notices] == ["paired_by_position"]
+    assert blocks.index(notices[0]) < next(i for i, b in enumerate(blocks) if isinstance(b, Terms))
+    assert [b.code for b in blocks_of(result, "alerts") if isinstance(b, Notice)] == ["efficiency_undefined"]
+    text = report.text_table(result)
+    assert (text.count("paired_by_position"), text.count("efficiency_undefined")) == (1, 1)
+    assert text.index("paired_by_position") < text.index("Next: ") < text.index("efficiency_undefined")
+
+
+def test_with_few_rows_the_unexplained_share_is_an_upper_bound() -> None:
+    pair = make_pair()
+    pair = replace(pair, verdict=replace(pair.verdict, r2=0.62, r2_back=0.62))
+    sure, few = (next(advice(pair, few_rows=few)) for few in (False, True))
+    assert ("again" in sure, "again" in few) == (True, False)
+    assert re.search(naming("At most", "38 %"), few)
+
+
+def test_few_words_have_r2_of_the_group_they_name_and_of_the_linear_map() -> None:
+    pair = make_pair()
+    found = {rung.group: words.number(rung.r2.value, 2) for rung in pair.rungs if rung.r2 is not None}
+    assert f"rigid {found['rigid']}, linear {found['linear']}" in verdict_words(pair)
+    form = pair.verdict.form
+    assert form is not None
+    bent = replace(pair, verdict=replace(pair.verdict, form=replace(form, group="linear")))
+    assert verdict_words(bent).count("linear") == 1
 
 
 def test_what_to_do_follows_from_the_numbers() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-from identifiable.report.answer import advice, answer, near
-from identifiable.report.frame import framed, glossary, marks, matrix, section, shade, terms, thinned
+from identifiable.report.answer import advice, answer, form_group, near
+from identifiable.report.frame import framed, glossary, marks, matrix, notices, section, shade, terms, thinned
 from identifiable.report.page import (
     NEXT,
     Block,
@@ -50,6 +50,7 @@ from identifiable.report.pages.ladder import (
     null_rows,
     pair_blocks,
     shared_blocks,
+    under_ladder,
     verdict_words,
 )
 from identifiable.report.words import (
@@ -80,6 +81,11 @@ MODELS_IN_A_MATRIX = 64
 WIDE_MATRIX = 12  # models; beyond it two decimals have to do
 SCREE_POINTS = 64
 CORNER = "source \\ target"
+DOUBTED = (
+    "paired_by_position",
+    "one_ids_file",
+    "identical_inputs",
+)  # alerts after which the answer may be void: before the advice
 
 SCALES = {  # measure -> value when alike, range, value when unrelated
     "cca": ("1", "0 to 1", "above 0, and near 1 once d approaches n"),
@@ -141,16 +147,18 @@ def _one_answer(result: Comparison, told: Headline) -> Iterator[Block]:
     yield from ladder_picture(pair, back)
     yield from _near(pair)
     yield ladder_table(pair, told, brief=True)
-    yield from _next(pair)
+    yield from under_ladder(pair)
+    yield from _next(result, pair)
 
 
-def _near(pair: PairResult) -> Iterator[Block]:
-    if said := near(pair.neighbours):
+def _near(pair: PairResult, whose: str = "") -> Iterator[Block]:
+    if said := near(pair.neighbours, whose):
         yield Text(said, brief=True)
 
 
-def _next(pair: PairResult) -> Iterator[Block]:
-    steps = list(advice(pair))
+def _next(result: Comparison, pair: PairResult) -> Iterator[Block]:
+    yield from notices([alert for alert in result.alerts if alert.code in DOUBTED], brief=True)
+    steps = list(advice(pair, few_rows=any(alert.code == "few_rows" for alert in result.alerts)))
     if steps:
         yield Terms(tuple(("Next" if i == 0 else "And", step) for i, step in enumerate(steps)), brief=True)
 
@@ -196,9 +204,10 @@ def _several_answers(result: Comparison) -> Iterator[Block]:
     )
     yield from demo_lesson(result)
     yield from ladder_picture(pair)
-    yield from _near(pair)
+    yield from _near(pair, arrow(pair))
     yield ladder_table(pair, HELD_OUT, brief=True)
-    yield from _next(pair)
+    yield from under_ladder(pair)
+    yield from _next(result, pair)
 
 
 def _overview(result: Comparison, names: Sequence[str], told: Headline) -> Iterator[Block]:
@@ -209,14 +218,19 @@ def _overview(result: Comparison, names: Sequence[str], told: Headline) -> Itera
     elif matrices:
         guide = "rigid" if "rigid" in matrices else list(matrices)[-1]
         order = cluster_order(matrices[guide])
-        verdicts = {(one_line(p.source), one_line(p.target)): p.verdict.group for p in result.pairs}
+        told_form = any(p.verdict.form is not None for p in result.pairs)
+        verdicts = {
+            (one_line(p.source), one_line(p.target)): form_group(p) if told_form else p.verdict.group
+            for p in result.pairs
+        }
 
         def smallest(i: int, j: int) -> str:
             group = verdicts.get((names[i], names[j]))
             return "·" if i == j else MISSING if group is None else LETTERS.get(group, group_name(group))
 
         letters = ", ".join(f"{LETTERS[g]} {group_name(g)}" for g in NESTED)
-        caption = f"Smallest group that fits: {letters}, {MISSING} none"
+        what = "keeps what a linear map explains" if told_form else "has an error below ε"
+        caption = f"The smallest group that {what}: {letters}, {MISSING} none"
         yield matrix(caption, CORNER, names, order, smallest, lambda i, j: None)
         top = max((v for values in matrices.values() for row in values for v in row if known(v)), default=0.0)
         for group, values in matrices.items():

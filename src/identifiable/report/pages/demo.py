@@ -9,7 +9,10 @@ from identifiable.report.words import count, group_name, number, one_line, perce
 from identifiable.results import Comparison, Demo
 
 SIDE = 8  # pixels of a digit
-COMMANDS = "identifiable compare run1.npy run2.npy --report page.html\nidentifiable resolve run1.npy"
+COMMANDS = (
+    "identifiable compare run1.npy run2.npy --report page.html\n"
+    "identifiable resolve run1.npy -o basis.safetensors --report components.html"
+)
 
 
 def demo_data(result: Comparison) -> Iterator[Block]:
@@ -42,11 +45,11 @@ def demo_pictures(demo: Demo | None) -> Iterator[Block]:
     if demo is not None and demo.pictures:
         yield Gallery(
             f"The digits that moved most, {one_line(demo.source)} → {one_line(demo.target)}",
-            f"Images whose latents have the largest held-out errors ({group_name(demo.group)}). Above each digit: its error "
-            "over the rms distance between rows.",
+            f"Images whose latents have the largest held-out errors ({group_name(demo.group)}). Above each digit: its row, "
+            "the digit, and its error over the rms distance between rows.",
             tuple(
                 Image(
-                    f"{one_line(p.label)}: {number(p.error, 2)}",
+                    f"{one_line(p.row)}, a {one_line(p.label)}: {number(p.error, 2)}",
                     f"{one_line(p.row)}, a {one_line(p.label)}",
                     p.png,
                     SIDE,
@@ -61,5 +64,9 @@ def demo_pictures(demo: Demo | None) -> Iterator[Block]:
 def demo_commands(demo: Demo | None) -> Iterator[Block]:
     """Two commands for tables of one's own."""
     if demo is not None:
-        yield Text("Try these next on your own tables, with one row for each sample:", brief=True)
+        yield Text(
+            "Try these next on your own tables, with one row for each sample. The second says which components of ICA repeat on "
+            "other rows, and saves them as a basis for identifiable transform:",
+            brief=True,
+        )
         yield Code("Commands", COMMANDS, brief=True)

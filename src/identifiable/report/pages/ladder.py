@@ -58,6 +58,7 @@ SEARCHED = {
     "similarity": "after a rotation",
     "linear": "after a linear map",
 }
+SCALED = "A scale is fitted in every group but the rigid one."
 FEW_ROWS = 20  # rows per dimension below which a linear map fits its training rows too well
 
 
@@ -150,11 +151,13 @@ def verdict_name(group: str | None) -> str:
 
 
 def verdict_words(pair: PairResult) -> str:
-    """The answer in a few words, with its number."""
-    verdict, form = pair.verdict, pair.verdict.form
-    if verdict.degree is None or form is None or form.group is None:
+    """The answer in a few words, with R² of the group it names and of the linear map."""
+    group = form_group(pair)
+    if pair.verdict.degree is None or group is None:
         return degree_name(pair)
-    return f"{degree_name(pair)}, {group_name(form_group(pair) or form.group)} (R² {number(verdict.r2, 2)})"
+    found = {rung.group: rung.r2.value for rung in pair.rungs if rung.r2 is not None}
+    shown = [f"{group_name(g)} {number(found[g], 2)}" for g in dict.fromkeys((group, "linear")) if g in found]
+    return f"{degree_name(pair)}, {', '.join(shown) or group_name(group)}"
 
 
 def _keeps(share: float) -> str:
@@ -170,7 +173,7 @@ def ladder_picture(pair: PairResult, back: PairResult | None = None) -> Iterator
     reverse = (("hollow", f"R², {arrow(back)}"),) if back is not None else ()
     yield Dots(
         f"How much each group explains, {arrow(pair)}",
-        "One line per group. A scale is fitted in every group but the rigid one. Values below 0 are drawn at 0.",
+        f"One line per group. {SCALED} Values below 0 are drawn at 0.",
         "held-out R² (1 = the same, 0 = no better than the mean)",
         tuple(
             DotRow(
@@ -277,15 +280,10 @@ def moved_blocks(pair: PairResult, *, brief: bool = False) -> Iterator[Block]:
         )
     if pair.worst:
         yield Table(
-            f"Rows with the largest held-out errors ({group_name(_shown_group(pair))})",
+            f"Rows with the largest held-out errors, {arrow(pair)} ({group_name(pair.fitting_group)})",
             columns("row", "error"),
             tuple((one_line(w.row), number(w.error)) for w in pair.worst),
         )
-
-
-def _shown_group(pair: PairResult) -> str:
-    largest = [g for g in NESTED if any(r.group == g for r in pair.rungs)] or [r.group for r in pair.rungs]
-    return pair.verdict.group if pair.verdict.group in largest and pair.verdict.group is not None else largest[-1]
 
 
 # -- the ladder
@@ -371,11 +369,8 @@ def ladder_table(pair: PairResult, told: Headline, *, brief: bool) -> Table:
     """One line per group: what it explains, its errors, and what shuffled rows give."""
     drawn = [rung.null.get("shuffle") for rung in pair.rungs]
     subset, draws = null_rows(drawn, pair.n), max((null.draws for null in drawn if null), default=0)
-    on = (
-        f"; error of shuffled rows{f' (on {subset})' if subset else ''}, p at least {number(1 / (1 + draws), 2)}"
-        if draws
-        else ""
-    )
+    least = "" if _beats_all(pair) else f", p at least {number(1 / (1 + draws), 2)}" if draws else ""
+    on = f"; error of shuffled rows{f' (on {subset})' if subset else ''}{least}" if draws else ""
     explained = any(rung.r2 is not None for rung in pair.rungs)
 
     def line(rung: Rung, null: Null | None) -> tuple[str, ...]:
@@ -395,11 +390,33 @@ def ladder_table(pair: PairResult, told: Headline, *, brief: bool) -> Table:
     return Table(
         f"{arrow(pair)}: held-out R², its share of that of the linear map (kept); mean and 95 % quantile (q95) of errors over the rms "
         f"distance between rows of {display_name(pair.target)}{on}",
-        columns("group", *shares, *heads, *(("shuffled", "p") if any(drawn) else ())),
+        columns(
+            "group",
+            *shares,
+            *heads,
+            *(("shuffled", "p") if any(drawn) else ()),
+            hidden=("p",) if _beats_all(pair) else (),
+        ),
         tuple(map(line, pair.rungs, drawn)),
         next((i for i, rung in enumerate(pair.rungs) if rung.group == form_group(pair)), None),
         brief=brief,
     )
+
+
+def under_ladder(pair: PairResult) -> Iterator[Block]:
+    """What the numbers of a ladder need to be read right, where it is printed."""
+    said = [SCALED] if any(rung.group == "rigid" and rung.r2 is not None for rung in pair.rungs) else []
+    if draws := _beats_all(pair):
+        said.append(f"Every group does better than all {count(draws)} shuffles.")
+    if said:
+        yield Text(" ".join(said), note=True, brief=True)
+
+
+def _beats_all(pair: PairResult) -> int:
+    """The number of shuffles, if every group does better than all of them; else 0."""
+    drawn = [rung.null.get("shuffle") for rung in pair.rungs]
+    best = all(null is not None and null.p * (1 + null.draws) < 1.5 for null in drawn)
+    return max((null.draws for null in drawn if null is not None), default=0) if best else 0
 
 
 def _all_errors(pair: PairResult, told: Headline) -> Table:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 
-from identifiable.report.page import NEXT, Block, Card, Code, Fold, Heading, Notice, Page, Table, Terms, Text
+from identifiable.report.page import ANSWER, NEXT, Block, Card, Code, Fold, Heading, Notice, Page, Table, Terms, Text
 from identifiable.report.words import columns_wide, count, pad
 
 WIDTH = 100  # columns of a terminal
@@ -16,11 +16,16 @@ JSON = "in the report and the JSON"
 
 
 def terminal(page: Page) -> str:
-    """The page in brief. Alerts come last, where the eye is when the prompt returns; after them only what to try next."""
-    shown = [block for section in page.sections if section.key != NEXT for block in _brief(section.blocks)]
+    """The page in brief. Alerts come last, where the eye is when the prompt returns; after them only what to try next.
+
+    Alerts that belong to the answer stay in it.
+    """
+    shown = [
+        (section.key, block) for section in page.sections if section.key != NEXT for block in _brief(section.blocks)
+    ]
     last = [block for section in page.sections if section.key == NEXT for block in (Text(""), *_brief(section.blocks))]
-    alerts = [block for block in shown if isinstance(block, Notice)]
-    others = [block for block in shown if not isinstance(block, Notice)]
+    alerts = [block for key, block in shown if isinstance(block, Notice) and key != ANSWER]
+    others = [block for key, block in shown if not isinstance(block, Notice) or key == ANSWER]
     return printed([*others, Text(""), Text(page.guide), *alerts, *last])
 
 
