@@ -239,13 +239,13 @@ def main() -> None:
 
 
 def _rounded(value: Any) -> Any:
-    """Four digits after the point; a number that is not finite is None."""
+    """Six digits after the point; a number that is not finite is None."""
     if isinstance(value, dict):
         return {str(key): _rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_rounded(item) for item in value]
     if isinstance(value, float | np.floating):
-        return round(float(value), 4) if np.isfinite(value) else None
+        return round(float(value), 6) if np.isfinite(value) else None
     return value
 
 

@@ -51,6 +51,7 @@ RUNS = {
     "disentangle": "disentangle latents.npy factors.csv --metrics infomec,mig,sap,mcc,r2 --resolve --noise-sweep --null 3 --bootstrap 3",
     "disentangle-all": "disentangle latents.npy factors.csv --metrics all --profile hsu-training",
     "disentangle-codes": "disentangle codes.npy factors.csv:shape,size --metrics infomec,mig,modularity --profile tripod",
+    "heads": "heads heads.npz:head_a heads.npz:head_b --features a.npy wide.npy --null-draws 9",
     "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20 --min-wells 20",
     "recommend": "deconfound recommend cells.csv --preset rxrx3-core",
     "evaluate": "deconfound evaluate cells.csv --preset rxrx3-core --classifiers ridge,logistic --max-targets 2 --min-wells 8 "
@@ -71,6 +72,7 @@ PAGES: tuple[str, ...] = (
     "resolve-joint",
     "bilipschitz",
     "disentangle",
+    "heads",
     "audit",
     "recommend",
     "evaluate",
@@ -118,6 +120,10 @@ def make_inputs(folder: Path) -> None:
     np.save(folder / "latents.npy", z + 0.1 * rng.standard_normal(z.shape))
     np.save(folder / "codes.npy", np.column_stack([factors[:, 0], factors[:, 1] // 2, rng.integers(3, size=600)]))
     (folder / "golden_decoder.py").write_text(DECODER)
+    drawn = np.random.default_rng(21)
+    heads = {f"head_{x}": drawn.standard_normal((12, width)) for x, width in (("a", 5), ("b", 8))}
+    heads["head_b"][:, :5] += 3 * heads["head_a"] @ turn  # wide.npy is a.npy turned, with three columns of noise
+    np.savez(folder / "heads.npz", **heads, bias_a=drawn.standard_normal(12), bias_b=drawn.standard_normal(12))
     _run("simulate cells -o cells.csv --preset tiny")
     # 500 wells do not determine ICA of their own: the basis is one that any processor finds.
     np.save(folder / "many.npy", rng.laplace(size=(5000, 24)) @ rng.standard_normal((24, 24)))

@@ -419,6 +419,39 @@ def make_joint_resolution(
     )
 
 
+def make_heads(
+    *, features: bool = True, rank: int = 9, chance: float = 0.014, temperature: float = 1.02, r2_ridge: float = 0.31
+) -> results.Heads:
+    """Two heads of ten labels that fix `rank` of 64 dimensions, with a map that explains less than a fitted one."""
+    fit = results.MapFit(
+        n=500, r2=-0.22, ridge=0.1, r2_ridge=r2_ridge, r2_fitted=0.58, scale=0.42, r2_scale=0.23, correlation=0.48, distance=1.15,
+        offset_gap=0.2, null_r2=-3.0, null_r2_ridge=0.001, null_correlation=chance, p=0.05, draws=19,
+    )  # fmt: skip
+    head = results.HeadDiversity("first", 10, 64, rank, 9.5, rank == 64, 0.07, True)
+    if features:
+        head = replace(
+            head,
+            frequencies="predicted",
+            weighted_rank=rank,
+            weighted_condition=120.0,
+            smallest_eigenvalue=0.0,
+            effective_labels=7.5,
+            variance=0.51,
+        )
+    way = results.HeadMap("first", "second", rank, 64, 9.5, None, None, 0.88, fit if features else None)
+    back = replace(way, source="second", target="first", expressed=0.9, expressed_chance=0.5)
+    return results.Heads(
+        inputs=tuple(results.Input(name, 10, 64, "float32", f"{i:064x}") for i, name in enumerate(("first", "second"))),
+        settings={"folds": 5, "null_draws": 19, "layout": "auto"},
+        alerts=(results.Alert("head_not_diverse", {"name": "first", "labels": 10, "dimensions": 64, "rank": rank}),),
+        provenance=MADE_BY,
+        heads=(head, replace(head, name="second")),
+        maps=(way, back),
+        premise=results.Premise(500, 0.81, 0.18, 32.1, 0.53) if features else None,
+        temperature=temperature if features else None,
+    )
+
+
 def make_distortion(
     n: int = 400,
     *,
@@ -1398,6 +1431,8 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "resolution": make_resolution,
     "joint": make_joint_resolution,
     "distortion": make_distortion,
+    "heads": make_heads,
+    "heads, no features": lambda: make_heads(features=False),
     "reproduction": make_reproduction,
     "disentanglement": make_disentanglement,
     "table2": make_table2,

@@ -32,7 +32,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("deconfound", "pp"),
     ("api", "metrics"),
     ("io", "nn", "report"),
-    ("identifiability", "disentanglement", "deconfounding", "mechanisms", "heads", "worlds"),
+    ("identifiability", "disentanglement", "deconfounding", "mechanisms", "unembedding", "worlds"),
     ("ica", "jacobians", "bounds", "similarity", "diameter"),
     ("groups", "intake"),
     ("blocks", "moments", "representation"),
@@ -44,8 +44,9 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
 HEIGHT = {room: -depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 UPWARD_BY_NAME = {("results", "report")}  # a result shows itself: named at call time, never imported
 FREE_CONSTANTS = {"__version__"}  # plain words of the front that any room may read
-# lazy exports have their modules in a table; `--decoder` names the user's own; pages are the files of a folder
-UNREADABLE_ALLOWED = {FRONT, "cli", "report"}
+# lazy exports have their modules in a table; `--decoder` names the user's own; pages are the files of a folder; extras are
+# imported once to see that they can be
+UNREADABLE_ALLOWED = {FRONT, "cli", "report", "_extras"}
 NEEDS_TORCH = {"torch", "torchvision", "torchaudio", "lightning", "timm", "transformers", "safetensors.torch"}
 PLOTTING = {"matplotlib", "seaborn", "plotly"}  # figures of pages are SVG text
 PLOTS = "report/plots"  # the one module that may import matplotlib, for `result.plot()`

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from identifiable.api import transform as transform
     from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
+    from identifiable.api.unembedding import heads as heads
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
     from identifiable.groups import GROUPS as GROUPS
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from identifiable.results import Comparison as Comparison
     from identifiable.results import Disentanglement as Disentanglement
     from identifiable.results import Distortion as Distortion
+    from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
     from identifiable.results import Resolution as Resolution
 
@@ -53,6 +55,7 @@ _ROOM_OF = {
     "Disentanglement": "results",
     "Distortion": "results",
     "GROUPS": "groups",
+    "Heads": "results",
     "ICA": "api.estimator",
     "IdentifiableError": "_checks",
     "JointResolution": "results",
@@ -66,6 +69,7 @@ _ROOM_OF = {
     "compare": "api",
     "disentangle": "api.disentangling",
     "fold": "blocks",
+    "heads": "api.unembedding",
     "load": "api",
     "load_basis": "api",
     "match_components": "ica",
@@ -88,6 +92,7 @@ __all__ = [
     "DataWarning",
     "Disentanglement",
     "Distortion",
+    "Heads",
     "IdentifiableError",
     "JointResolution",
     "Moments",
@@ -101,6 +106,7 @@ __all__ = [
     "deconfound",
     "disentangle",
     "fold",
+    "heads",
     "load",
     "load_basis",
     "match_components",

@@ -25,6 +25,7 @@ CALLS = {
     "joint": "resolve a.npy b.npy --restarts 1 --stability 0",
     "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
+    "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
     "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",
     "fig2": "reproduce fig2 --set pairs=3",
     "figA6": "reproduce figA6",
@@ -51,6 +52,8 @@ def source(tmp_path_factory):
     np.save(folder / "b.npy", S @ rng.standard_normal((3, 3)) + 0.01 * rng.standard_normal((240, 3)))
     (folder / "factors.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in (2 * S[:, :2]).astype(int)))
     (folder / "model.py").write_text(MODEL)
+    for name in ("h1.npy", "h2.npy"):
+        np.save(folder / name, rng.standard_normal((7, 3)))
     assert main(["simulate", "cells", "--preset", "tiny", "-o", str(folder / "wells.csv"), "--quiet"]) == 0
     return folder
 
@@ -109,7 +112,9 @@ BEFORE_THE_WORK = [
 
 
 @pytest.mark.parametrize(("extra", "code", "part"), BEFORE_THE_WORK)
-@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "audit", "fig2", "table2"])
+@pytest.mark.parametrize(
+    "call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "audit", "fig2", "table2"]
+)
 def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeypatch, call, extra, code, part):
     Path("taken").mkdir()
     before = files()
@@ -147,6 +152,8 @@ def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeyp
         ("bilipschitz", "constants > 3", ("'constants'",)),
         ("bilipschitz", "constant.q96 > 3", ("'q96'",)),
         ("bilipschitz", "decoder > 3", ("decoder is", "==")),
+        ("heads", "r3 > 1", ("'r3'",)),
+        ("heads", "heads.rang < 3", ("'rang'", "rank")),
         ("fig2", "spearmen > 3", ("'spearmen'",)),
         ("fig2", "maximum.spearmen > 3", ("'spearmen'",)),
         ("fig2", "maximum > 3", ("'maximum'",)),
@@ -183,7 +190,7 @@ def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys, call, condit
     assert files() == before
 
 
-@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "audit"])
+@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "audit"])
 def test_an_input_is_never_written_over(folder, capsys, call):
     words = shlex.split(CALLS[call])
     table = next(word for word in words if word.endswith((".npy", ".csv")))
@@ -196,7 +203,7 @@ def test_an_input_is_never_written_over(folder, capsys, call):
 
 
 @pytest.mark.parametrize(
-    "command", ["compare", "resolve", "transform", "bilipschitz", "disentangle", "reproduce", "report", "demo"]
+    "command", ["compare", "resolve", "transform", "bilipschitz", "disentangle", "heads", "reproduce", "report", "demo"]
 )
 def test_help_of_every_command_shows_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):

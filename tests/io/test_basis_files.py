@@ -15,9 +15,10 @@ import pytest
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from builders import make_comparison
+from builders import make_cleaning, make_comparison
 from identifiable import AffineMap, DataError, Resolved, load_basis, resolve, save_basis
 from identifiable._checks import OutputError
+from identifiable.deconfounding.feature_map import FeatureMap
 
 Tensors = dict[str, NDArray[Any]]
 SEED = 20240617
@@ -291,3 +292,26 @@ def test_what_could_not_be_loaded_is_not_saved(basis: Resolved, saved: Path) -> 
         save_basis(saved, misfit)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+# -- maps of features
+
+
+def feature_map(columns=("a", "b")):
+    result = make_cleaning()
+    d = result.inputs[0].d
+    rng = np.random.default_rng(0)
+    names = None if columns is None else tuple(f"{columns[0]}{j}" for j in range(d))
+    return FeatureMap(AffineMap(rng.standard_normal((d, d)), rng.standard_normal(d)), result, names)
+
+
+@pytest.mark.parametrize("columns", [None, ("a", "b")])
+def test_a_map_of_features_is_read_back_with_its_names_and_its_result(tmp_path, columns):
+    kept = feature_map(columns)
+    found = load_basis(save_basis(tmp_path / "map.safetensors", kept))
+    assert isinstance(found, FeatureMap)
+    assert found.columns == kept.columns
+    assert np.array_equal(found.map.matrix, kept.map.matrix)
+    assert found.result.to_json() == kept.result.to_json()
+    with pytest.raises(DataError, match=r"map\.matrix"):
+        save_basis(tmp_path / "other.safetensors", replace(kept, map=AffineMap(np.eye(2), np.zeros(2))))

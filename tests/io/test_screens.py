@@ -341,7 +341,9 @@ def test_numbers_named_like_a_dose_or_a_replicate_are_metadata_unless_they_are_a
     assert asked.feature_names == ("fa", "time_h")
     assert "not_features" not in [note.code for note in asked.notes]
     numbered = pd.DataFrame(values, columns=[f"rep{j}" for j in range(D)])  # an embedding, not replicates
-    assert screen_of_frame(numbered, metadata=metadata(), no_feature=is_about_wells).representation.d == D
+    numbered["dose"] = 0.5
+    embedded = screen_of_frame(numbered, no_feature=is_about_wells).representation
+    assert (embedded.d, set(embedded.labels)) == (D, {"dose"})
 
 
 def test_a_word_among_features_is_said_with_its_line(tmp_path, values):

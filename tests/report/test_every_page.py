@@ -147,7 +147,7 @@ def test_alerts_of_one_kind_stand_together_and_none_is_lost(example: Any) -> Non
         assert re.match(naming(f"! {notice.code}: {notice.code} no. 0", len(notice.more)), line)
 
 
-def test_three_kinds_of_alert_are_open_and_the_others_folded_those_of_reading_last(example: Any) -> None:
+def test_three_kinds_of_alert_are_open_and_the_others_folded_details_last(example: Any) -> None:
     codes = ("reading", "first", "second", "third", "fourth")
     warned = replace(example, alerts=tuple(Alert(code, {}, f"told by {code}") for code in codes))
     *shown, fold = next(section.blocks for section in page_of(warned).sections if section.key == "alerts")

@@ -217,6 +217,7 @@ def cleaned_record(cleaned: Cleaned) -> Mapping[str, Any]:
         "checks": {
             "metric": np.array([c.metric for c in result.checks]),
             "held_out": np.array([c.held_out for c in result.checks]),
+            "scaled": np.array([c.scaled for c in result.checks]),
             "input": np.array([c.input for c in result.checks]),
             "cleaned": np.array([c.cleaned for c in result.checks]),
         },

@@ -270,9 +270,9 @@ class Recommended(Holder):
 def recommend(source: Any, /, *, options: RecommendOptions) -> Recommended:
     """Which correction helps a screen, chosen with whole batches held out; or to keep the table as it is.
 
-    Ours. Candidates are control scaling, sphering, TVN, ComBat, Harmony and PCA. They are judged by neighbours across batches,
-    consensus profiles, replicates and how readable the batch stays, all against the input. Takes a `Screen`, or what `screen`
-    takes; doses of one compound are told apart where they are replicated.
+    Ours. Candidates are control scaling, sphering, TVN, ComBat, Harmony, PCA and ICA cleaning. They are judged by neighbours across
+    batches, consensus profiles, replicates and how readable the batch stays, all against the input. Takes a `Screen`, or what
+    `screen` takes; doses of one compound are told apart where they are replicated.
     """
     opened = _doses_apart(_screened(source, options))
     run = _run(opened, options, "recommend")

@@ -168,7 +168,7 @@ def apply_basis(
     before = found.before if isinstance(found, FeatureMap) else None
     if before is not None and before.method == "all rows":
         raise UsageError(
-            f"{found.result.chosen} corrects only the rows it was fitted to; run deconfound recommend on all plates together."
+            f"{before.named} corrects only the rows it was fitted to; run deconfound recommend on all plates together."
         )
     beside = _beside(X, output, ids)
     own_labels = not (beside and "obs" in beside.kept)  # what is not copied with the file

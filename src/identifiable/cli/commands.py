@@ -25,6 +25,7 @@ NAMES = (  # of the files here, in the order of --help
     "transform",
     "bilipschitz",
     "disentangle",
+    "heads",
     "deconfound",
     "simulate",
     "reproduce",

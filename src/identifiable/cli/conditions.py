@@ -82,6 +82,11 @@ SHORT: Mapping[type, tuple[tuple[str, str], ...]] = {
         (r"(\w+)_(low|high)", rf"{_TRIAL}ci95.\2"),
         (r"(\w+)", f"{_TRIAL}auroc"),
     ),
+    results.Heads: (  # of the map from the first to the second
+        (r"(agreement|total_variation|(?:relative_)?logit_distance)", r"premise.\1"),
+        (r"(fixed|expressed|offset)", r"maps.0.\1"),
+        (r"(\w+)", r"maps.0.fit.\1"),
+    ),
     results.Attribution: ((r"(technical|biological|both|neither)", r"components.role:\1"),),
     results.Cleaning: ((r"removed", r"removed.count"),),
 }
@@ -92,6 +97,7 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "intervals": ("bootstrap", "--bootstrap 100"),
     "nulls": ("null", "--null 100"),
     "after": ("resolve", "--resolve"),
+    **dict.fromkeys(("premise", "fit"), ("features", "--features F1 F2")),
     **dict.fromkeys(("identifiable", "ties", "stability", "stability_min", "sign_kept"), _REFITS),
 }
 """Parts of a path that have no value unless an option is set: the option, and what to pass."""

@@ -92,6 +92,9 @@ def recorded(name: str, paths: Sequence[str], options: Options) -> str:
         if isinstance(value, bool):
             words.append(option.flag if value else typing.cast(str, option.option.negative))
             continue
+        if option.option.values > 1:
+            words += [option.flag, *map(str, value)]
+            continue
         for word in value if option.option.repeat and isinstance(value, list | tuple) else [value]:
             words += [option.flag, ",".join(map(str, word)) or NONE if isinstance(word, list | tuple) else str(word)]
     return shlex.join(words)
@@ -126,6 +129,8 @@ def _form(option: Declared) -> dict[str, Any]:
     }
     if option.option.repeat:
         form["action"] = "append"
+    if option.option.values > 1:
+        form["nargs"] = option.option.values
     if option.option.bare is not None:
         form |= {"nargs": "?", "const": option.option.bare}
     return form

@@ -21,6 +21,7 @@ class BeforeMap:
     method: Literal["control-z", "control-mad", "all rows"]
     level: Literal["plate", "batch"] = "plate"
     roles: Mapping[str, str] = field(default_factory=dict)
+    named: str = ""  # what the correction is called
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -295,7 +295,8 @@ def choose_targets(
         top = int(wells.argmax())
         raise DataError(
             f"{design.name}: no {level} has {min_wells} wells; the largest, {labels.names[top]!r}, has {wells[top]}. Ask for fewer "
-            "(--min-wells, min_wells=), or pool perturbations by what they share (--level target, level=)."
+            "(--min-wells, min_wells=), join the doses of a compound (--level compound, level=), or pool perturbations by what they "
+            "share (--level target)."
         )
     plates = labels.spread(design.plate, treated)
     ranked = sorted(enough.tolist(), key=lambda k: (-plates[k], -wells[k], labels.names[k]))[:most]

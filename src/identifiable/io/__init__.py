@@ -10,7 +10,7 @@ from __future__ import annotations
 from identifiable.io.anndata_writing import extend_anndata, save_anndata
 from identifiable.io.basis_files import load_basis, save_basis
 from identifiable.io.opening import open_representation, read_label_table, read_labels, read_pairs
-from identifiable.io.saving import save_array, save_table
+from identifiable.io.saving import save_array, save_arrays, save_table
 from identifiable.io.screens import (
     OpenedScreen,
     open_screen,
@@ -32,6 +32,7 @@ __all__ = [
     "read_pairs",
     "save_anndata",
     "save_array",
+    "save_arrays",
     "save_basis",
     "save_table",
     "screen_of_anndata",

@@ -23,7 +23,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable._extras import require
 from identifiable.io.containers import check_table, damage_named, identities_from_text, named, shown
 from identifiable.io.label_columns import FeatureChoice, Kind, labels_from_numbers, labels_from_objects, taken
-from identifiable.io.labelled import Found, LabelledTable
+from identifiable.io.labelled import Found, LabelledTable, NoFeature, never
 from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, reopened, scratch_file
 
 X = "X"
@@ -74,7 +74,9 @@ class AnnDataFile(LabelledTable):
         """Every matrix holds numbers; one of them is chosen by its place."""
         return dict.fromkeys(self._places, "float")
 
-    def choose(self, asked: Sequence[str] | str | None, ids: str | None) -> FeatureChoice:
+    def choose(
+        self, asked: Sequence[str] | str | None, ids: str | None, no_feature: NoFeature = never
+    ) -> FeatureChoice:
         """The place of a matrix (`X_pca`, `layers/counts`)."""
         if asked is not None and not isinstance(asked, str):
             if len(asked) != 1:

@@ -75,6 +75,13 @@ class NpyFile:
         self._refuse_part(part)
         return IdentifiedColumn(read_whole(self._file, self._layout, self._label), None)
 
+    def layout(self, name: str = "") -> Layout:
+        return self._layout
+
+    def array(self, name: str = "") -> NDArray[Any]:
+        """The array, of any shape, whole."""
+        return whole_array(self._file, self._layout, self._label)
+
     def _refuse_part(self, part: str | None) -> None:
         if part is not None:
             raise DataError(f"{self._label}: a .npy file is one array without parts; drop the colon and {part!r}.")
@@ -107,6 +114,14 @@ class NamedArrays:
         if name != IDS and IDS in self._layouts and self._layouts[IDS].shape[:1] == self._layouts[name].shape[:1]:
             own = self.column(IDS).values
         return IdentifiedColumn(self._whole(name), own)
+
+    def layout(self, name: str) -> Layout:
+        """How the array of that name, one of `names`, is stored."""
+        return self._layouts[name]
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The array of that name, one of `names`, of any shape, whole."""
+        return whole_array(*self._located(name), self._at(name))
 
     def _at(self, name: str) -> str:
         return f"{self._label}:{shown(name)}"
@@ -164,6 +179,11 @@ class NpzFile(NamedArrays):
                 except DataError as error:  # matters only if this member is the one that is asked for
                     self._broken[name] = error
         self.names = tuple(self._members)
+
+    def layout(self, name: str) -> Layout:
+        if name in self._broken:
+            raise self._broken[name]
+        return super().layout(name)
 
     def array(self, name: str) -> NDArray[Any]:
         """The array of that name, of any shape, whole and with its checksum verified. `name` must be one of `names`."""
@@ -326,6 +346,15 @@ class SafetensorsFile(NamedArrays):
         return DataError(
             f"{self._label}: the .safetensors file is damaged or truncated ({why}); copy or write it again."
         )
+
+
+def whole_array(file: FileBytes, layout: Layout, label: str) -> NDArray[Any]:
+    """An array of any shape in memory."""
+    if layout.stored.hasobject:
+        raise DataError(pickled(label))
+    raw = np.empty(math.prod(layout.shape) * layout.stored.itemsize, np.uint8)
+    file.read_into(layout.offset, raw)
+    return layout.decode(raw).reshape(layout.shape, order="F" if layout.fortran else "C")
 
 
 def layout_of(head: bytes, label: str) -> Layout:

@@ -9,7 +9,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 from numbers import Integral, Real
@@ -94,21 +94,20 @@ def choose_features(kinds: dict[str, Kind], asked: Sequence[str] | str | None, l
     return FeatureChoice(tuple(floats))
 
 
-def without(choice: FeatureChoice, no_feature: Callable[[str], bool]) -> FeatureChoice:
-    """The choice without columns of such a name, which are metadata, and a note that says so; columns that number an embedding stay."""
-    stems = Counter(match.group(1) for name in choice.names if (match := NUMBERED.fullmatch(name)))
-    left_out = [
-        name
-        for name in choice.names
-        if no_feature(name)
-        and not name.startswith((*FEATURES, *COMPARTMENTS))
-        and not ((match := NUMBERED.fullmatch(name)) and stems[match.group(1)] > 2)
-    ]
-    if not left_out:
-        return choice
-    kept = tuple(name for name in choice.names if name not in left_out)
-    note = Alert("not_features", {"columns": [shown(name) for name in left_out], "features": len(kept)})
-    return FeatureChoice(kept, (*choice.notes, note))
+def choose_without(kinds: dict[str, Kind], no_feature: Callable[[str], bool], label: str) -> FeatureChoice:
+    """The features by the habits of the field, without columns that are none by their name: these are metadata, and a note says so.
+
+    Columns that number an embedding stay (rep0, rep1, rep2), and where features have a beginning of their own, it decides.
+    """
+    floats = [name for name, kind in kinds.items() if kind == "float" and not is_metadata(name)]
+    if any(name.startswith((*FEATURES, *COMPARTMENTS)) for name in floats):
+        return choose_features(kinds, None, label)
+    stem = {name: match.group(1) for name in floats if (match := NUMBERED.fullmatch(name))}
+    sizes = Counter(stem.values())
+    left_out = [name for name in floats if no_feature(name) and sizes[stem.get(name, "")] < 3]
+    choice = choose_features({name: kind for name, kind in kinds.items() if name not in left_out}, None, label)
+    told = {"columns": [shown(name) for name in left_out], "features": len(choice.names)}
+    return replace(choice, notes=(*choice.notes, Alert("not_features", told))) if left_out else choice
 
 
 def columns_named(names: Sequence[str], part: str | None, label: str) -> list[str]:

@@ -24,9 +24,9 @@ from identifiable.io.label_columns import (
     FeatureChoice,
     Kind,
     choose_features,
+    choose_without,
     columns_named,
     is_id_name,
-    without,
 )
 from identifiable.results import Alert
 
@@ -106,10 +106,16 @@ class LabelledTable(ABC):
         """How a column is stored that holds no single values."""
         return "something else"
 
-    def choose(self, asked: Sequence[str] | str | None, ids: str | None) -> FeatureChoice:
+    def choose(
+        self, asked: Sequence[str] | str | None, ids: str | None, no_feature: NoFeature = never
+    ) -> FeatureChoice:
         """The features; what looks like ids is none unless named as one."""
         kinds = {n: k for n, k in self.kinds().items() if n != ids and (asked is not None or not is_id_name(n))}
-        return choose_features(kinds, asked, self.label)
+        return (
+            choose_without(kinds, no_feature, self.label)
+            if asked is None
+            else choose_features(kinds, asked, self.label)
+        )
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         choice = self.choose(part, ids)
@@ -132,9 +138,7 @@ class LabelledTable(ABC):
 
         `no_feature` says of a name that it is none unless it is asked for.
         """
-        choice = self.choose(features, ids)
-        if features is None:
-            choice = without(choice, no_feature)
+        choice = self.choose(features, ids, no_feature)
         rows = self.rows(choice.names)
         beside = self._beside(choice.names)
         found = dict(self.read(beside))

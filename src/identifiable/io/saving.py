@@ -123,6 +123,15 @@ def save_table(
     return path
 
 
+def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> Path:
+    """Write small arrays by name to a `.npz`, whole or not at all, and return its path."""
+    with whole_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy_format.write_array(member, np.asarray(values), allow_pickle=False)
+    return Path(path)
+
+
 def _same(column: NDArray[Any], ids: NDArray[Any]) -> bool:
     return column.dtype.kind in "iuU" and np.array_equal(column.astype(str), np.asarray(ids).astype(str))
 

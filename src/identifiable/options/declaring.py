@@ -38,7 +38,7 @@ class Option:
     `moves`: it affects results, so the recorded command keeps it; and so do the settings, unless it says where data are
     (`setting`). `flag`: its name on the command line, derived from the field's if empty; None keeps it out of there. `negative`
     is a second flag that sets False, `bare` what the flag stands for when no value follows, `repeat` allows the flag several
-    times, `read` turns its text into a value, `shown` is the default in words.
+    times, `values` is how many follow it, `read` turns its text into a value, `shown` is the default in words.
     """
 
     help: str
@@ -55,6 +55,7 @@ class Option:
     negative: str | None = None
     bare: str | None = None
     repeat: bool = False
+    values: int = 1
     required: bool = False  # on the command line
     read: Callable[[str], Any] | None = None
     shown: str | None = None

@@ -27,7 +27,7 @@ RecommendMetric = Literal[
     "auto", "nn_euclidean", "nn_cosine", "consensus", "consensus_batch", "replicate_map", "batch_readable",
 ]  # fmt: skip
 CandidateFamily = Literal[
-    "auto", "control-z", "control-mad", "sphering", "control-z+sphering", "tvn", "combat", "harmony", "pca",
+    "auto", "control-z", "control-mad", "sphering", "control-z+sphering", "tvn", "combat", "harmony", "pca", "ica-clean",
 ]  # fmt: skip
 
 

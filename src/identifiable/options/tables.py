@@ -19,6 +19,7 @@ Contrast = Literal["logcosh", "exp", "cube"]
 Order = Literal["negentropy", "variance", "kurtosis"]
 Precision = Literal["single", "double"]
 Auto = Literal["auto"]
+Layout = Literal["auto", "rows", "columns"]
 
 GROUP_BY = "FILE:COLUMN"
 LABELS = "one label for each row, a label file, or the name of a column of the first table"
@@ -251,3 +252,60 @@ class TransformOptions(Options):
         Literal["float32", "float64"] | None,
         Option("type of the values written", shown="float32 if X is not finer, else float64"),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsOptions(Tables):
+    """What do two output layers fix of the representation, and does the map that they imply hold?"""
+
+    features: Annotated[
+        Any,
+        Option(
+            "what either head reads, one row for each sample: the features of both models on the same samples",
+            values=2,
+            setting=False,
+            metavar="F",
+        ),
+    ] = None
+    bias: Annotated[
+        Any,
+        Option(
+            "the bias of either head, a file or a name in the file of the head, or none",
+            values=2,
+            setting=False,
+            metavar="B",
+            shown="the one stored beside the head",
+        ),
+    ] = None
+    labels: Annotated[
+        Any,
+        Option(
+            "names of the labels to join the heads on: a file, or a name in the file of the head; one for both heads, or one for each",
+            repeat=True,
+            setting=False,
+            metavar="NAME",
+            shown="those in config.json, else by position",
+        ),
+    ] = None
+    frequencies: Annotated[
+        Any,
+        Option(
+            "how frequent each label is, for the weighted diversity: a file of counts or shares",
+            setting=False,
+            metavar="FILE",
+            shown="mean predicted probabilities",
+        ),
+    ] = None
+    layout: Annotated[
+        Layout,
+        Option("whether labels are rows (PyTorch) or columns (Keras, Flax) of a head; auto asks bias and features"),
+    ] = "auto"
+    folds: Annotated[int, Option("number of cross-validation folds", least=2, metavar="K")] = 5
+    null_draws: Annotated[int, Option("shuffles of the labels of one head", least=1, metavar="N")] = 19
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("features", "bias"):
+            given = getattr(self, name)
+            if given is not None and (isinstance(given, str) or len(given) != 2):
+                raise UsageError(f"{name}: expected two, one for each head.")

@@ -33,13 +33,9 @@ from identifiable.results import Alert, Shown, to_json
 
 T = TypeVar("T")
 OPEN = 3  # kinds of alert that are read before the first figure
-OF_READING = {
-    "reading",
-    "control_name_shared",
-    "plate_joined",
-    "target_missing",
-    "targets_left_out",
-    "information_from_some",
+DETAILS = {  # how a table was read, and what the verdict already takes into account
+    *("reading", "control_name_shared", "plate_joined", "target_missing", "doses_pooled", "plates_of_one_class"),
+    *("targets_left_out", "folds_left_out", "information_from_some", "draws_agree", "no_splits"),
 }
 
 
@@ -173,7 +169,7 @@ def alerts_section(result: Shown, *, well: bool = True, told: Collection[str] = 
     """The alerts that are not `told` yet: the first few open, the others folded. That there are none is said if all is `well`."""
     left = [alert for alert in result.alerts if alert.code not in told]
     none: list[Block] = [Text("No alerts: the run found nothing to warn about.")] if well and not result.alerts else []
-    found = notices(sorted(left, key=lambda alert: alert.code in OF_READING), brief=True)
+    found = notices(sorted(left, key=lambda alert: alert.code in DETAILS), brief=True)
     shown, rest = found[:OPEN], found[OPEN:]
     folded = [Fold(f"{counted(len(rest), 'more kind')} of alert", tuple(rest))] if rest else []
     return Section("alerts", "Alerts", (*(shown or none), *folded))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from identifiable.report.answer import answer
-from identifiable.report.words import count, counted
+from identifiable.report.words import MISSING, count, counted, percent
 from identifiable.results import (
     Attribution,
     Audit,
@@ -15,6 +15,7 @@ from identifiable.results import (
     Comparison,
     Disentanglement,
     Distortion,
+    Heads,
     JointResolution,
     Recommendation,
     Reproduction,
@@ -104,6 +105,25 @@ def _table3(result: Table3) -> str:
     return f"ICA changes AUROC on held-out plates by {gain} against PCA, {where}{clear} ({result.evaluation.verdict})"
 
 
+def _heads(result: Heads) -> str:
+    """What the heads fix, whether the premise holds, and what the map explains beside what it could and what chance does."""
+    way, target = result.maps[0], result.heads[1]
+    fixed = f"the heads fix {count(way.fixed)} of {counted(way.dimensions, 'dimension')}"
+    if result.premise is None or way.fit is None:
+        if way.expressed is None:
+            return f"{fixed}; whether both models agree there cannot be seen from these weights alone"
+        shares = f"{percent(way.expressed)} of the first head lies in the span of the second, {percent(way.expressed_chance)} by chance"
+        return f"{fixed}; {shares}"
+    premise = f"the models choose the same label in {percent(result.premise.agreement)} of rows"
+    r2 = [
+        f"{v + 0.0:.2f}" if math.isfinite(v) else MISSING
+        for v in (way.fit.r2_ridge, way.fit.r2_fitted, way.fit.null_r2_ridge)
+    ]
+    explains = f"there the map from weights alone explains R² {r2[0]}"
+    beside = f"against {r2[1]} fitted and {r2[2]} by chance"
+    return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
+
+
 def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
@@ -114,6 +134,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     JointResolution: _joint,
     Disentanglement: _disentanglement,
     Distortion: _distortion,
+    Heads: _heads,
     Reproduction: _reproduction,
     Table2: _table2,
     Table3: _table3,

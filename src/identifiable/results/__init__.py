@@ -65,6 +65,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
+from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.recommendation import (
     AskedMetric,
     HeldOutScore,
@@ -173,6 +174,9 @@ __all__ = [
     "Form",
     "GeneConcentration",
     "GeneScore",
+    "HeadDiversity",
+    "HeadMap",
+    "Heads",
     "HeldOutScore",
     "Holder",
     "IcaAdvice",
@@ -182,6 +186,8 @@ __all__ = [
     "Leak",
     "Leakage",
     "Lift",
+    "MapArrays",
+    "MapFit",
     "MethodScore",
     "Metric",
     "ModelRun",
@@ -195,6 +201,7 @@ __all__ = [
     "PairRun",
     "Pick",
     "PlateMap",
+    "Premise",
     "Provenance",
     "RandomDirections",
     "Reason",

@@ -138,8 +138,8 @@ class CleanDifference:
 class CleanCheck:
     """A metric of the cleaned table beside that of the table as it came, on the same wells; the interval leaves batches out in turn.
 
-    In both tables every feature is in its own standard deviations. `held_out`: wells as the components chosen without their batch
-    (or plate) would leave them; otherwise the table as it would be written.
+    In both tables every feature is in its own standard deviations, or, if not `scaled`, in the units it came in. `held_out`: wells as
+    the components chosen without their batch (or plate) would leave them; otherwise the table as it would be written.
     """
 
     metric: str
@@ -149,6 +149,7 @@ class CleanCheck:
     difference: float
     ci95: Interval
     better: Literal["high", "low"]
+    scaled: bool = True
 
 
 @dataclass(frozen=True)

@@ -296,7 +296,8 @@ def test_cleaned_ica_finds_replicates_that_cleaned_pca_does_not(seed, helps):
     assert against["rand"].ci95[0] > 0
     assert against["whole"].ci95[0] > 0
     assert result.verdict == ("ica-cleaning-helps" if helps else "no-gain")
-    assert len(result.checks) == 12  # six metrics, as written and held out
+    assert len(result.checks) == 15  # six metrics, as written and held out; three of single wells in their own units
+    assert {c.metric for c in result.checks if not c.scaled} == {"nn_euclidean", "nn_cosine", "replicate_map"}
     assert all(c.difference >= -0.03 for c in result.checks if c.better == "high")
     readable = [c.difference for c in result.checks if c.metric == "batch_readable"]
     assert max(readable) < 0

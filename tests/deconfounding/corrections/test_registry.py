@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import fractional_matrix_power
 
 from deconfounding.short_calls import fit_correction, says
+from identifiable import deconfound
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.corrections import harmony, streaming
@@ -21,11 +22,13 @@ from identifiable.deconfounding.corrections.harmony import harmonise, subtract_s
 from identifiable.deconfounding.corrections.registry import CORRECTIONS, Correction
 from identifiable.deconfounding.corrections.streaming import EPSILON_GRID, Spectrum
 from identifiable.deconfounding.design import Design, Labels
+from identifiable.deconfounding.metrics.retrieval import Retrieval
 from identifiable.groups import AffineMap, haar_rotation
 from identifiable.run import Run
 
 Matrix = NDArray[np.float64]
 REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "corrections.json").read_text(encoding="utf-8"))
+SHARED = Path("/work/shared/data")
 BY_CONTROLS = ("control-z", "control-mad", "tvn", "pca-cs", "rand-cs")
 PLATES, WELLS, CONTROLS, WIDTH = 8, 24, 10, 4
 
@@ -431,6 +434,22 @@ def test_tvn_does_not_make_the_batch_more_readable_from_controls(width: int, shi
     assert done < max(before, chance + noise) + 1e-9
     if width == 200 and shift:  # more columns than controls: without centring CORAL shows the batch
         assert read(everywhere("tvn", X, design, tvn="efaar-1.0")) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "control"),
+    [("bbbc021_per_well_mean_raw.parquet", "DMSO"), ("resistance_cellpainting_2760wells.parquet", "0.1% DMSO")],
+)
+def test_nor_in_a_real_screen(name: str, control: str) -> None:
+    if not (SHARED / name).exists():
+        pytest.skip(f"{SHARED / name} is not on this machine")
+    opened = deconfound.screen(SHARED / name, control=control)
+    asked = Retrieval.of(opened.design)
+    X = np.asarray(opened.blocks[: opened.blocks.n], dtype=np.float64)
+    before = asked.scores(((X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12))[asked.rows])["batch_readable"]
+    done = asked.scores(everywhere("tvn", X, opened.design)[asked.rows])["batch_readable"]
+    assert done.minus(before)[1][1] < 0  # the upper end of the interval of the difference
+    assert done.mean < before.mean / 3
 
 
 def test_tvn_gives_the_controls_of_every_batch_mean_zero_and_like_covariances() -> None:

@@ -12,9 +12,11 @@ from sklearn.linear_model import LogisticRegression
 from errors import naming
 from identifiable._checks import UsageError
 from identifiable.deconfounding.evaluation.classifiers import (
+    PENALTIES,
     TABLE_6,
     LightGBM,
     Logistic,
+    Nearest,
     Ridge,
     Sparse,
     classifier_of,
@@ -107,6 +109,55 @@ def test_too_few_rows_for_a_split_score_a_half() -> None:
     assert fitted.split_counts.sum() == 0
     assert auroc(fitted.scores(X), positive) == 0.5
     assert math.isnan(hoyer(fitted.split_counts))
+
+
+def test_leaves_that_adapt_split_few_rows_and_are_those_of_table_6_from_sixty_on() -> None:
+    X, positive, _ = two_classes(4, n=60)
+    X[positive] += 2
+    few = LightGBM(adapts=True).fit(X, positive, 0)
+    assert few.split_counts is not None
+    assert few.split_counts.sum() > 0
+    assert auroc(few.scores(X), positive) > 0.9
+    X, positive, _ = two_classes(4, n=400)
+    assert positive.sum() >= 60
+    paper, ours = (LightGBM(rounds=10, adapts=adapts).fit(X, positive, 0).scores(X) for adapts in (False, True))
+    assert np.array_equal(paper, ours)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_ridge_of_fewer_rows_than_columns_equals_least_squares_with_the_same_penalty(offset: float) -> None:
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((30, 50)) + offset
+    positive = rng.random(30) < 0.4
+    weights = vars(Ridge().fit(X, positive, 0))["weights"]
+    centred, response = X - X.mean(axis=0), positive - positive.mean()
+    S, m = centred.T @ centred / 30, centred.T @ response / 30
+    penalties = PENALTIES * np.trace(S) / 50
+    direct = [
+        np.linalg.solve(S + penalty * np.eye(50), m) for penalty in penalties[8:]
+    ]  # others are singular by machine
+    assert min(np.abs(weights - each).max() for each in direct) < 1e-8 * np.abs(weights).max()
+
+
+def test_targets_share_the_moments_of_the_rows_they_are_told_from() -> None:
+    X, positive, _ = two_classes(9, n=300)
+    rows = np.arange(300)
+    prepared = trainer(Ridge(), X, rows)
+    for labels in (positive, positive & (rows % 2 == 0), positive):  # the second has other negatives
+        alone = Ridge().fit(X, labels, 0).scores(X)
+        assert np.allclose(prepared.fit(rows, labels, 0).scores(X), alone, atol=1e-6)
+
+
+def test_neighbours_find_a_cluster_whatever_the_units_and_nothing_in_noise() -> None:
+    rng = np.random.default_rng(10)
+    X, positive = rng.standard_normal((400, 5)), np.arange(400) % 4 == 0
+    noise = auroc(Nearest().fit(X[:200], positive[:200], 0).scores(X[200:]), positive[200:])
+    assert abs(noise - 0.5) < 0.12
+    X[positive, 0] += 4
+    for units in (np.ones(5), np.array([1e-3, 1e3, 1, 1, 1])):
+        found = Nearest().fit(X[:200] * units, positive[:200], 0)
+        assert auroc(found.scores(X[200:] * units), positive[200:]) > 0.95
+    assert len(vars(Nearest(most=20).fit(X, positive, 0))["zeros"]) == 20
 
 
 def test_classifiers_of_scikit_learn_are_taken_and_other_things_refused() -> None:

@@ -118,7 +118,7 @@ def test_without_controls_other_corrections_are_tried():
     from identifiable.deconfounding.recommendation.recommending import recommend
 
     result = recommend(Blocks(X[part]), design).result
-    assert {method.family for method in result.methods} == {"input", "combat", "harmony", "pca"}
+    assert {method.family for method in result.methods} == {"input", "combat", "harmony", "pca", "ica-clean"}
     assert "sphering-1" in result.skipped
     assert "recommended_without_controls" in [alert.code for alert in result.alerts]
 

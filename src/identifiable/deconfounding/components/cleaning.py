@@ -30,7 +30,16 @@ from identifiable.deconfounding.components.variance import CELL_COUNT, Slabs, pr
 from identifiable.deconfounding.design import Design, Labels, summarise
 from identifiable.deconfounding.folds import plate_folds
 from identifiable.deconfounding.intervals import FEW_GROUPS
-from identifiable.deconfounding.metrics.retrieval import BATCH_READABLE, Retrieval, Scores, batches_or_plates, pieced
+from identifiable.deconfounding.metrics.retrieval import (
+    BATCH_READABLE,
+    NN_COSINE,
+    NN_EUCLIDEAN,
+    REPLICATE_MAP,
+    Retrieval,
+    Scores,
+    batches_or_plates,
+    pieced,
+)
 from identifiable.deconfounding.metrics.space_metrics import space_metrics
 from identifiable.deconfounding.run import record_of
 from identifiable.groups import AffineMap, haar_rotation
@@ -47,6 +56,7 @@ Verdict = Literal["ica-cleaning-helps", "no-gain", "nothing-to-remove", "keep-as
 MAX_ROWS = 6000  # of each half of the plates, judged by replicate mAP at every point of the curve
 METRIC_ROWS = 8000  # of the half that metrics are measured on: five spaces, and neighbours cost rows squared
 BEYOND = 2  # the curve ends at so many times the number of axes chosen
+OF_WELLS = (NN_EUCLIDEAN, NN_COSINE, REPLICATE_MAP)  # metrics of single wells: those of profiles move by chance
 CHECK_FOLDS = 5  # parts of the batches (or plates), each cleaned by what the others choose
 ROUNDING = 1e-9  # of the size of a feature: a spread below it is what rounding leaves of a constant
 
@@ -71,8 +81,10 @@ def clean(
 
     Metrics of retrieval (1-NN across batches, consensus, replicate mAP: `Retrieval`) of the cleaned table are compared with those of
     the table as it came: on the table as it would be written, and on wells of batches (or plates) that were not used to choose
-    components. Features are in standard deviations of their table. "harms" is said where a metric has an interval below the input;
-    "keep-as-is" where one is lower by more than `margin`, which may be chance.
+    components. Features are in standard deviations of their table; single wells of the table as written
+    are judged in the units they came in, too.
+    "harms" is said where a metric has an interval below the input; "keep-as-is" where one is lower by more than `margin`, which
+    may be chance.
 
     Parameters
     ----------
@@ -337,10 +349,11 @@ def _checks(
     asked = Retrieval.of(design, seed=run.seed)
     came = blocks.select(asked.rows)[:].astype(np.float64)
 
-    def scores_of(weights: Array) -> Scores:
-        return asked.scores(_standardised(cleaned_map(resolved, weights.tolist())(came)))
+    def cleaned(weights: Array) -> Array:
+        return cleaned_map(resolved, weights.tolist())(came)
 
-    before, after = asked.scores(_standardised(came)), scores_of(chosen.weights)
+    written = cleaned(chosen.weights)
+    before = asked.scores(_standardised(came))
     units = batches_or_plates(design)
     parts = min(CHECK_FOLDS, units.size)
     fold = plate_folds(design, folds=parts, hold_out="plate" if units is design.plate else "batch", seed=run.seed)
@@ -350,7 +363,7 @@ def _checks(
         ranked = Ranked.of(
             [slab[rows] for slab in slabs], Questions.of(design.take(rows), rng=np.random.default_rng(run.seed))
         )
-        apart.append(scores_of(ranked.chosen(options.method, options.budget)))
+        apart.append(asked.scores(_standardised(cleaned(ranked.chosen(options.method, options.budget)))))
         run.say(Stage("checks"), k + 1, parts)
     of_part = replace(asked, groups=Labels(fold[asked.rows], tuple(map(str, range(parts)))))
     held_out = Scores(
@@ -359,7 +372,15 @@ def _checks(
             for name in asked.metrics
         }
     )
-    return (*_compared(before, after, held_out=False), *_compared(before, held_out, held_out=True))
+    return (
+        *_compared(before, asked.scores(_standardised(written)), held_out=False),
+        *(
+            c
+            for c in _compared(asked.scores(came), asked.scores(written), held_out=False, scaled=False)
+            if c.metric in OF_WELLS
+        ),
+        *_compared(before, held_out, held_out=True),
+    )
 
 
 def _standardised(rows: Array) -> Array:
@@ -369,7 +390,7 @@ def _standardised(rows: Array) -> Array:
     return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > ROUNDING * size))
 
 
-def _compared(before: Scores, after: Scores, *, held_out: bool) -> list[CleanCheck]:
+def _compared(before: Scores, after: Scores, *, held_out: bool, scaled: bool = True) -> list[CleanCheck]:
     return [
         CleanCheck(
             metric,
@@ -378,6 +399,7 @@ def _compared(before: Scores, after: Scores, *, held_out: bool) -> list[CleanChe
             found.mean,
             *found.minus(before[metric]),
             better="low" if metric == BATCH_READABLE else "high",
+            scaled=scaled,
         )
         for metric, found in after.found.items()
     ]

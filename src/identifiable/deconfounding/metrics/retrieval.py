@@ -17,6 +17,8 @@ from identifiable.results import Interval
 
 Kind = Literal["euclidean", "cosine"]
 Level = Literal["batch", "plate"]
+Label = Literal["target", "perturbation", "batch"]
+Named = tuple[Label, str]  # the label of a question, and what a neighbour may not share
 NN_EUCLIDEAN, NN_COSINE = "nn_euclidean", "nn_cosine"
 CONSENSUS, CONSENSUS_BATCH = "consensus", "consensus_batch"
 REPLICATE_MAP, BATCH_READABLE = "replicate_map", "batch_readable"
@@ -64,7 +66,7 @@ class Found:
         def left(weights: Array) -> Array:
             """The sum of all, then without each group that asks."""
             by_group = np.bincount(self.group, weights=weights)[asking]
-            return np.r_[weights.sum(), weights.sum() - by_group]
+            return np.asarray(np.r_[weights.sum(), weights.sum() - by_group])
 
         size = self.without.shape[1]
         asking = np.unique(self.group[self.group < size])
@@ -104,7 +106,7 @@ class Coverage:
     queries: int
     of: int
     chance: float
-    label: Literal["target", "perturbation", "batch"]
+    label: Label
     across: str
 
 
@@ -273,7 +275,7 @@ class _Question:
         answers: Codes,
         groups: Codes,
         size: int,
-        named: tuple[Literal["target", "perturbation", "batch"], str],
+        named: Named,
     ) -> _Question | None:
         """None where fewer than 20 rows, or a tenth, or rows of one label only, can be answered. Code `size`: in no group."""
         answers = answers[np.argsort(groups[answers], kind="stable")]
@@ -359,10 +361,11 @@ def _wells(design: Design, groups: Labels) -> _Question | None:
     treated = np.flatnonzero(~design.control)
     for level, apart in _separated(design):
         if design.target is not None:
-            differ, named = (design.compounds, apart), ("target", level)
-            if found := _Question.of(design.target, differ, treated, treated, groups.codes, groups.size, named):
+            differ = (design.compounds, apart)
+            of_target: Named = ("target", level)
+            if found := _Question.of(design.target, differ, treated, treated, groups.codes, groups.size, of_target):
                 return found
-        named = ("perturbation", level)
+        named: Named = ("perturbation", level)
         if found := _Question.of(design.perturbation, (apart,), treated, treated, groups.codes, groups.size, named):
             return found
     return None
@@ -373,7 +376,7 @@ def _batches(design: Design, groups: Labels) -> _Question | None:
     rows = np.flatnonzero(design.control) if design.control.any() else np.arange(design.n)
     level, batch = _separated(design)[0]
     for differ in ((design.plate,), ()) if level == "batch" else ((),):
-        named = ("batch", "plate" if differ else "well")
+        named: Named = ("batch", "plate" if differ else "well")
         if found := _Question.of(batch, differ, rows, rows, groups.codes, groups.size, named):
             return found
     return None
@@ -486,7 +489,7 @@ class _Ranking:
             precise = np.divide(rank, rank + above, out=np.zeros(len(rank)), where=kept)
             count = np.add.reduceat(kept.astype(np.float64), starts)
             total = np.add.reduceat(precise, starts)
-            return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+            return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
 
         value = mean(np.ones(len(cosine), dtype=bool))
         without = np.column_stack([mean(of != g) for g in range(self.groups.size)])

@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, fold, one_blas_thread
+from identifiable.deconfounding.components.attributing import attribute
+from identifiable.deconfounding.components.cleaning import choose_weights, cleaned_map
+from identifiable.deconfounding.components.resolving import screen_basis
 from identifiable.deconfounding.corrections.registry import CORRECTIONS, CorrectionOptions, fit_correction
 from identifiable.deconfounding.corrections.streaming import fit_control_scaling, fit_sphering
 from identifiable.deconfounding.corrections.tasks import (
@@ -25,9 +28,12 @@ from identifiable.deconfounding.corrections.tasks import (
 )
 from identifiable.deconfounding.design import Codes, Design, Labels
 from identifiable.groups import AffineMap
+from identifiable.ica import Resolved
 from identifiable.intake import gather_moments
 from identifiable.moments import ROUNDING, Array, Moments, leave_one_out
-from identifiable.results import Note
+from identifiable.options import AttributeOptions
+from identifiable.representation import Representation
+from identifiable.results import Input, Note
 from identifiable.run import Run
 
 SCALINGS: tuple[Literal["control-z", "control-mad"], ...] = ("control-z", "control-mad")
@@ -37,7 +43,8 @@ INPUT = "input"  # the family of the table as it is, and of its z-scored columns
 SPHERING_RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # half decades, from the default of `sphering` to hardly any
 CHAINED_RIDGES = (0.1, 1.0, 10.0)
 PCA_SHARE = 0.95  # of the variance of the z-scored columns
-MOST_HARMONY_ROWS = 50_000  # beyond it Harmony takes longer than all other candidates together
+MOST_ROWS = {"harmony": 50_000, "ica-clean": 20_000}  # beyond these they take longer than all others together
+FEWEST_SHUFFLES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +133,21 @@ class Fits:
 
     def _stepped(self, fit: Fit, places: Codes) -> Blocks:
         return Blocks(Stepped(self.blocks, places, fit.step, fit.width), name=self.blocks.name)
+
+    @cached_property
+    def components(self) -> Resolved:
+        """The independent components of all rows, without labels."""
+        table = Representation(self.blocks, name=self.blocks.name)
+        return screen_basis(table, self.design, self.shuffling, self.unnamed)
+
+    @property
+    def shuffling(self) -> AttributeOptions:
+        return AttributeOptions(stability=0, permutations=FEWEST_SHUFFLES, seed=self.run.seed, workers=self.run.workers)
+
+    @property
+    def unnamed(self) -> Run:
+        """A run whose table need not be hashed."""
+        return replace(self.quiet, inputs=(Input(self.blocks.name, *self.blocks.shape, str(self.blocks.dtype), ""),))
 
     def axes(self, moments: list[Moments], held_out: int | None, rows: str) -> PrincipalAxes:
         with one_blas_thread():
@@ -232,8 +254,24 @@ def _principal(fits: Fits, held_out: int | None) -> Fit:
     return Fit(Affine(axes.map(leading @ leading.T)), fits.blocks.d, (note,))
 
 
+def _without_technical_components(fits: Fits, held_out: int | None) -> Fit:
+    """The table without its technical components, chosen as `clean` does on these rows, with few shuffles.
+
+    The components are those of all rows, without labels: only which of them go depends on treatments.
+    """
+    rows = fits.rows(held_out)
+    blocks, design = fits.blocks, fits.design
+    if rows is not None:
+        blocks, design = blocks.select(rows), design.take(rows)
+    found = attribute(fits.components, blocks, design, fits.shuffling, fits.unnamed)
+    chosen = choose_weights(found)
+    note = Note("technical_components", {"removed": len(chosen.removed), "components": len(chosen.weights)})
+    return Fit(Affine(cleaned_map(fits.components, chosen.weights.tolist())), blocks.d, (note,))
+
+
 def _all_candidates(levels: Sequence[Level]) -> list[Candidate]:
-    chained, first = "control-z+sphering", ("control-z", levels[-1])
+    chained = "control-z+sphering"
+    first: tuple[Literal["control-z"], Level] = ("control-z", levels[-1])
     return [
         Candidate(AS_IS, INPUT, _unchanged, "all rows"),
         Candidate(Z_SCORE, INPUT, _z_scored, "all rows"),
@@ -251,6 +289,7 @@ def _all_candidates(levels: Sequence[Level]) -> list[Candidate]:
         Candidate("combat", "combat", _transductive("combat"), "all rows"),
         Candidate("harmony", "harmony", _transductive("harmony"), "all rows"),
         Candidate("pca", "pca", _principal),
+        Candidate("ica-clean", "ica-clean", _without_technical_components),
     ]
 
 
@@ -278,8 +317,9 @@ def candidates(design: Design, families: Sequence[str], rows: int) -> tuple[list
             continue
         name = NEEDS.get(candidate.family)
         lacking = None if name is None else CORRECTIONS[name].lacking(design)
-        if lacking is None and candidate.name == "harmony" and not families and rows > MOST_HARMONY_ROWS:
-            lacking = f"{rows} rows, more than {MOST_HARMONY_ROWS}"
+        most = MOST_ROWS.get(candidate.name)
+        if lacking is None and most is not None and not families and rows > most:
+            lacking = f"{rows} rows, more than {most}"
         if lacking is None:
             kept.append(candidate)
         else:

@@ -32,8 +32,8 @@ def kept_map(
         return FeatureMap(fit.step.map, told, columns)
     if isinstance(fit.step, Chained) and isinstance(fit.step.first, GroupScaling) and candidate.scaling is not None:
         method, level = candidate.scaling
-        return FeatureMap(fit.step.then, told, columns, BeforeMap(method, level, dict(design.roles)))
-    return FeatureMap(AffineMap.identity(d), told, columns, BeforeMap("all rows"))
+        return FeatureMap(fit.step.then, told, columns, BeforeMap(method, level, dict(design.roles), candidate.name))
+    return FeatureMap(AffineMap.identity(d), told, columns, BeforeMap("all rows", named=candidate.name))
 
 
 def scaled_by_own_controls(

@@ -231,7 +231,8 @@ class _Board:
         weight = self.whole(0, metric).weight
         asks = np.isfinite(values[0])
         by_part = [np.bincount(group[asks], weights=weight[asks] * v[asks], minlength=size) for v in values]
-        return Sums(np.array(by_part), np.bincount(group[asks], weights=weight[asks], minlength=size))
+        asking = np.bincount(group[asks], weights=weight[asks], minlength=size)
+        return Sums(np.array(by_part), asking.astype(np.float64))
 
     def reference(self, metric: str) -> int:
         """The better of the inputs in a metric; of readability, the input that is better in most biological metrics."""
@@ -239,7 +240,7 @@ class _Board:
             references = [self.reference(m) for m in biological]
             return max(references, key=references.count)
         places = np.flatnonzero(self.inputs)
-        return int(places[int(np.argmax([self.whole(c, metric).mean for c in places]))])
+        return int(places[int(np.argmax([self.whole(int(c), metric).mean for c in places]))])
 
     def asked_metrics(self) -> tuple[AskedMetric, ...]:
         found = []
@@ -336,8 +337,8 @@ def _judge(board: _Board, margin: float) -> _Judged:
     if quieter:
         gains |= {"readable": quieter[0].value, "readable_before": quieter[0].value - quieter[0].difference}
     code: Literal["tie", "recommended"] = "tie" if stable < SAME_FAMILY else "recommended"
-    found = told(code, code, outer.chosen, **gains)
-    return replace(found, remarks=tuple(_ties(board, outer)))
+    settled = told(code, code, outer.chosen, **gains)
+    return replace(settled, remarks=tuple(_ties(board, outer)))
 
 
 def _wide(judged: _Judged, margin: float, name: str) -> list[Alert]:

@@ -25,6 +25,7 @@ from identifiable.report.page import (
     columns,
 )
 from identifiable.report.pages.attribution import fixed, mostly, ranked, role_words
+from identifiable.report.pages.recommendation import METRICS as RETRIEVAL
 from identifiable.report.pages.screen import (
     NO_DIFFERENCE,
     design_section,
@@ -73,20 +74,17 @@ METRICS = {  # name, which `glossary/cleaning.md` explains, and papers
     "bras": ("BRAS", ()),
     "pcr_batch": ("PCR, batch", ("luecken",)),
     "pcr_plate": ("PCR, plate", ("luecken",)),
-    "nn_euclidean": ("1-NN, Euclidean", ()),
-    "nn_cosine": ("1-NN, cosine", ()),
-    "consensus": ("1-NN of consensus profiles", ()),
-    "consensus_batch": ("1-NN of consensus profiles, other batch", ()),
-    "batch_readable": ("batch readable from controls", ()),
 }
+JUDGED = {False: "the table as written", True: "batches not used to choose"}
+OWN_UNITS = ", in its own units"
 BASIS = ".safetensors"
 UNSAVED = "cleaning.safetensors"
 
 
 def page(result: Cleaning) -> Page:
     words = glossary("cleaning")
-    asked = [*(m.metric for m in result.metrics), *(c.metric for c in result.checks)]
-    shown = dict.fromkeys(("plate_auroc", "replicate_map", *asked))
+    shown = dict.fromkeys(("plate_auroc", "replicate_map", *(m.metric for m in result.metrics)))
+    checked = dict.fromkeys(RETRIEVAL[c.metric][0] for c in result.checks if c.metric in set(RETRIEVAL) - set(METRICS))
     measured = [METRICS[key] for key in shown if key in METRICS]
     return framed(
         result,
@@ -108,6 +106,7 @@ def page(result: Cleaning) -> Page:
             terms("cleaning", "Biology lost", "Same number of axes", "The same for every rotation (=)"),
             terms("attribution", "Technical", "Biological"),
             terms("cleaning", *(name for name, _ in measured)),
+            terms("recommendation", *checked),
         ),
         methods=(
             f"{size_words(result.design)}. Of {counted(len(result.weights), 'component')}, {count(len(_touched(result)))} "
@@ -157,7 +156,7 @@ def _checks(result: Cleaning) -> Iterator[Block]:
     lines = tuple(
         (
             f"{_metric_name(c.metric)} {'↑' if c.better == 'high' else '↓'}",
-            "batches not used to choose" if c.held_out else "table as written",
+            JUDGED[c.held_out] + ("" if c.scaled else OWN_UNITS),
             number(c.input),
             number(c.cleaned),
             estimate(c.difference, c.ci95, signed),
@@ -167,32 +166,28 @@ def _checks(result: Cleaning) -> Iterator[Block]:
     if not lines:
         return
     yield Table(
-        "Every feature in standard deviations of its own table; ↑ higher is better, ↓ lower is better",
+        f"Every feature in standard deviations of its own table (unless it says{OWN_UNITS}); ↑ higher is better, ↓ lower is better",
         columns("metric", "judged on", "input", "cleaned", "difference [95 %]", words=("metric", "judged on")),
         lines,
         brief=True,
     )
-    rows = tuple(
-        DotRow(
-            f"{_metric_name(c.metric)}{', held out' if c.held_out else ''}",
-            signed(c.difference),
-            marks(("main", c.difference)),
-            interval=c.ci95,
-        )
-        for c in result.checks
-        if c.better == "high" and known(c.difference)
-    )
     limit = f" More than {number(margin, 2)} to the left, the table is not written." if known(margin) else ""
-    if rows:
-        yield Dots(
-            "Cleaned minus input",
-            f"To the right of 0, biology is found better in the cleaned table.{limit}",
-            "difference",
-            rows,
-            (("main", "difference"), ("whisker", "95 % interval, batches left out in turn")),
-            NO_DIFFERENCE,
-            span=True,
+    for held_out, where in JUDGED.items():
+        rows = tuple(
+            DotRow(_metric_name(c.metric), signed(c.difference), marks(("main", c.difference)), interval=c.ci95)
+            for c in result.checks
+            if c.held_out == held_out and c.scaled and c.better == "high" and known(c.difference)
         )
+        if rows:
+            yield Dots(
+                f"Cleaned minus input: {where}",
+                f"To the right of 0, biology is found better in the cleaned table.{limit}",
+                "difference",
+                rows,
+                (("main", "difference"), ("whisker", "95 % interval, batches left out in turn")),
+                NO_DIFFERENCE,
+                span=True,
+            )
 
 
 # -- the trade-off
@@ -360,7 +355,7 @@ def _metrics(result: Cleaning) -> Iterator[Block]:
 
 
 def _metric_name(metric: str) -> str:
-    return named({key: name for key, (name, _) in METRICS.items()}, metric)
+    return named({key: name for key, (name, _) in {**RETRIEVAL, **METRICS}.items()}, metric)
 
 
 # -- files

@@ -92,7 +92,7 @@ def _one_method(key: str) -> str:
         return f"{representation_name(found[1])} by {found[2]}"
     if found := re.fullmatch(r"sphering-([\d.]+)", key):
         return f"sphering (ridge {found[1]})"
-    return "PCA" if key == "pca" else representation_name(key)
+    return {"pca": "PCA", "ica-clean": "ICA cleaning"}.get(key) or representation_name(key)
 
 
 def short_name(key: str) -> str:
@@ -158,9 +158,10 @@ def _card(result: Recommendation) -> Card:
         return metric_name(metric.metric), said
 
     best = "best method" if result.verdict == "keep-as-is" else "method"
+    same = count(round(result.stable * result.folds)) if known(result.stable) else MISSING
     facts = [
         (best, method_name(one_line(result.chosen))),
-        ("chosen by", f"{count(round(result.stable * result.folds))} of {counted(result.folds, 'fold')}"),
+        ("chosen by", f"{same} of {counted(result.folds, 'fold')}"),
         *map(from_to, result.metrics),
         ("margin", number(result.margin, 2)),
     ]
@@ -288,6 +289,8 @@ def _pictures(result: Recommendation) -> Iterator[Block]:
             (picture.label, picture.labels, "target" if result.design.targets else "perturbation"),
         ):
             for space, points in (("before", picture.before), ("after", picture.after)):
+                if not any(all(map(known, p)) for p in points):
+                    continue
                 yield _scatter(picture, points, colours, names, f"{name} {space}, coloured by {what}", axis)
     if result.pictures:
         said = "the input, z-scored" if result.written == "as-is" else method_name(one_line(result.written))
@@ -303,8 +306,11 @@ def _scatter(
     axis: str,
 ) -> Curves:
     clouds = [Cloud("other", _where(points, colours, -1), "main", GREY)] if -1 in colours else []
-    clouds += [Cloud(one_line(name), _where(points, colours, k), "main", STYLES[k % len(STYLES)]) for k, name in enumerate(names)]
-    across, up = ([p[side] for p in points] or [0.0] for side in (0, 1))
+    clouds += [
+        Cloud(one_line(name), _where(points, colours, k), "main", STYLES[k % len(STYLES)])
+        for k, name in enumerate(names)
+    ]
+    across, up = ([p[side] for p in points if all(map(known, p))] or [0.0] for side in (0, 1))
     return Curves(
         title,
         "Axes are in units of the spread along the first. Points far out are drawn at the edge.",
@@ -319,7 +325,7 @@ def _scatter(
 def _where(
     points: tuple[tuple[float, float], ...], colours: tuple[int, ...], colour: int
 ) -> tuple[tuple[float, float], ...]:
-    return tuple(p for p, c in zip(points, colours, strict=False) if c == colour)
+    return tuple(p for p, c in zip(points, colours, strict=False) if c == colour and all(map(known, p)))
 
 
 def _plates(result: Recommendation) -> Iterator[Block]:

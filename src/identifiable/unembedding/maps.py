@@ -1,0 +1,256 @@
+"""The map between two models' features that their heads imply, and how well it holds on features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable.blocks import in_threads
+from identifiable.groups import AffineMap, Linear
+from identifiable.moments import Array, Moments
+from identifiable.results import HeadMap, MapArrays, MapFit
+from identifiable.run import Run, Stage
+from identifiable.unembedding.head import Head
+
+RIDGES: Array = np.concatenate([[0.0], 10.0 ** np.arange(-5, 1.25, 0.25)])
+"""Ridges to choose from, relative to the squared largest singular value of the target's head."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadRelation:
+    r"""What equal probabilities imply: in coordinates of the target's row space, ``f'_j = (C_j f + o_j) / s_j``.
+
+    Implements the map of Roeder et al. 2021, f' = A f with A = (L L'^{-1})^T, for whole heads: with centred weights W_c = U S V^T
+    of the target and those of the source, equal probabilities mean equal centred logits, so
+        V^T f' = S^{-1} U^T (W_c,source f + b_c,source - b_c,target).
+    Ours: the restriction to the row space V, which is all that the target's head determines, and the ridge
+    s_j / (s_j^2 + ridge s_1^2) in place of 1 / s_j.
+    """
+
+    values: Array  # s
+    right: Array  # V^T (k, M_target)
+    through: Array  # C (k, M_source)
+    shift: Array  # o (k,)
+
+    @classmethod
+    def of(cls, source: Head, target: Head) -> HeadRelation:
+        spectrum = target.spectrum
+        shift = spectrum.left.T @ (source.centred_bias - target.centred_bias)
+        return cls(spectrum.values, spectrum.right, spectrum.left.T @ source.centred, shift)
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map on rows of features, into the fixed subspace; without a ridge."""
+        return AffineMap((self.through / self.values[:, None]).T @ self.right, (self.shift / self.values) @ self.right)
+
+    def gains(self, ridges: Array) -> Array:
+        """What stands in place of 1 / s for each ridge (ridges, k)."""
+        gains: Array = self.values / (self.values**2 + ridges[:, None] * self.values[0] ** 2)
+        return gains
+
+    def record(self, source: Head, target: Head) -> HeadMap:
+        k = source.shape[0]
+        rank, affine = len(self.values), self.affine
+        vacuous = rank >= k - 1
+        size = float(np.sum(source.centred**2))
+        return HeadMap(
+            source=source.name,
+            target=target.name,
+            fixed=rank,
+            dimensions=target.shape[1],
+            condition=target.spectrum.condition,
+            expressed=None if vacuous or not size else float(np.sum(self.through**2)) / size,
+            # A shuffle acts on centred label vectors irreducibly, so the mean over shuffles is the share of the dimensions.
+            expressed_chance=None if vacuous else rank / (k - 1),
+            offset=float(np.linalg.norm(affine.offset)),
+            arrays=MapArrays(affine.matrix, affine.offset, self.right.T),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over n rows for each dimension of the row space, of features y and of C f = p, about the means of all rows."""
+
+    n: int
+    y: Array
+    p: Array
+    yy: Array
+    yp: Array
+    pp: Array
+
+    @classmethod
+    def of(cls, rows: Moments, total: Moments, relation: HeadRelation, targets: tuple[Array, Array]) -> _Sums:
+        """`targets` are y and y y of these rows, which no shuffle of the source's labels changes."""
+        C, V = relation.through, relation.right
+        y, yy = targets
+        p = rows.n * (C @ (rows.mean_x - total.mean_x))
+        yp = np.einsum("kt,kt->k", C @ rows.xy, V) + p * y / rows.n
+        pp = np.einsum("ks,ks->k", C @ rows.xx, C) + p**2 / rows.n
+        return cls(rows.n, y, p, yy, yp, pp)
+
+    @staticmethod
+    def targets(rows: Moments, total: Moments, relation: HeadRelation) -> tuple[Array, Array]:
+        V = relation.right
+        y = rows.n * (V @ (rows.mean_y - total.mean_y))
+        return y, np.einsum("kt,kt->k", V @ rows.yy, V) + y**2 / rows.n
+
+    def __add__(self, other: _Sums) -> _Sums:
+        return _Sums(self.n + other.n, *(a + b for a, b in zip(self._vectors, other._vectors, strict=True)))
+
+    @property
+    def _vectors(self) -> tuple[Array, ...]:
+        return self.y, self.p, self.yy, self.yp, self.pp
+
+    def about(self, means: _Sums) -> _Sums:
+        """The same rows about the means of others."""
+        y, p, n = means.y / means.n, means.p / means.n, self.n
+        return _Sums(
+            n,
+            self.y - n * y,
+            self.p - n * p,
+            self.yy - 2 * y * self.y + n * y**2,
+            self.yp - y * self.p - p * self.y + n * y * p,
+            self.pp - 2 * p * self.p + n * p**2,
+        )
+
+    def errors(self, gains: Array) -> Array:
+        """Squared error of ``gain * p`` as a prediction of y, for each row of gains."""
+        errors: Array = np.sum(self.yy - 2 * gains * self.yp + gains**2 * self.pp, axis=-1)
+        return errors
+
+    def scale(self, gains: Array) -> float:
+        """The scalar on the prediction that is best."""
+        size = float(np.sum(gains**2 * self.pp))
+        return float(np.sum(gains * self.yp)) / size if size else float("nan")
+
+    def correlation(self, gains: Array) -> float:
+        size = float(np.sum(gains**2 * self.pp) * np.sum(self.yy))
+        return float(np.sum(gains * self.yp) / np.sqrt(size)) if size else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """What is measured of a relation, true or shuffled; R² on held-out rows."""
+
+    r2: float
+    r2_ridge: float
+    r2_scale: float
+    correlation: float
+    ridge: float
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Features:
+    """Moments of the features by fold, and what every relation with one target has in common."""
+
+    folds: Sequence[Moments]
+    total: Moments
+    targets: list[tuple[Array, Array]]
+
+    @classmethod
+    def of(cls, folds: Sequence[Moments], relation: HeadRelation) -> _Features:
+        total = reduce(Moments.merge, folds)
+        return cls(folds, total, [_Sums.targets(rows, total, relation) for rows in folds])
+
+    @property
+    def spread(self) -> float:
+        """Squared deviations of the target's features in the row space."""
+        return float(sum(np.sum(yy) for _, yy in self.targets))
+
+    def training(self, held: Moments) -> Moments:
+        return reduce(Moments.merge, [m for m in self.folds if m is not held])
+
+    def scored(self, relation: HeadRelation) -> _Scores:
+        """R² with all choices made on training rows; the choices on all rows."""
+        gains = relation.gains(RIDGES)
+        plain = gains[:1]
+        parts = [_Sums.of(m, self.total, relation, t) for m, t in zip(self.folds, self.targets, strict=True)]
+        missed = np.zeros(3)  # squared errors: as read, with a ridge, with a scale
+        for held in parts:
+            trained = reduce(_Sums.__add__, [part for part in parts if part is not held])
+            on_training, on_held = trained.about(trained), held.about(trained)
+            ridged = gains[[np.argmin(on_training.errors(gains))]]
+            scaled = on_training.scale(plain) * plain
+            missed += [on_held.errors(each)[0] for each in (plain, ridged, scaled)]
+        every = reduce(_Sums.__add__, parts)
+        r2, ridged_r2, scaled_r2 = (1 - missed / self.spread).tolist()
+        return _Scores(
+            r2=r2,
+            r2_ridge=ridged_r2,
+            r2_scale=scaled_r2,
+            correlation=every.correlation(plain),
+            ridge=float(RIDGES[np.argmin(every.errors(gains))]),
+            scale=every.scale(plain),
+        )
+
+
+def fit_of(
+    source: Head,
+    target: Head,
+    relation: HeadRelation,
+    folds: Sequence[Moments],
+    *,
+    draws: int,
+    rng: np.random.Generator,
+    run: Run,
+) -> MapFit | None:
+    """How well the map from heads predicts the target's features, on folds of rows; None where they do not vary there.
+
+    Offsets come from training rows for every map. The null shuffles the labels of the source's head; its ridge is chosen
+    in the same way.
+    """
+    features = _Features.of(folds, relation)
+    total, spread = features.total, features.spread
+    if not spread > 0:
+        return None
+    found = features.scored(relation)
+    orders = [rng.permutation(len(source.centred)) for _ in range(draws)]
+    stage = Stage("shuffling labels", f"{source.name} → {target.name}")
+    null = in_threads(lambda order: features.scored(_shuffled(source, target, order)), orders, run, stage)
+    beyond = sum(abs(each.correlation) >= abs(found.correlation) for each in null)
+    implied, best = relation.through / relation.values[:, None], relation.right @ Linear().fit(total).matrix.T
+    gap = relation.right @ (total.mean_y - relation.affine(total.mean_x[None])[0])
+    size = _size(best, total.xx)
+    return MapFit(
+        n=total.n,
+        r2=found.r2,
+        ridge=found.ridge,
+        r2_ridge=found.r2_ridge,
+        r2_fitted=1 - sum(_missed(relation, held, features.training(held)) for held in folds) / spread,
+        scale=found.scale,
+        r2_scale=found.r2_scale,
+        correlation=found.correlation,
+        distance=_size(implied - best, total.xx) / size if size else float("nan"),
+        offset_gap=float(np.linalg.norm(gap) / np.sqrt(spread / total.n)),
+        null_r2=max(each.r2 for each in null),
+        null_r2_ridge=max(each.r2_ridge for each in null),
+        null_correlation=max(abs(each.correlation) for each in null),
+        p=(1 + beyond) / (1 + draws),
+        draws=draws,
+    )
+
+
+def _shuffled(source: Head, target: Head, order: NDArray[np.int64]) -> HeadRelation:
+    """The relation if the labels of the source were in another order."""
+    spectrum = target.spectrum
+    shift = np.zeros(spectrum.rank)  # offsets are fitted
+    return HeadRelation(spectrum.values, spectrum.right, spectrum.left.T @ source.centred[order], shift)
+
+
+def _missed(relation: HeadRelation, held: Moments, trained: Moments) -> float:
+    """Squared error on held-out rows, in the row space, of a linear map fitted by least squares."""
+    V = relation.right
+    B = Linear().fit(trained).matrix @ V.T
+    x, y = (held.mean_x - trained.mean_x) @ B, (held.mean_y - trained.mean_y) @ V.T
+    about_means = np.sum((V @ held.yy) * V) - 2 * np.sum((held.xy @ V.T) * B) + np.sum((held.xx @ B) * B)
+    return float(about_means + held.n * np.sum((y - x) ** 2))
+
+
+def _size(matrix: Array, scatter: Array) -> float:
+    """Norm of a map (k, d) under the scatter of what it acts on."""
+    return float(np.sqrt(np.sum((matrix @ scatter) * matrix).clip(0)))

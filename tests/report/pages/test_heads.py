@@ -1,0 +1,60 @@
+"""The page of `heads`: the sentence first, every number from the result, the next step that fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders import blocks_of, check_drawn, make_heads, tables_of
+from identifiable.report.frame import glossary
+from identifiable.report.page import Card, Text
+from identifiable.results import Heads
+
+WORDS = glossary("heads")
+
+
+def steps(result: Heads) -> list[str]:
+    told = [block.text for block in blocks_of(result, "steps") if isinstance(block, Text)]
+    return [name for text in told for name, words in WORDS.items() if words == text]
+
+
+def test_the_sentence_has_the_dimensions_the_premise_and_the_map_beside_fitted_and_chance() -> None:
+    (card,) = [block for block in blocks_of(make_heads(), "verdict") if isinstance(block, Card)]
+    assert all(part in card.sentence for part in ("9 of 64", "51 %", "81 %", "0.31", "0.58", "0.00"))
+    assert card.tone == "plain"
+
+
+def test_the_tables_have_the_numbers_of_either_direction() -> None:
+    first, beside, alone = tables_of(make_heads(), "map")
+    assert first.rows[0] == ("first → second", "-0.220", "0.1", "0.310", "0.580", "0.001", "0.420", "0.230")
+    assert beside.rows[1][1:4] == ("0.480", "0.014", "0.050")
+    assert alone.rows[0][4:6] == ("–", "–")
+    assert alone.rows[1][4:6] == ("0.900", "0.500")
+    (premise,) = tables_of(make_heads(), "premise")
+    assert [row[1] for row in premise.rows] == ["81 %", "0.180", "32.10", "0.530", "1.020"]
+    (diversity,) = tables_of(make_heads(), "diversity")
+    assert diversity.rows[0][1:5] == ("10", "64", "9", "no")
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ({}, ["More shared", "Rest not covered"]),
+        ({"features": False}, ["No features", "Rest not covered"]),
+        ({"chance": 0.5}, ["At chance", "Rest not covered"]),
+        ({"rank": 64, "r2_ridge": 0.57}, ["Holds"]),
+        ({"temperature": 1.5, "r2_ridge": 0.57}, ["Another temperature", "Holds", "Rest not covered"]),
+    ],
+)
+def test_the_next_step_is_that_of_the_numbers(made: dict[str, float], expected: list[str]) -> None:
+    assert steps(make_heads(**made)) == expected  # type: ignore[arg-type]
+
+
+def test_without_features_the_weights_alone_are_told() -> None:
+    made = make_heads(features=False)
+    assert "9 of 64" in made.headline
+    assert "%" not in made.headline
+    turned = replace(made, maps=made.maps[::-1])
+    assert all(part in turned.headline for part in ("90 %", "50 %"))
+    check_drawn(turned)

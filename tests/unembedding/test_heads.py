@@ -1,0 +1,319 @@
+"""What two heads fix, and the map read off them, on models whose map is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from errors import naming
+from identifiable import DataError, Heads, PairingError, Representation, UsageError, heads
+from identifiable.results import from_json, without_time
+
+MAGIKA = Path("/work/shared/data/magika_061_vs_103.npz")
+N = 400
+
+
+@dataclass
+class Pair:
+    """Two models with equal probabilities: f' = f A + offset where their heads read."""
+
+    W: Any
+    b: Any
+    W2: Any
+    b2: Any
+    A: Any
+    offset: Any
+    F: Any
+    F2: Any
+
+    def call(self, **options: Any) -> Heads:
+        return heads(self.W, self.W2, bias=(self.b, self.b2), **options)
+
+
+def conditioned(k: int, m: int, condition: float, rng: np.random.Generator) -> Any:
+    """A centred head whose singular values go from 1 to 1 / condition."""
+    raw = rng.standard_normal((k, m))
+    left, _, right = np.linalg.svd(raw - raw.mean(axis=0), full_matrices=False)
+    rank = min(k - 1, m)
+    return left[:, :rank] * np.geomspace(1, 1 / condition, rank) @ right[:rank]
+
+
+def planted(
+    k: int = 12, m: int = 5, *, condition: float = 3.0, temperature: float = 1.0, seed: int = 0, noise: float = 0.0
+) -> Pair:
+    """Two models related by a known map, with biases; the logits of the second are `temperature` times the first's."""
+    rng = np.random.default_rng(seed)
+    W2 = conditioned(k, m, condition, rng)
+    A, offset = rng.standard_normal((m, m)), rng.standard_normal(m)
+    F = rng.standard_normal((N, m))
+    F2 = F @ A + offset + noise * rng.standard_normal((N, m))
+    # softmax(W f + b) = softmax((W2 f' + b2) / temperature) with f' = A^T f + offset
+    W, b2 = W2 @ A.T / temperature, rng.standard_normal(k)
+    return Pair(W, (b2 + W2 @ offset) / temperature, W2, b2, A, offset, F, F2)
+
+
+# -- the map from weights alone
+
+
+@pytest.mark.parametrize("condition", [1.5, 30, 1e3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_planted_map_and_offset_are_read_off_the_weights_to_1e_8(condition, seed):
+    made = planted(condition=condition, seed=seed)
+    way = made.call().maps[0]
+    assert (way.fixed, way.dimensions, way.fit) == (5, 5, None)
+    assert np.abs(way.matrix - made.A).max() < 1e-8
+    assert np.abs(way.offset_vector - made.offset).max() < 1e-8
+    assert way.condition == pytest.approx(condition)
+    assert way.expressed == pytest.approx(1)
+    assert way.expressed_chance == pytest.approx(5 / 11)
+
+
+def test_the_way_back_is_the_inverse():
+    made = planted()
+    there, back = made.call().maps
+    assert np.allclose(there.matrix @ back.matrix, np.eye(5), atol=1e-9)
+    assert np.allclose(made.offset @ back.matrix + back.offset_vector, 0, atol=1e-9)
+
+
+def test_unrelated_heads_are_expressed_as_far_as_chance():
+    rng = np.random.default_rng(3)
+    way = heads(rng.standard_normal((300, 6)), rng.standard_normal((300, 60))).maps[0]
+    assert way.expressed == pytest.approx(way.expressed_chance, abs=0.08)
+    assert way.expressed_chance == pytest.approx(60 / 299)
+
+
+def test_few_labels_give_the_subspace_and_its_dimension():
+    made = planted(k=4, m=7)
+    found = made.call(features=(made.F, made.F2))
+    way = found.maps[0]
+    assert (way.fixed, way.basis.shape, found.heads[1].rank, found.heads[1].diverse) == (3, (7, 3), 3, False)
+    assert way.expressed is None
+    assert np.allclose(way.basis.T @ way.basis, np.eye(3))
+    space = made.W2 - made.W2.mean(axis=0)
+    assert np.allclose(space @ way.basis @ way.basis.T, space)
+    inside = (made.F @ way.matrix + way.offset_vector) @ way.basis
+    assert np.allclose(inside, made.F2 @ way.basis)
+    assert {alert.code for alert in found.alerts} == {"head_not_diverse"}
+    share = found.heads[1].variance
+    assert share == pytest.approx(np.var(made.F2 @ way.basis, axis=0).sum() / np.var(made.F2, axis=0).sum())
+
+
+def test_one_label_more_than_dimensions_is_just_enough():
+    assert [heads(w, w).heads[0].diverse for w in (planted(k=6).W2, planted(k=5).W2)] == [True, False]
+
+
+def numbers(found: Heads) -> str:
+    parts = without_time(found).to_json()
+    return parts[parts.index('"maps"') :]
+
+
+def test_a_vector_added_to_every_label_changes_nothing_but_the_gauge():
+    made = planted()
+    plain = made.call(features=(made.F, made.F2))
+    made.W2 = made.W2 + np.array([3.0, -1, 0.5, 2, 1])
+    made.b2 = made.b2 + 7
+    moved = made.call(features=(made.F, made.F2))
+    assert moved.heads[1].gauge > 0.9 > plain.heads[1].gauge
+    assert np.allclose(moved.maps[0].matrix, plain.maps[0].matrix, atol=1e-9)
+    assert np.allclose(moved.maps[0].offset_vector, plain.maps[0].offset_vector, atol=1e-9)
+    assert moved.premise.logit_distance == pytest.approx(0, abs=1e-9)
+    assert moved.maps[0].fit.r2 == pytest.approx(1)
+
+
+def test_a_bias_that_is_left_out_moves_the_offset_only():
+    made = planted()
+    way = heads(made.W, made.W2, features=(made.F, made.F2)).maps[0]
+    assert np.allclose(way.matrix, made.A, atol=1e-9)
+    assert way.fit.offset_gap > 0.1
+    assert made.call(features=(made.F, made.F2)).maps[0].fit.offset_gap == pytest.approx(0, abs=1e-9)
+
+
+# -- with features
+
+
+def test_equal_probabilities_are_explained_by_the_map_and_not_by_shuffled_labels():
+    made = planted()
+    found = made.call(features=(made.F, made.F2))
+    fit = found.maps[0].fit
+    assert (found.premise.n, found.premise.agreement) == (N, 1)
+    assert found.premise.total_variation == pytest.approx(0, abs=1e-9)
+    assert [fit.r2, fit.r2_ridge, fit.r2_fitted, fit.correlation] == pytest.approx([1, 1, 1, 1])
+    assert (fit.ridge, fit.p) == (0, 1 / 20)
+    assert fit.distance < 1e-8
+    assert max(fit.null_r2, fit.null_r2_ridge) < 0.7
+    assert found.temperature == pytest.approx(1)
+
+
+@pytest.mark.parametrize("temperature", [0.4, 2.5])
+def test_a_planted_temperature_is_reported_with_r2_before_and_after(temperature):
+    made = planted(temperature=temperature)
+    found = made.call(features=(made.F, made.F2))
+    there, back = (way.fit for way in found.maps)
+    assert found.temperature == pytest.approx(temperature)
+    assert (there.scale, back.scale) == pytest.approx((temperature, 1 / temperature))
+    assert there.r2 < 0.7
+    assert there.r2_scale == pytest.approx(1)
+    assert found.premise.relative_logit_distance > 0.2
+
+
+def test_disagreement_shrinks_both_scales_and_is_no_temperature():
+    made = planted(k=40, m=10)
+    rng = np.random.default_rng(7)
+    one, two = (made.F + 0.7 * rng.standard_normal((N, 10)) for _ in range(2))
+    found = made.call(features=(one, two @ made.A + made.offset))
+    assert max(way.fit.scale for way in found.maps) < 0.9
+    assert found.temperature == pytest.approx(1, abs=0.15)
+
+
+def test_a_ridge_is_chosen_where_the_head_is_ill_conditioned_and_helps_held_out_rows():
+    rng = np.random.default_rng(5)
+    made = planted(k=40, m=10, condition=200)
+    logits = made.F @ (made.W - made.W.mean(axis=0)).T
+    # The second model's features are right only as far as its logits show, up to noise in the logits.
+    made.F2 = made.F2 + (0.05 * logits.std() * rng.standard_normal((N, 40))) @ np.linalg.pinv(made.W2).T
+    fit = made.call(features=(made.F, made.F2)).maps[1].fit
+    assert fit.ridge >= 0
+    there = made.call(features=(made.F2, made.F), null_draws=1).maps[0].fit  # the features exchanged: a wrong pair
+    assert there.ridge > 0
+    assert there.r2_ridge > there.r2
+
+
+def test_unrelated_features_are_at_chance():
+    rng = np.random.default_rng(0)
+    made = planted(k=30, m=6)
+    found = heads(made.W, rng.standard_normal((30, 6)), features=(made.F, rng.standard_normal((N, 6))))
+    fit = found.maps[0].fit
+    assert abs(fit.correlation) < 0.2
+    assert fit.r2_ridge < 0.05
+    assert found.premise.agreement < 0.2
+    assert found.premise.relative_logit_distance == pytest.approx(1, abs=0.1)
+
+
+def test_labels_in_another_order_are_joined_by_name():
+    made = planted()
+    names = np.array([f"label {i}" for i in range(12)])
+    order = np.random.default_rng(0).permutation(12)
+    by_name = heads(made.W, made.W2[order], bias=(made.b, made.b2[order]), labels=[names, names[order]]).maps[0]
+    assert np.allclose(by_name.matrix, made.A, atol=1e-9)
+    by_position = heads(made.W, made.W2[order], bias=(made.b, made.b2[order])).maps[0]
+    assert not np.allclose(by_position.matrix, made.A, atol=0.1)
+    assert by_position.expressed < 0.9
+    kept = heads(made.W, Representation(made.W2[:9], names[:9]), labels=[names, names[:9]])
+    assert kept.heads[0].labels == 9
+    assert [a.values["dropped"] for a in kept.alerts if a.code == "labels_dropped"] == [{"first": 3}]
+
+
+def test_frequent_labels_alone_make_a_head_less_diverse():
+    W = np.vstack([planted(k=6, m=5).W2 * 3, np.zeros((2, 5))])
+    even = heads(W, W, frequencies=np.ones(8)).heads[0]
+    assert (even.weighted_rank, even.frequencies) == (5, "given")
+    assert even.weighted_condition == pytest.approx(even.condition)
+    assert even.effective_labels == pytest.approx(8)
+    rare = heads(W, W, frequencies=[1, 1, 1, 0, 0, 0, 0, 0]).heads[0]
+    assert (rare.rank, rare.weighted_rank, rare.smallest_eigenvalue) == (5, 2, 0)
+    assert heads(W, W).heads[0].weighted_rank is None
+
+
+def test_weights_stored_in_half_precision_have_the_rank_they_had():
+    W = planted(k=40, m=10).W2
+    flat = W @ np.diag([1.0] * 7 + [0.0] * 3)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((10, 10)))[0]
+    for dtype in (np.float16, np.float32, np.float64):
+        assert heads((flat @ turn).astype(dtype), W).heads[0].rank == 7
+
+
+def test_the_result_survives_json_and_does_not_depend_on_blocks_or_workers():
+    made = planted(noise=0.1)
+    found = made.call(features=(made.F, made.F2))
+    again = from_json(found.to_json())
+    assert again.to_json() == found.to_json()
+    with pytest.raises(UsageError, match="matrix"):
+        _ = again.maps[0].matrix
+    assert numbers(made.call(features=(made.F, made.F2), workers=1)) == numbers(found)
+    assert list(found.to_frame()["fit_r2"]) == pytest.approx([way.fit.r2 for way in found.maps])
+
+
+def test_features_are_joined_by_id():
+    made = planted()
+    ids = np.arange(N).astype(str)
+    shuffled = np.random.default_rng(0).permutation(N)[: N - 5]
+    tables = (Representation(made.F, ids), Representation(made.F2[shuffled], ids[shuffled]))
+    found = made.call(features=tables)
+    assert found.premise.n == N - 5
+    assert found.maps[0].fit.r2 == pytest.approx(1)
+    assert [alert.code for alert in found.alerts] == ["rows_dropped"]
+
+
+# -- layers, layouts
+
+
+def test_a_layer_with_weight_and_bias_is_a_head_and_labels_may_be_columns():
+    made = planted()
+
+    class Layer:
+        def __init__(self, weight: Any, bias: Any):
+            self.weight, self.bias = weight, bias
+
+    layers = Layer(made.W, made.b), Layer(made.W2, made.b2)
+    assert np.allclose(heads(*layers).maps[0].offset_vector, made.offset)
+    assert not np.allclose(heads(*layers, bias=("none", "none")).maps[0].offset_vector, made.offset)
+    turned = heads(made.W.T, made.W2.T, bias=(made.b, made.b2))
+    assert np.allclose(turned.maps[0].matrix, made.A)
+    assert [alert.code for alert in turned.alerts].count("head_transposed") == 2
+    by_features = heads(made.W.T, made.W2.T, features=(made.F, made.F2))
+    assert by_features.heads[0].labels == 12
+    assert heads(made.W.T, made.W2.T, layout="columns").heads[0].labels == 12
+    assert heads(made.W.T, made.W2.T).heads[0].labels == 5
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "parts"),
+    [
+        ({"first": np.ones((4, 3))}, DataError, ("first", 4, "second", 12)),
+        ({"first": np.ones((12, 5))}, DataError, ("first",)),
+        ({"first": np.full((12, 5), np.nan)}, DataError, ("first", 60)),
+        ({"first": np.ones((1, 5))}, DataError, ("first", 2, 1)),
+        ({"bias": (np.ones(4), None)}, DataError, ("first", 12, 5, 4)),
+        ({"features": (np.ones((N, 4)), np.ones((N, 5)))}, DataError, ("first", 12, 5, 4)),
+        ({"features": (np.ones((6, 5)), np.ones((6, 5)))}, UsageError, (6, 5)),
+        ({"features": (np.ones((9, 5)), np.ones((8, 5)))}, PairingError, (9, 8)),
+        ({"features": (np.ones((9, 5)),)}, UsageError, ("features",)),
+        ({"bias": "none"}, UsageError, ("bias",)),
+        ({"frequencies": [1, 2]}, DataError, ("frequencies", 12, 2)),
+        ({"frequencies": -np.ones(12)}, DataError, ("frequencies", 12)),
+        ({"labels": ["a"] * 12}, PairingError, ("first", 1)),
+        ({"labels": 7}, UsageError, ("labels",)),
+        ({"names": ["a", "a"]}, UsageError, ("names", "a, a")),
+        ({"layout": "diagonal"}, UsageError, ("layout", "diagonal")),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(change, error, parts):
+    made = planted()
+    given = {"first": made.W, "second": made.W2, **change}
+    with pytest.raises(error, match=naming(*parts)):
+        heads(given.pop("first"), given.pop("second"), **given)
+
+
+# -- a real pair
+
+
+@pytest.mark.skipif(not MAGIKA.exists(), reason="needs the real pair of heads in /work/shared/data")
+def test_two_releases_of_magika():
+    files = [f"{MAGIKA}:{name}" for name in ("head_a", "head_b", "a", "b")]
+    found = heads(*files[:2], features=files[2:], null_draws=3)
+    for way, target in zip(found.maps, found.heads[::-1], strict=True):
+        assert (way.fixed, way.dimensions) == (213, 512)
+        assert target.variance == pytest.approx(0.51, abs=0.005)
+        assert way.fit.correlation >= 0.45
+        assert way.fit.null_correlation <= 0.05
+        assert way.fit.r2_fitted > way.fit.r2_ridge > 0.25 > 0 > way.fit.r2
+    assert found.premise.agreement == pytest.approx(0.81, abs=0.005)
+    assert found.temperature == pytest.approx(1, abs=0.05)
+    assert all(part in found.headline for part in ("213 of 512", "51 %", "81 %"))
