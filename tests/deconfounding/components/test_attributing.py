@@ -23,7 +23,7 @@ from identifiable.deconfounding.components.shares import (
     scores,
     shares,
 )
-from identifiable.deconfounding.components.variance import SLAB, between_plates
+from identifiable.deconfounding.components.variance import POSITION, RIDGE, SLAB, Plates, Positions, between_plates
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.intervals import jackknife
 from identifiable.groups import AffineMap
@@ -409,3 +409,43 @@ def test_what_cannot_be_attributed_is_refused_with_a_reason():
     X[[7, 9], 2] = np.nan
     with pytest.raises(DataError, match=naming("2 rows", ": 7, 9)")):
         attribute(found, Blocks(X, name="holes"), design)
+
+
+# few plates
+
+
+def test_a_part_left_out_takes_no_part_in_what_position_explains():
+    rng = np.random.default_rng(0)
+    plates = Plates.of(plain_design(rng, plates=3, wells=1), rng=rng)
+    places = Positions.of(plates)
+    values = rng.standard_normal((len(plates.reference), 2)).astype(np.float32)
+    values -= plates.means(values)
+    part, levels = plates.part[plates.codes], places.factors[POSITION]
+    found = places.explained(places.products(values), [POSITION], left_out=0)[POSITION]
+    X, total = places.features[:, levels].astype(float), 0.0
+    for judged, other in ((1, 2), (2, 1)):
+        a, b = part == other, part == judged
+        weights = np.linalg.solve(X[a].T @ X[a] + RIDGE * np.eye(len(levels)), X[a].T @ values[a])
+        total += ((X[b] @ weights) * values[b]).sum(axis=0)
+    np.testing.assert_allclose(found, total / (part != 0).sum(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("plates", [2, 3, 4])
+def test_few_plates_of_few_wells_are_attributed(plates):
+    rng = np.random.default_rng(1)
+    design = layout_of_rows(plates)
+    X = rng.standard_normal((design.n, 4)) + rng.standard_normal((plates, 4))[design.plate.codes]
+    cards = attribute(*as_components(X), design).components
+    assert len(cards) == 4
+    assert all(np.isfinite(share.share) for card in cards for share in card.shares if share.factor == POSITION)
+
+
+def layout_of_rows(plates: int) -> Design:
+    """Plates with 8 controls and 12 perturbations in two rows, anew on each: some columns of a plate hold no control."""
+    rng = np.random.default_rng(0)
+    names = np.concatenate(
+        [rng.permutation(["control"] * 8 + [f"drug{k:02d}" for k in range(12)]) for _ in range(plates)]
+    )
+    well = np.tile(np.arange(20), plates)
+    plate = np.repeat([f"p{k}" for k in range(plates)], 20)
+    return Design(Labels.of(plate), Labels.of(names), names == "control", row=well // 12, column=well % 12, name="few")

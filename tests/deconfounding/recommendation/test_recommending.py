@@ -129,6 +129,49 @@ def test_two_plates_are_too_few_to_judge():
     assert (found.verdict, found.held_out, found.folds) == ("keep-as-is", "plate", 2)
 
 
+def few(*, batches: int, plates: int, controls: int = 8, seed: int = 1):
+    """12 compounds and a few controls on each of a few plates, moved by their batch and plate."""
+    rng = np.random.default_rng(seed)
+    effects = 1.5 * rng.standard_normal((12, 30))
+    labels = np.array(["DMSO"] * controls + [f"c{k:02d}" for k in range(12)])
+    effect = np.concatenate([np.zeros((controls, 30)), effects])
+    rows = []
+    columns: dict[str, list[str]] = {name: [] for name in ("batch", "plate", "well", "compound")}
+    for k in range(batches * plates):
+        order = rng.permutation(len(labels))
+        rows.append(effect[order] + rng.standard_normal((len(order), 30)) + 2 * rng.standard_normal(30))
+        columns["batch"] += [f"b{k // plates}"] * len(order)
+        columns["plate"] += [f"p{k}"] * len(order)
+        columns["well"] += [f"{'AB'[w // 12]}{w % 12 + 1:02d}" for w in range(len(order))]
+        columns["compound"] += labels[order].tolist()
+    return np.concatenate(rows), columns
+
+
+DESIGNS = [
+    {"batches": 1, "plates": 6},
+    {"batches": 3, "plates": 1},
+    {"batches": 4, "plates": 1},
+    {"batches": 6, "plates": 1, "controls": 2},
+]
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_small_screens_have_an_answer(design):
+    X, columns = few(**design)
+    found = deconfound.recommend(X, metadata=columns, control="DMSO")
+    assert found.result.folds == design["batches"] * design["plates"]
+    assert "ica-clean" in found.result.settings["candidates"]
+    assert np.isfinite(found.corrected[:]).all()
+
+
+def test_few_plates_are_attributed_and_too_few_to_clean():
+    X, columns = few(batches=3, plates=1)
+    cards = deconfound.attribute(X, metadata=columns, control="DMSO", stability=0).result.components
+    assert all(np.isfinite(card.technical) for card in cards)
+    with pytest.raises(DataError, match="got 3"):
+        deconfound.clean(X, metadata=columns, control="DMSO", stability=0)
+
+
 def test_a_metric_that_the_screen_does_not_allow_is_refused():
     X, columns = screen(nuisance=1.0)
     columns.pop("target")

@@ -356,8 +356,9 @@ class Positions:
 
     def _inverses(self, levels: Codes, left_out: int | None) -> Array:
         grams = self.grams[:, levels[:, None], levels]
-        total = grams.sum(axis=0) - (0.0 if left_out is None else grams[left_out])
-        return np.asarray(np.linalg.inv(total - grams + RIDGE * np.eye(len(levels))))
+        if left_out is not None:
+            grams[left_out] = 0.0  # taken off twice, it would leave a matrix without an inverse
+        return np.asarray(np.linalg.inv(grams.sum(axis=0) - grams + RIDGE * np.eye(len(levels))))
 
     def explained(
         self, products: Array, names: Collection[str] | None = None, left_out: int | None = None
