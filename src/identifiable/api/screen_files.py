@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 ANNDATA = ".h5ad"
 TABLES = (".parquet", ".csv")
 TOOL = "identifiable"  # the key of `uns`
-OTHER_AXES = ("tvn", "harmony")  # corrections whose columns are not the features
 CORRECTED = "corrected"  # the layer, and `X_corrected` of `obsm`
 
 
@@ -112,10 +111,8 @@ def save_recommended(path: str | os.PathLike[str], recommended: Recommended, *, 
     labelled = replace(opened, representation=replace(table, labels={**table.labels, name: said}))
     rows = recommended.corrected
     corrected = Blocks(_Rounded(rows, result_dtype(None, opened.blocks)), name=rows.name)
-    same = result.written not in OTHER_AXES
-    names = None if same else [f"{result.written}_{k:03d}" for k in range(corrected.d)]
     record = recommended_record(recommended)
-    return save_corrected(path, labelled, corrected, record=record, feature_names=names, pycytominer=pycytominer)
+    return save_corrected(path, labelled, corrected, record=record, pycytominer=pycytominer)
 
 
 def recommended_record(recommended: Recommended) -> Mapping[str, Any]:

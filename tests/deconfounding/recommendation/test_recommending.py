@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
 from identifiable import deconfound, transform
 from identifiable._checks import DataError, UsageError
 from identifiable.api import load_basis, save_basis
+from identifiable.deconfounding.recommendation.candidates import Fits, candidates
 from identifiable.results import from_json
+from identifiable.run import Run
 from identifiable.worlds import cells
 
 PLATES, WELLS = 2, 24
@@ -153,6 +156,38 @@ DESIGNS = [
     {"batches": 4, "plates": 1},
     {"batches": 6, "plates": 1, "controls": 2},
 ]
+
+
+@pytest.mark.parametrize("family", ["tvn", "harmony", "pca"])
+def test_components_are_turned_back_to_features(family):
+    X, columns = few(batches=4, plates=1, controls=12)
+    X[:, 3] = 5.0
+    opened = deconfound.screen(X, metadata=columns, control="DMSO")
+    fits = Fits(opened.blocks, opened.design, opened.design.plate, Run())
+    (candidate,) = (c for c in candidates(opened.design, (family,), len(X))[0] if c.family == family)
+    raw, done = candidate.raw(fits, None), candidate.fit(fits, None)
+    rows = np.arange(len(X))
+    found = done.step(X, rows)
+    assert found.shape == X.shape
+    assert done.width == X.shape[1]
+    assert not found[:, 3].any()
+    np.testing.assert_allclose(np.delete(found, 3, axis=1).std(axis=0), 1)
+    if family != "pca":
+        turned = raw.step(X, rows) @ raw.axes.T
+        np.testing.assert_allclose(pdist(turned), pdist(raw.step(X, rows)))
+        np.testing.assert_allclose(np.corrcoef(turned[:, 0], found[:, 0])[0, 1], 1)
+
+
+@pytest.mark.parametrize("family", ["tvn", "harmony"])
+def test_features_are_written_under_their_names(family, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, columns = few(batches=8, plates=2, controls=12)
+    frame = pandas.DataFrame({**columns, **{f"Cells_{j}": X[:, j] for j in range(30)}})
+    frame.to_parquet(tmp_path / "in.parquet")
+    found = deconfound.recommend(tmp_path / "in.parquet", control="DMSO", candidates=(family,))
+    assert found.result.written == family
+    saved = deconfound.save_recommended(tmp_path / "out.parquet", found)
+    assert set(pandas.read_parquet(saved.path).columns) == {*frame.columns, "correction"}
 
 
 @pytest.mark.parametrize("design", DESIGNS)

@@ -78,7 +78,7 @@ def fit_harmony(task: Task, *, dimensions: int = DIMENSIONS) -> Fit:
     alerts = confounded(task, groups)
     if not found.converged:
         alerts.append(Alert("not_converged", {"harmony": MAX_ITERATIONS}))
-    return Fit(Lookup(place, found.rows), width, notes, tuple(alerts), known=task.fitted)
+    return Fit(Lookup(place, found.rows), width, notes, tuple(alerts), known=task.fitted, axes=axes.vectors[:, :width])
 
 
 def harmonise(Z: Array, batch: Codes, *, clusters: int | None = None, run: Run = PLAIN) -> Harmonised:

@@ -355,7 +355,7 @@ def fit_tvn(task: Task, *, ridge: float = CORAL_RIDGE, method: TvnMethod = "batc
         values, vectors = np.linalg.eigh(scatter / max(len(places) - 1, 1))
         root = (vectors * np.sqrt(np.maximum(values, 0.0) + ridge)) @ vectors.T
         step = TypicalVariation(scaled.step, codes, spectra, ridge, root)
-    return Fit(step, width, (*scaled.notes, note), tuple(alerts))
+    return Fit(step, width, (*scaled.notes, note), tuple(alerts), axes=axes.vectors)
 
 
 def _standardised_spectrum(rows: Array) -> Spectrum:

@@ -45,13 +45,17 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted step with the columns it gives. `known` marks the rows of the design it can correct; None is all."""
+    """A fitted step with the columns it gives. `known` marks the rows of the design it can correct; None is all.
+
+    Columns that are components lie along `axes`, orthonormal columns (features, width); None where they are features.
+    """
 
     step: Step
     width: int
     notes: tuple[Note, ...] = ()
     alerts: tuple[Alert, ...] = ()
     known: Mask | None = None
+    axes: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +219,7 @@ class PrincipalAxes:
         kept = values > GRAM_TOLERANCE**2 * max(values[0], 0.0)
         if not kept.any():
             raise DataError(f"the {moments.n} {rows} to fit on are all alike: there is no variation to align by.")
-        vectors = vectors[:, kept]
+        vectors = np.where(varies[:, None], vectors[:, kept], 0.0)  # rounding where a column is constant
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
         vectors = vectors * np.where(largest < 0, -1.0, 1.0)
         return cls(moments.n, moments.mean, scale, vectors, values[kept], _null_directions(moments.n, rows, kept))

@@ -15,7 +15,7 @@ from identifiable.deconfounding.components.attributing import attribute
 from identifiable.deconfounding.components.cleaning import choose_weights, cleaned_map
 from identifiable.deconfounding.components.resolving import screen_basis
 from identifiable.deconfounding.corrections.registry import CORRECTIONS, CorrectionOptions, fit_correction
-from identifiable.deconfounding.corrections.streaming import fit_control_scaling, fit_sphering
+from identifiable.deconfounding.corrections.streaming import GroupScaling, fit_control_scaling, fit_sphering
 from identifiable.deconfounding.corrections.tasks import (
     Affine,
     Fit,
@@ -122,7 +122,7 @@ class Fits:
         if isinstance(fit.step, Affine):
             by = _z_scores_of(self.everything[_place(held_out)], fit.step.map)
             return replace(fit, step=Affine(fit.step.map.then(by)))
-        if isinstance(fit.step, Chained):
+        if isinstance(fit.step, Chained) and isinstance(fit.step.first, GroupScaling):
             by = _z_scores_of(self.scaled_everything[_place(held_out)], fit.step.then)
             return replace(fit, step=Chained(fit.step.first, fit.step.then.then(by)))
         places = np.arange(self.design.n) if held_out is None else np.flatnonzero(self.part.codes != held_out)
@@ -167,8 +167,9 @@ class Fits:
 class Candidate:
     """A correction to try: `fit(fits, part)` without any row of a part, or with all rows (None).
 
-    Corrected columns are z-scored at the end, so that none is preferred for its scale, and whoever z-scores the table that is
-    written changes nothing.
+    Corrected columns are features: components (TVN, Harmony) are turned back along their axes, which leaves distances as they are.
+    The columns are z-scored at the end, so that none is preferred for its scale, and whoever z-scores the table that is written
+    changes nothing.
 
     `fitted` says what it learns from when it is judged: training rows; the controls of all plates, also of those held out; or
     all rows, without their labels. Only the first needs a fit for every part.
@@ -181,12 +182,20 @@ class Candidate:
     scaling: tuple[Literal["control-z", "control-mad"], Level] | None = None  # by own controls, before an affine map
 
     def fit(self, fits: Fits, held_out: int | None) -> Fit:
-        found = self.raw(fits, held_out)
+        found = _in_features(self.raw(fits, held_out))
         return found if self.family == INPUT else fits.standardised(found, held_out)
 
     @property
     def once(self) -> bool:
         return self.fitted != "training"
+
+
+def _in_features(fit: Fit) -> Fit:
+    """The same correction with features for columns."""
+    if fit.axes is None:
+        return fit
+    d = len(fit.axes)
+    return replace(fit, step=Chained(fit.step, AffineMap(fit.axes.T, np.zeros(d))), width=d, axes=None)
 
 
 def _unchanged(fits: Fits, held_out: int | None) -> Fit:
