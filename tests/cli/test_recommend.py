@@ -56,14 +56,19 @@ def test_an_h5ad_says_where_the_values_are(folder, capsys):
     code, out, _ = run("loud.parquet", *SPHERED, "-o", "out.h5ad", "--json", "r.json", capsys=capsys)
     assert code == 0
     assert "layers['corrected']" in out
+    assert "unchanged" not in out.splitlines()[-1]
     adata = anndata.read_h5ad("out.h5ad")
     assert adata.uns["identifiable"]["correction"] == json.loads((folder / "r.json").read_text())["written"]
     np.testing.assert_allclose(adata.layers["corrected"].mean(axis=0), 0, atol=1e-3)
 
 
 def test_a_table_that_is_kept_is_a_labelled_copy(folder, capsys):
-    code, _, _ = run("quiet.parquet", "--preset", "rxrx3-core", "-o", "out.csv", "--json", "r.json", capsys=capsys)
+    code, out, _ = run("quiet.parquet", "--preset", "rxrx3-core", "-o", "out.csv", "--json", "r.json", capsys=capsys)
     assert code == 0
+    last = out.splitlines()[-1]
+    assert last.startswith("out.csv")
+    assert "unchanged" in last
+    assert "corrected" not in last
     assert json.loads((folder / "r.json").read_text())["verdict"] == "keep-as-is"
     lines = (folder / "out.csv").read_text().splitlines()
     place, feature = (lines[0].split(",").index(name) for name in ("correction", "Cells_0"))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from identifiable._checks import OutputError
 from identifiable.api.transforming import component_name, result_dtype
 from identifiable.blocks import Blocks
+from identifiable.deconfounding.recommendation.candidates import AS_IS
 from identifiable.groups import AffineMap
 from identifiable.io.anndata_files import AnnDataFile
 from identifiable.io.anndata_writing import Parts, extend_anndata, save_anndata
@@ -32,10 +33,17 @@ CORRECTED = "corrected"  # the layer, and `X_corrected` of `obsm`
 
 @dataclass(frozen=True)
 class Saved:
-    """A file that was written, and where in it the corrected values are."""
+    """A file that was written, and where in it the corrected values are, or the input, if nothing was corrected (`unchanged`)."""
 
     path: Path
     where: str
+    unchanged: bool = False
+
+    @property
+    def said(self) -> str:
+        """What is where, in a sentence."""
+        what = "the input, unchanged, is" if self.unchanged else "corrected values are"
+        return f"{self.path}: {what} in {self.where}"
 
 
 def save_corrected(
@@ -112,7 +120,8 @@ def save_recommended(path: str | os.PathLike[str], recommended: Recommended, *, 
     rows = recommended.corrected
     corrected = Blocks(_Rounded(rows, result_dtype(None, opened.blocks)), name=rows.name)
     record = recommended_record(recommended)
-    return save_corrected(path, labelled, corrected, record=record, pycytominer=pycytominer)
+    saved = save_corrected(path, labelled, corrected, record=record, pycytominer=pycytominer)
+    return replace(saved, unchanged=result.written == AS_IS)
 
 
 def recommended_record(recommended: Recommended) -> Mapping[str, Any]:

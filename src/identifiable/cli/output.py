@@ -91,9 +91,9 @@ def deliver(
             say(f"{'basis' if Path(path).suffix.lower() == BASIS else 'table'}: {path}")
     if options.report and (always_path or not options.quiet):
         say(f"page: {Path(options.report).resolve() if always_path else options.report}")
-    for path, file in saved.items():
-        if not options.quiet and (where := getattr(file, "where", None)):
-            say(f"{path}: corrected values are in {where}")
+    for file in saved.values():
+        if not options.quiet and (said := getattr(file, "said", None)):
+            say(said)
 
 
 def exit_code(failed: Iterable[str]) -> int:
