@@ -1,9 +1,10 @@
 """Corrections of AnnData objects, as scverse tools have them: ``identifiable.pp.sphering(adata, control="DMSO")``.
 
 Every function reads `X` or ``use_rep``, takes the roles of wells from `obs`, and writes the corrected rows to ``obsm["X_corrected"]``
-(``key_added``: another key, or ``layers/NAME``) and what was done to ``uns["identifiable"]``. `X` is not changed: tell the tools that
-follow, as in ``sc.pp.neighbors(adata, use_rep="X_corrected")``. With ``copy=True`` the object stays as it is and a corrected copy is
-returned. scanpy is not needed.
+(``key_added``: another key, or ``layers/NAME``) and what was done to ``uns["identifiable"]``. What was under that key before is
+replaced without a warning, as scanpy does. `X` is not changed: tell the tools that follow, as in
+``sc.pp.neighbors(adata, use_rep="X_corrected")``. With ``copy=True`` the object stays as it is and a corrected copy is returned.
+scanpy is not needed.
 
 >>> from types import SimpleNamespace
 >>> import numpy as np, pandas as pd

@@ -256,7 +256,12 @@ class Placed(ScreenOptions):
     """A call that puts rows into an AnnData object."""
 
     key_added: Annotated[
-        str, Option("where the corrected rows go: a key of obsm, or layers/NAME", flag=None, setting=False)
+        str,
+        Option(
+            "where the corrected rows go: a key of obsm, or layers/NAME; replaced if it exists",
+            flag=None,
+            setting=False,
+        ),
     ] = "X_corrected"
     copy: Annotated[
         bool, Option("return a corrected copy; otherwise the object is changed", flag=None, setting=False)

@@ -179,3 +179,13 @@ def test_components_that_refits_do_not_find_have_no_card_and_the_rank_that_has_s
     assert all(part in text_of(result, "cards") for part in ("--rank 7", "5 of 7"))
     assert "--rank" not in text_of(replace(result, reproducible_rank=None), "cards")
     assert "--rank" not in text_of(FULL, "cards")
+
+
+def test_the_head_counts_reproducible_components_only() -> None:
+    everything = tuple(c.index for c in FULL.components)
+    technical = [c.index for c in FULL.components if c.role == "technical"]
+    some = card_of(replace(FULL, refused=tuple(sorted(set(everything) - set(technical)))))
+    assert some.badge == f"{len(technical)} technical, 0 biological, 0 both, 0 neither"
+    none = card_of(replace(FULL, refused=everything))
+    assert "technical" not in none.badge
+    assert none.tone == "caution"

@@ -31,7 +31,7 @@ from identifiable.report import words
 from identifiable.report.frame import glossary
 from identifiable.report.page import Card, Dots, Fold, Terms, Text
 from identifiable.report.pages.conditions import Conditions, layout_words, probe_words, rotation_words
-from identifiable.report.pages.evaluation import DRAWN
+from identifiable.report.pages.evaluation import DRAWN, page
 from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
 from identifiable.results import Answer, IcaAdvice, ScreenEvaluation
 
@@ -248,3 +248,11 @@ def test_durations_are_said_in_the_unit_that_fits(seconds: float, said: str) -> 
 )
 def test_every_special_result_is_drawn(result: ScreenEvaluation) -> None:
     check_drawn(result)
+
+
+def test_the_guide_names_ica_only_where_it_was_scored() -> None:
+    quick = replace(
+        FULL, conditions=tuple(c for c in FULL.conditions if c.representation in ("base", "pca", "position"))
+    )
+    assert "ICA" in page(FULL).guide
+    assert "ICA" not in page(quick).guide

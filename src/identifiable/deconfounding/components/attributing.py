@@ -111,7 +111,7 @@ def attribute(
         grid_rows=grid.rows,
         grid_columns=grid.columns,
         converged=resolved.result.converged,
-        told=_answer(cards, len(refused), elsewhere),
+        told=_answer(cards, elsewhere),
         refused=refused,
         reproducible_rank=None if elsewhere is None else elsewhere.rank,
         reproducible_there=0 if elsewhere is None else elsewhere.reproducible,
@@ -275,14 +275,18 @@ class _Grid:
 # -- what it says
 
 
-def _answer(cards: Sequence[ComponentCard], refused: int, elsewhere: ReproducibleRank | None) -> Answer:
+def _answer(cards: Sequence[ComponentCard], elsewhere: ReproducibleRank | None) -> Answer:
+    """How many components have each role; only those that refits find again, where refits were made."""
+    kept = [card for card in cards if not _refused(card)]
     roles = ("technical", "biological", "both", "neither")
-    values = {"components": len(cards)} | {r: sum(card.role == r for card in cards) for r in roles}
-    if not refused:
+    values = {"components": len(cards)} | {r: sum(card.role == r for card in kept) for r in roles}
+    if len(kept) == len(cards):
         return Answer("roles", values)
+    refused = {"refused": len(cards) - len(kept), "components": len(cards)}
     rank = {} if elsewhere is None else vars(elsewhere)
+    told = {"components": len(cards)} if not kept else {**values, "reproducible": len(kept)}
     return Answer(
-        "roles", values, remarks=(Answer("cards_refused", {"refused": refused, "components": len(cards), **rank}),)
+        "roles" if kept else "none_reproducible", told, remarks=(Answer("cards_refused", {**refused, **rank}),)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from identifiable.report.frame import framed, glossary, section, terms
@@ -79,7 +79,8 @@ def page(result: Attribution) -> Page:
 
 
 def _card(result: Attribution) -> Card:
-    good = result.converged and result.of_role("technical", "biological", "both")
+    kept = [c for c in result.components if c.index not in result.refused]
+    good = result.converged and any(c.role in ("technical", "biological", "both") for c in kept)
     reproducible = sum(c.identifiable for c in result.components)
     facts = [
         ("reproducible", f"{count(reproducible)} of {counted(len(result.components), 'component')}"),
@@ -87,16 +88,21 @@ def _card(result: Attribution) -> Card:
     ]
     if known(result.biology):
         facts.insert(1, ("biology, all components", estimate(result.biology, result.biology_ci95)))
-    return screen_card(result, role_words(result) or "no components", "good" if good else "caution", facts)
+    return screen_card(
+        result,
+        role_words(kept) or ("nothing reproducible" if result.refused else "no components"),
+        "good" if good else "caution",
+        facts,
+    )
 
 
 # -- roles and scores
 
 
-def by_role(result: Attribution) -> dict[str, list[ComponentCard]]:
+def by_role(components: Iterable[ComponentCard]) -> dict[str, list[ComponentCard]]:
     """The components of each role, biological ones by their biological score, all others by their technical one."""
     found: dict[str, list[ComponentCard]] = {role: [] for role in STYLES}
-    for card in result.components:
+    for card in components:
         found.setdefault(card.role, []).append(card)
     return {role: ranked(cards, "biological" if role == "biological" else "technical") for role, cards in found.items()}
 
@@ -111,10 +117,10 @@ def ranked(components: Iterable[ComponentCard], score: Literal["technical", "bio
     return sorted(components, key=place)
 
 
-def role_words(result: Attribution) -> str:
+def role_words(components: Sequence[ComponentCard]) -> str:
     """'12 technical, 30 biological, 2 both, 4 neither'; empty without components."""
-    sizes = ((role, len(cards)) for role, cards in by_role(result).items())
-    return ", ".join(f"{count(size)} {one_line(role)}" for role, size in sizes) if result.components else ""
+    sizes = ((role, len(cards)) for role, cards in by_role(components).items())
+    return ", ".join(f"{count(size)} {one_line(role)}" for role, size in sizes) if components else ""
 
 
 def fixed(value: float, decimals: int = 3, *, plus: bool = False) -> str:
@@ -147,7 +153,7 @@ def _scatter(result: Attribution) -> Iterator[Block]:
 
     placed = {
         role: tuple(place(c) for c in cards if known(c.technical) and known(c.biological))
-        for role, cards in by_role(result).items()
+        for role, cards in by_role(result.components).items()
     }
     clouds = (Cloud(one_line(r), points, "main", STYLES.get(r, 6)) for r, points in placed.items() if points)
     if shown := tuple(clouds):
@@ -165,7 +171,7 @@ def _scatter(result: Attribution) -> Iterator[Block]:
 
 
 def _components(result: Attribution) -> Iterator[Block]:
-    roles = by_role(result)
+    roles = by_role(result.components)
     for role, cards in roles.items():
         score = "biological" if role == "biological" else "technical"
         yield from long_table(
@@ -203,7 +209,7 @@ def _gauge(value: float, tone: Tone) -> Gauge | None:
 def _cards(result: Attribution) -> Iterator[Block]:
     if result.refused:
         yield Text(_refusal(result))
-    for role, every in by_role(result).items():
+    for role, every in by_role(result.components).items():
         cards = [card for card in every if card.index not in result.refused]
         if cards and (role != "neither" or len(cards) == len(result.components)):
             yield Heading(one_line(role).capitalize())

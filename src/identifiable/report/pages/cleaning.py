@@ -132,7 +132,7 @@ def _card(result: Cleaning) -> Card:
         ("budget", percent(result.budget)),
         ("plate AUROC", from_to("plate_auroc")),
         ("replicate mAP", from_to("replicate_map")),
-        ("roles", role_words(result.attribution) or MISSING),
+        ("roles", role_words(result.attribution.components) or MISSING),
     ]
     badge, tone = VERDICTS.get(result.verdict, (one_line(result.verdict), "caution"))
     return screen_card(result, badge, tone, facts)

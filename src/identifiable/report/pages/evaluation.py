@@ -77,10 +77,10 @@ VERDICTS: dict[str, tuple[str, Tone]] = {
 ANSWERS: dict[str, Tone] = {"yes": "good", "no": "caution", "unclear": "plain"}
 PAPERS = {"ica": "hyvarinen1999", "tvn": "ando", "combat": "johnson", "harmony": "korsunsky"}
 DRAWN = 24  # differences in one figure
-GUIDE = (
-    "AUROC on held-out plates: 0.5 is chance, 1 is perfect. Look first at the paired difference ICA - PCA and whether its interval "
-    "excludes 0, then at what position alone scores."
-)
+AUROC = "AUROC on held-out plates: 0.5 is chance, 1 is perfect."
+POSITION = "then at what position alone scores."
+GUIDE = f"{AUROC} Look first at the paired difference ICA - PCA and whether its interval excludes 0, {POSITION}"
+WITHOUT_ICA = f"{AUROC} Look first at the best representation and whether its interval excludes 0.5, {POSITION}"
 
 
 def page(result: ScreenEvaluation) -> Page:
@@ -88,7 +88,7 @@ def page(result: ScreenEvaluation) -> Page:
         result,
         title=f"{screen_name(result)}: what holds on held-out plates",
         subtitle="Does a representation separate perturbations from controls on held-out plates, and is it biology or layout?",
-        guide=GUIDE,
+        guide=GUIDE if any(c.representation == "ica" for c in result.conditions) else WITHOUT_ICA,
         verdict=[_card(Conditions(result))],
         sections=sections(result),
         reading=reading(result),
