@@ -345,6 +345,7 @@ def _judge(board: _Board, margin: float) -> _Judged:
     gains: dict[str, Any] = {"better": better} if better else {}
     if quieter:
         gains |= {"readable": quieter[0].value, "readable_before": quieter[0].value - quieter[0].difference}
+        gains["wells"] = "control wells" if board.fits.design.control.any() else "wells"
     code: Literal["tie", "recommended"] = "tie" if stable < SAME_FAMILY else "recommended"
     settled = told(code, code, outer.chosen, **gains)
     return replace(settled, remarks=tuple(_ties(board, outer)))
