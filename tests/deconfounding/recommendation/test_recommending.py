@@ -41,10 +41,31 @@ def screen(*, nuisance: float, batches: int = 6, seed: int = 0, effect: float = 
     return np.concatenate(rows) @ turn, columns
 
 
+def noise(seed: int):
+    """10 compounds and 6 controls on 16 plates of 8 batches, 80 features without any effect."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        "batch": np.repeat([f"b{k}" for k in range(8)], 32),
+        "plate": np.repeat([f"p{k}" for k in range(16)], 16),
+        "compound": np.tile(["DMSO"] * 6 + [f"c{k}" for k in range(10)], 16),
+    }
+    return rng.standard_normal((256, 80)), columns
+
+
 @pytest.fixture(scope="module")
 def helped():
     X, columns = screen(nuisance=6.0, effect=1.2)
     return deconfound.recommend(X, metadata=columns, control="DMSO")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_is_kept_as_it_is_although_replicates_come_nearer_than_controls(seed):
+    """Controls that a correction was fitted to are moved away from the other wells: that is no gain of biology."""
+    X, columns = noise(seed)
+    result = deconfound.recommend(X, metadata=columns, control="DMSO", candidates=("sphering", "control-z+sphering"))
+    assert result.result.verdict == "keep-as-is"
+    sphered = [m.name for m in result.result.methods if "sphering" in m.name]
+    assert max(result.result.score(name, "replicate_map").difference for name in sphered) > 0.03
 
 
 def test_a_correction_that_helps_is_recommended(helped):

@@ -83,7 +83,7 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
     size = len(inputs)
     if not biological:
         keep = int(np.flatnonzero(inputs)[0])
-        return Choice(keep, inputs.copy(), np.full(size, np.nan), inputs.copy())
+        return Choice(keep, _only(keep, size), np.full(size, np.nan), inputs.copy())
     differences, errors, references = [], [], []
     harmless = np.ones(size, dtype=bool)
     for found in biological:
@@ -98,7 +98,7 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
     keep = max(references, key=references.count)
     free = harmless & ~inputs
     if not free.any():
-        return Choice(keep, inputs.copy(), worth, harmless)
+        return Choice(keep, _only(keep, size), worth, harmless)
     best = int(np.flatnonzero(free)[worth[free].argmax()])
     tied = free.copy()
     for found in biological:
@@ -113,6 +113,11 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
         gains.append((-difference[chosen], error[chosen]))
     helps = any(gain >= margin and gain > np.nan_to_num(error) for gain, error in gains)
     return Choice(chosen if helps else keep, tied, worth, harmless)
+
+
+def _only(place: int, size: int) -> Mask:
+    found: Mask = np.arange(size) == place
+    return found
 
 
 def _reference(found: Sums, inputs: Mask) -> int:

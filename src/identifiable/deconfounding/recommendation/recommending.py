@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import t
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, one_blas_thread
@@ -18,6 +19,7 @@ from identifiable.deconfounding.metrics.retrieval import (
     BATCH_READABLE,
     BIOLOGICAL,
     FEWEST_BATCHES,
+    REPLICATE_MAP,
     Found,
     Retrieval,
     Scores,
@@ -72,8 +74,12 @@ def recommend(
     that have not seen the part, and scored on the part. The verdict rests on these scores:
 
     keep-as-is    the rule chooses the input; or the chosen method, fitted to all rows, is below the input by more than the
-                  margin in a biological metric; or the nested choice is; or the nested choice is neither better in any
-                  biological metric nor less readable in its batches, by the margin and by 95 % intervals over the parts
+                  margin in a biological metric; or the nested choice is; or the nested choice neither gains biology nor makes
+                  batches less readable. Biology is gained where a metric rises by the margin and its interval over the parts is
+                  above 0, at 95 % for all metrics together (Bonferroni). `replicate_map` does not count here: it ranks replicates
+                  among the controls that corrections were fitted to, and rises on noise. Batches are less readable where
+                  readability falls by the margin (a value below chance counts as chance), its interval is below 0 and that of
+                  the input is above chance: where batches cannot be read there is nothing to correct
     tie           otherwise, where fewer than 80 % of the parts choose the same family
     recommended   otherwise
     """
@@ -126,11 +132,14 @@ def recommend(
     return Recommended(result, written, final)
 
 
+def _held_out_level(design: Design) -> Literal["batch", "plate"]:
+    return "batch" if design.batch is not None and design.batch.size >= FEWEST_BATCHES else "plate"
+
+
 def _parts(design: Design, folds: int | None, seed: int) -> tuple[Literal["batch", "plate"], Labels]:
     """What is held out, and the part of every row."""
-    by_batch = design.batch is not None and design.batch.size >= FEWEST_BATCHES
-    level: Literal["batch", "plate"] = "batch" if by_batch else "plate"
-    groups = design.batch if by_batch and design.batch is not None else design.plate
+    level = _held_out_level(design)
+    groups = design.batch if level == "batch" and design.batch is not None else design.plate
     wanted = folds or (FEWER_FOLDS if int((~design.control).sum()) > MANY_WELLS else FOLDS)
     if groups.size <= wanted:
         return level, groups
@@ -287,8 +296,7 @@ class _Judged:
 def _held_out_names(fits: Fits) -> list[tuple[str, ...]]:
     """The batches (or plates) of every part."""
     design = fits.design
-    by_batch = design.batch is not None and design.batch.size >= FEWEST_BATCHES
-    groups = design.batch if by_batch and design.batch is not None else design.plate
+    groups = design.batch if _held_out_level(design) == "batch" and design.batch is not None else design.plate
     pairs = np.unique(np.stack([fits.part.codes, groups.codes]), axis=1)
     return [tuple(groups.names[g] for g in pairs[1][pairs[0] == k]) for k in range(fits.part.size)]
 
@@ -310,6 +318,7 @@ def _judge(board: _Board, margin: float) -> _Judged:
         "folds": len(picks),
         "tried": int((~board.inputs).sum()),
         "margin": margin,
+        "level": _held_out_level(board.fits.design),
     }
 
     def told(verdict: Verdict, code: str, written: int, **more: Any) -> _Judged:
@@ -319,7 +328,8 @@ def _judge(board: _Board, margin: float) -> _Judged:
     if not biological:
         return told("keep-as-is", "nothing_to_judge_by", keep)
     if board.inputs[outer.chosen]:
-        return told("keep-as-is", "none_is_better", keep)
+        kept = told("keep-as-is", "none_is_better", keep)
+        return replace(kept, outer=replace(outer, chosen=keep), remarks=tuple(_scaling_helps(board, keep, margin)))
     if board.fits.part.size < FEWEST_GROUPS:
         return told("keep-as-is", "too_few_to_judge", keep, parts=board.fits.part.size)
     below = _below(board, outer.chosen, margin)
@@ -328,17 +338,31 @@ def _judge(board: _Board, margin: float) -> _Judged:
     worse = [score.metric for score in biological if score.difference < -margin]
     if worse:
         return told("keep-as-is", "choice_harms", keep, metrics=worse)
-    better = [s.metric for s in biological if s.difference_ci95[0] > 0 and s.difference >= margin]
-    readable = [s for s in nested if s.metric == BATCH_READABLE]
-    quieter = [s for s in readable if s.difference_ci95[1] < 0 and s.difference <= -margin]
+    better = _gained(biological, board.fits.part.size, margin)
+    quieter = [s for s in nested if s.metric == BATCH_READABLE and _is_quieter(board, s, margin)]
     if not better and not quieter:
         return told("keep-as-is", "no_clear_gain", keep)
     gains: dict[str, Any] = {"better": better} if better else {}
     if quieter:
         gains |= {"readable": quieter[0].value, "readable_before": quieter[0].value - quieter[0].difference}
+        gains["wells"] = "control wells" if board.fits.design.control.any() else "wells"
     code: Literal["tie", "recommended"] = "tie" if stable < SAME_FAMILY else "recommended"
     settled = told(code, code, outer.chosen, **gains)
     return replace(settled, remarks=tuple(_ties(board, outer)))
+
+
+def _gained(biological: Sequence[HeldOutScore], parts: int, margin: float) -> list[str]:
+    """The metrics that rise by the margin, with intervals above 0 at 95 % for all of them together."""
+    asked = [s for s in biological if s.metric != REPLICATE_MAP]
+    wider = t.ppf(1 - 0.025 / max(len(asked), 1), parts - 1) / t.ppf(0.975, parts - 1)
+    return [s.metric for s in asked if s.difference >= max(margin, wider * (s.difference - s.difference_ci95[0]))]
+
+
+def _is_quieter(board: _Board, nested: HeldOutScore, margin: float) -> bool:
+    """Whether batches could be read from the input, and can be read less from the method that is chosen."""
+    value, (low, _) = board.whole(board.reference(BATCH_READABLE), BATCH_READABLE).interval()
+    chance = board.asked.coverage[BATCH_READABLE].chance
+    return low > chance and nested.difference_ci95[1] < 0 and value - max(nested.value, chance) >= margin
 
 
 def _wide(judged: _Judged, margin: float, name: str) -> list[Alert]:
@@ -347,6 +371,17 @@ def _wide(judged: _Judged, margin: float, name: str) -> list[Alert]:
     wide = [s.metric for s in found if not s.difference_ci95[1] - s.difference_ci95[0] <= 2 * margin]
     told = {"name": name, "metrics": len(wide), "of": len(found), "margin": margin}
     return [Alert("wide_intervals", told)] if wide and judged.verdict != "keep-as-is" else []
+
+
+def _scaling_helps(board: _Board, keep: int, margin: float) -> list[Answer]:
+    """Said of a table that is kept, where its z-scored columns find more: scaling is left to whoever compares wells."""
+    found = next(c for c in np.flatnonzero(board.inputs).tolist() if c != keep)
+    gains = {m: board.whole(found, m).mean - board.whole(keep, m).mean for m in board.metrics if m in BIOLOGICAL}
+    most = max(gains, key=lambda metric: gains[metric])
+    if gains[most] < margin:
+        return []
+    values = {"metric": most, "kept": board.whole(keep, most).mean, "scaled": board.whole(found, most).mean}
+    return [Answer("scale_before_comparing", values)]
 
 
 def _ties(board: _Board, outer: Choice) -> list[Answer]:
@@ -391,7 +426,7 @@ def _methods(board: _Board, judged: _Judged) -> tuple[TriedMethod, ...]:
 def _alerts(board: _Board, final: Fit, asked: Retrieval) -> list[Alert]:
     design, parts = board.fits.design, board.fits.part.size
     alerts = list(final.alerts)
-    level = "batch" if design.batch is not None and design.batch.size >= FEWEST_BATCHES else "plate"
+    level = _held_out_level(design)
     if parts < FEW_GROUPS:
         alerts.append(Alert("few_groups", {"name": design.name, "groups": parts, "level": level, "least": FEW_GROUPS}))
     if asked.sampled:
