@@ -19,7 +19,10 @@ from identifiable.api.screening import (
     recommend,
     screen,
 )
-from identifiable.deconfounding import CLASSIFIERS, CORRECTIONS, REPRESENTATIONS, Design, Labels
+from identifiable.deconfounding.corrections.registry import CORRECTIONS
+from identifiable.deconfounding.design import Design, Labels
+from identifiable.deconfounding.evaluation.classifiers import CLASSIFIERS
+from identifiable.deconfounding.evaluation.representing import REPRESENTATIONS
 
 __all__ = [
     "CLASSIFIERS",

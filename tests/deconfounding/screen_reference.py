@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from identifiable.deconfounding import Design, Labels
+from identifiable.deconfounding.design import Design, Labels
 
 
 @cache

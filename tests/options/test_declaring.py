@@ -16,7 +16,7 @@ import identifiable
 from identifiable import UsageError, deconfound
 from identifiable.cli import commands
 from identifiable.cli.options import Parser, add_options, given, recorded
-from identifiable.deconfounding import CORRECTIONS
+from identifiable.deconfounding.corrections.registry import CORRECTIONS
 from identifiable.disentanglement import METRICS, MODES, PROFILES
 from identifiable.groups import GROUPS
 from identifiable.options import RUNGS, DisentangleOptions, EvaluateOptions, Option, Options, declared, takes

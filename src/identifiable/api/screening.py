@@ -14,7 +14,6 @@ from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.api.opening import is_path
 from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks
-from identifiable.deconfounding import Design
 from identifiable.deconfounding.audit.auditing import audit as audit_design
 from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
@@ -22,7 +21,7 @@ from identifiable.deconfounding.components.cleaning import clean as clean_compon
 from identifiable.deconfounding.components.cleaning import cleaned_basis, cleaned_map, compared_spaces
 from identifiable.deconfounding.components.resolving import reproducible_rank, screen_basis
 from identifiable.deconfounding.corrections.tasks import Fit
-from identifiable.deconfounding.design import pairs_of, summarise
+from identifiable.deconfounding.design import Design, pairs_of, summarise
 from identifiable.deconfounding.evaluation.evaluating import evaluate as evaluate_representations
 from identifiable.deconfounding.feature_map import FeatureMap
 from identifiable.deconfounding.presets import is_about_wells

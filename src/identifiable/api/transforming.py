@@ -18,7 +18,6 @@ from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import is_path, open_sources
 from identifiable.blocks import Blocks, chunk_rows, silent
 from identifiable.deconfounding.feature_map import FeatureMap
-from identifiable.deconfounding.recommendation.new_plates import scaled_by_own_controls
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
@@ -177,6 +176,8 @@ def apply_basis(
     source = blocks_of(table)
     _check_width(source, found, inverse)
     if before is not None:
+        from identifiable.deconfounding.recommendation.new_plates import scaled_by_own_controls  # loads scikit-learn
+
         source, noticed = scaled_by_own_controls(source, table.labels, before)
         alerts += noticed
     if not (_has_labels(output) and own_labels):

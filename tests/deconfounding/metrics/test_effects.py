@@ -10,7 +10,7 @@ import pytest
 from deconfounding.screen_reference import numbers, reference, screen
 from errors import naming
 from identifiable import DataError, UsageError
-from identifiable.deconfounding import Labels
+from identifiable.deconfounding.design import Labels
 from identifiable.deconfounding.metrics import matrices
 from identifiable.deconfounding.metrics.effects import consistency, magnitude, relationship_recall
 from identifiable.deconfounding.metrics.matrices import label_means

@@ -8,7 +8,7 @@ import pytest
 from deconfounding.screen_reference import reference, screen
 from errors import naming
 from identifiable import DataError, UsageError
-from identifiable.deconfounding import Labels
+from identifiable.deconfounding.design import Labels
 from identifiable.deconfounding.metrics import matrices
 from identifiable.deconfounding.metrics.mixing import (
     bras,

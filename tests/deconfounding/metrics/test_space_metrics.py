@@ -9,7 +9,7 @@ from deconfounding.screen_reference import haar, screen
 from deconfounding.short_calls import says
 from identifiable import UsageError
 from identifiable.blocks import Blocks
-from identifiable.deconfounding import Design, Labels
+from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.metrics.space_metrics import (
     MAX_BATCHES,
     RECALL,
