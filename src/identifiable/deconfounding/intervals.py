@@ -96,7 +96,7 @@ def null_spread(positives: int, negatives: int) -> float:
 
 
 def least_of_many(draws: Array, spreads: Array, groups: int, *, crossed: bool = True) -> Array:
-    r"""Lower ends of intervals of several AUROCs that hold all at once with 95 %: a line of draws each, `spreads` under chance.
+    r"""Lower ends of intervals of AUROCs that hold all at once with 95 %: a line of draws each, `spreads` under chance.
 
     Ours. With q the 95 % point of the largest of all lines' deviations in a draw, each in units of its standard deviation, the
     ends are value - w q s, w as in `interval`. The lines share their draws, so what they have in common is not paid for twice. s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,7 +99,7 @@ def read_vector(spec: str | os.PathLike[str]) -> NDArray[Any]:
     return held.array(held.only(1) if at.part is None else at.part)[0]
 
 
-class _Held:
+class _Held(ABC):
     """Arrays by name, wherever they are."""
 
     label: str
@@ -107,16 +108,16 @@ class _Held:
     def at(self, name: str) -> str:
         return f"{self.label}:{shown(name)}" if name else self.label
 
+    @abstractmethod
     def array(self, name: str) -> tuple[NDArray[Any], str]:
         """The array of that name and how it is stored."""
-        raise NotImplementedError
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def shape(self, name: str) -> tuple[int, ...]: ...
 
+    @abstractmethod
     def tensor(self, part: str | None) -> str:
         """The name of the head: `part`, or the one that is meant."""
-        raise NotImplementedError
 
     def labels(self, shape: tuple[int, ...]) -> NDArray[Any] | None:
         return None
@@ -176,7 +177,7 @@ class _File(_Held):
 
 
 class _Directory(_Held):
-    """A Hugging Face model directory: `config.json`, and tensors in one or several `.safetensors` files."""
+    """A Hugging Face model directory: `config.json`, and tensors in one `.safetensors` file or more."""
 
     def __init__(self, path: Path):
         self.label, self._path = str(path), path

@@ -257,7 +257,7 @@ class PlateSums:
 
     @classmethod
     def joined(cls, parts: Sequence[PlateSums]) -> PlateSums:
-        """Those of several sets of axes side by side."""
+        """Sums of all sets of axes, side by side."""
         return cls(
             np.concatenate([part.totals for part in parts], axis=1),
             np.concatenate([part.squares for part in parts], axis=1),

@@ -1,4 +1,4 @@
-"""The rule: which of several corrections is best by several metrics at once, and which ones it ties with."""
+"""The rule: which correction is best by all metrics at once, and which ones it ties with."""
 
 from __future__ import annotations
 
