@@ -121,9 +121,10 @@ def make_inputs(folder: Path) -> None:
     np.save(folder / "codes.npy", np.column_stack([factors[:, 0], factors[:, 1] // 2, rng.integers(3, size=600)]))
     (folder / "golden_decoder.py").write_text(DECODER)
     drawn = np.random.default_rng(21)
-    heads = {f"head_{x}": drawn.standard_normal((12, width)) for x, width in (("a", 5), ("b", 8))}
-    heads["head_b"][:, :5] += 3 * heads["head_a"] @ turn  # wide.npy is a.npy turned, with three columns of noise
-    np.savez(folder / "heads.npz", **heads, bias_a=drawn.standard_normal(12), bias_b=drawn.standard_normal(12))
+    head_a, head_b = drawn.standard_normal((12, 5)), drawn.standard_normal((12, 8))
+    head_b[:, :5] += 3 * head_a @ turn  # wide.npy is a.npy turned, with three columns of noise
+    bias_a, bias_b = drawn.standard_normal((2, 12))
+    np.savez(folder / "heads.npz", head_a=head_a, head_b=head_b, bias_a=bias_a, bias_b=bias_b)
     _run("simulate cells -o cells.csv --preset tiny")
     # 500 wells do not determine ICA of their own: the basis is one that any processor finds.
     np.save(folder / "many.npy", rng.laplace(size=(5000, 24)) @ rng.standard_normal((24, 24)))
