@@ -155,12 +155,17 @@ def test_components_are_written_on_request(folder, world, capsys):
     assert sum(name.startswith("component_") for name in names) == sum(kept)
 
 
+JUDGED: list[Cleaning] = []  # the one cleaning that is judged otherwise
+
+
 def judged(monkeypatch, verdict, weights=None):
-    """Every cleaning with another verdict, and other weights."""
+    """The cleaning of the tests' screen with another verdict, and other weights."""
     true = screening.clean_components
 
     def changed(*data):
-        result = true(*data)
+        if not JUDGED:
+            JUDGED.append(true(*data))
+        result = JUDGED[0]
         kept = result.weights if weights is None else (weights,) * len(result.weights)
         removed = tuple(k for k, weight in enumerate(kept) if weight < 1)
         return replace(result, verdict=verdict, weights=kept, removed=removed)

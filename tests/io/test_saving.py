@@ -27,6 +27,7 @@ STEP = 16 * 1024
 SCRIPT = """
 import json, os, resource, signal, subprocess, sys, tempfile, time
 import anndata, h5py, pyarrow.parquet
+import identifiable.api.transforming, identifiable.api.screen_files, identifiable.report
 from identifiable.cli import main
 
 how, basis, table, folder, *limits = sys.argv[1:]

@@ -98,7 +98,7 @@ def test_a_world_without_technical_latents_is_kept_as_it_is(seed):
     assert found.result.verdict == "keep-as-is"
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_what_is_written_is_not_below_the_input(seed):
     world = cells("tiny", seed=seed)
     result = deconfound.recommend(world.X, metadata=world.metadata, preset="rxrx3-core").result
