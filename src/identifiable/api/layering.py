@@ -13,7 +13,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable.api.opening import Opened, is_path, one_ids_file
 from identifiable.identifiability import Model
 from identifiable.intake import as_representation
-from identifiable.io.containers import IDS
+from identifiable.io.containers import IDS, stem_of
 from identifiable.io.layer_files import choose, open_layers
 from identifiable.io.opening import located
 from identifiable.options import LayersOptions, takes
@@ -70,7 +70,9 @@ def _names(given: Sequence[Any], asked: Sequence[str] | None) -> list[str]:
         name = NAMES[place]
         if is_path(source):
             at = located(source)
-            name = at.path.resolve().name if at.path.is_dir() else at.name
+            name = at.path.resolve().name if at.path.is_dir() else stem_of(at.path)
+            if at.part is not None and len([s for s in given if is_path(s) and located(s).path == at.path]) > 1:
+                name = at.part  # patterns tell layers of one file apart
             if name in names:
                 name = f"{at.path.resolve().parent.name}/{name}"
         names.append(f"{name} (2)" if name in names else name)

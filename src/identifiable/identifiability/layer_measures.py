@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis
-from identifiable.identifiability.agreement import turned
-from identifiable.identifiability.ladder import Ladder, best_scale
+from identifiable.identifiability.agreement import ROTATION, sides, turned
+from identifiable.identifiability.ladder import Ladder
 from identifiable.identifiability.layer_sums import Crossed, LayerSums
 from identifiable.identifiability.neighbours import Index, common_entries
-from identifiable.identifiability.nulls import shuffled_rows
+from identifiable.identifiability.nulls import shuffled_rows, with_cross
 from identifiable.identifiability.rows import CELLS_PER_FOLD, RowPlan
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments, leave_one_out
@@ -76,31 +76,25 @@ class Fit:
     """A similarity there and back, fitted to `training`."""
 
     training: Moments
-    ladder: Ladder
+    rotations: tuple[Array, Array]
 
     @classmethod
-    def of(cls, training: Moments) -> Fit:
-        return cls(training, Ladder.fit(training, ("similarity",)))
-
-    def again(self, training: Moments) -> Fit:
-        """Fitted to fewer rows."""
-        rotation, back = turned(training, self.ladder)
-        return Fit(training, Ladder(training.mean_x, training.mean_y, rotation=rotation, rotation_yx=back))
+    def of(cls, training: Moments, before: Fit | None = None) -> Fit:
+        """From the rotations of `before`, where there is a way to go."""
+        ladder = Ladder(training.mean_x, training.mean_y)
+        if before is not None:
+            ladder = replace(ladder, rotation=before.rotations[0], rotation_yx=before.rotations[1])
+        return cls(training, turned(training, ladder))
 
     def squares(self, rows: Moments) -> Array:
         """Sums of squared errors there and back."""
-        known = self.training
         errors = []
-        for rotation, new, old in (
-            (self.ladder.rotation, rows, known),
-            (self.ladder.rotation_yx, rows.reversed(), known.reversed()),
-        ):
-            if rotation is None:
-                raise ValueError("a ladder without a rotation")
-            matrix = best_scale(rotation, old.xx, old.xy) * rotation
-            off = (new.mean_x - old.mean_x) @ matrix - (new.mean_y - old.mean_y)
-            energy = np.sum(matrix * (new.xx @ matrix)) - 2 * np.sum(matrix * new.xy) + np.trace(new.yy)
-            errors.append(energy + new.n * off @ off)
+        for rotation, new, known in zip(self.rotations, sides(rows), sides(self.training), strict=True):
+            energy = known.energy(rotation, ROTATION)
+            scale = max(float(np.sum(rotation * known.xy)) / energy, 0.0) if energy > 0 else 0.0
+            off = scale * ((new.mean_x - known.mean_x) @ rotation) - (new.mean_y - known.mean_y)
+            inner, spread = float(np.sum(rotation * new.xy)), float(np.trace(new.yy))
+            errors.append(scale**2 * new.energy(rotation, ROTATION) - 2 * scale * inner + spread + rows.n * off @ off)
         return np.array(errors)
 
 
@@ -158,7 +152,7 @@ def r2_without(x: LayerSums, y: LayerSums, plan: RowPlan, run: Run) -> Array:
             if c // CELLS_PER_FOLD == k:
                 scored.append(_scored(fit, rows.minus(cells[c]), (x, y), test - eye[c], 1 - test))
             else:
-                again = fit.again(fit.training.minus(cells[c]))
+                again = Fit.of(fit.training.minus(cells[c]), fit)
                 scored.append(_scored(again, rows, (x, y), test, 1 - test - eye[c]))
         return _r2(scored)
 
@@ -252,26 +246,22 @@ class _Maps:
     """A sample of rows of two layers, split once, for R² under any pairing that keeps training rows training rows."""
 
     def __init__(self, x: LayerSums, y: LayerSums, rows: Index, test: NDArray[np.bool_]):
-        self.parts = (np.flatnonzero(~test), np.flatnonzero(test))
-        self.rows, about = [], []
-        for layer in (x, y):
-            values = layer.blocks[rows] - layer.mean
-            inside = values @ layer.basis
-            self.rows.append(inside)
-            whole, part = (
-                float(np.sum((v[test] - v[~test].mean(axis=0)) ** 2)) for v in (values, inside)
-            )
-            about.append((whole, max(whole - part, 0.0)))
-        (whole_x, outside_x), (whole_y, outside_y) = about
-        self.whole, self.outside = np.array([whole_y, whole_x]), np.array([outside_y, outside_x])
+        self.parts: list[tuple[Index, Moments, Array, Array]] = []
+        whole = [layer.blocks[rows] - layer.mean for layer in (x, y)]
+        inside = [values @ layer.basis for values, layer in zip(whole, (x, y), strict=True)]
+        for part in (np.flatnonzero(~test), np.flatnonzero(test)):
+            left, right = (values[part] for values in inside)
+            moments = Moments.of(np.hstack([left, right]), widths=(left.shape[1], right.shape[1]))
+            self.parts.append((part, moments, left - moments.mean_x, right - moments.mean_y))
+        about = [[float(np.sum((v[test] - v[~test].mean(axis=0)) ** 2)) for v in each] for each in (whole, inside)]
+        self.about = np.array(about[0][::-1])
+        self.outside = (self.about - about[1][::-1]).clip(0)
 
     def r2(self, pairing: Index) -> list[float]:
         """There and back; each part of the rows is paired within itself, in the order of `pairing`."""
-        x, y = self.rows
-        moments = []
-        for part in self.parts:
-            order = np.argsort(pairing[part])  # a shuffle of the part; of rows as they are, the identity
-            both = np.hstack([x[part], y[part[order]]])
-            moments.append(Moments.of(both, widths=(x.shape[1], y.shape[1])))
-        errors = Fit.of(moments[0]).squares(moments[1]) + self.outside
-        return (1 - errors / self.whole).tolist()
+        training, test = (
+            with_cross(moments, left.T @ right[np.argsort(pairing[part])]) for part, moments, left, right in self.parts
+        )
+        errors = Fit.of(training).squares(test) + self.outside
+        found: list[float] = (1 - errors / self.about).tolist()
+        return found

@@ -23,6 +23,7 @@ from identifiable.identifiability.layer_measures import (
 from identifiable.identifiability.layer_sums import LayerSums, crossed, digest
 from identifiable.identifiability.neighbours import SAMPLE_ROWS, Index, Neighbourhood, common_entries, overlap_of
 from identifiable.identifiability.rows import FEWEST_UNITS, plan_rows
+from identifiable.identifiability.trend import spearman
 from identifiable.intake import blocks_of, default_provenance, identical_inputs, inputs_of
 from identifiable.moments import Array
 from identifiable.options import LayersOptions
@@ -446,22 +447,28 @@ def _above(trained: LayerPair, untrained: LayerPair) -> bool:
 
 
 def _trend(diagonal: Sequence[LayerPair]) -> Iterator[Answer]:
-    """How CKA at the same depth goes with depth: by the rank correlation, if it is beyond chance."""
-    from scipy.stats import spearmanr
+    """How CKA at the same depth goes with depth: by its rank correlation, if that is beyond chance at 5 % (t approximation)."""
+    from scipy.special import stdtrit
 
     if len(diagonal) < 2:
         return
     cka = [pair.cka for pair in diagonal]
-    values = {"begin": cka[0], "end": cka[-1], "low": min(cka), "high": max(cka)}
-    code = "depth_between"
-    if len(cka) > 2 and max(cka) - min(cka) > ROUNDING:
-        found = spearmanr(range(len(cka)), cka)
-        if found.pvalue < LEVEL:
-            code = "depth_falls" if found.statistic < 0 else "depth_rises"
+    code, values, free = "depth_between", _span(cka), len(cka) - 2
+    if free > 0 and max(cka) - min(cka) > ROUNDING:
+        rank = spearman(np.arange(float(len(cka))), np.array(cka)) or 0.0
+        limit = float(stdtrit(free, 1 - LEVEL / 2))
+        if abs(rank) > limit / np.sqrt(free + limit**2):
+            code = "depth_falls" if rank < 0 else "depth_rises"
+            values |= {"begin": cka[0], "end": cka[-1]}
     yield Answer(code, values)
 
 
 def _beside(baseline: Sequence[LayerPair] | None) -> Iterator[Answer]:
     if baseline:
-        cka = [pair.cka for pair in baseline]
-        yield Answer("untrained_pair", {"low": min(cka), "high": max(cka), "mean": float(np.mean(cka))})
+        yield Answer("untrained_pair", _span([pair.cka for pair in baseline]))
+
+
+def _span(values: Sequence[float]) -> dict[str, float]:
+    """The ends of a range, and `only` where they are shown alike."""
+    low, high = min(values), max(values)
+    return {"low": low, "high": high, **({"only": low} if round(low, 2) == round(high, 2) else {})}
