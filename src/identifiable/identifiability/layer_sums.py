@@ -151,8 +151,7 @@ def digest(
 
 def by_cell(values: Array, plan: RowPlan) -> Array:
     """Sums of the values of rows over every cell."""
-    sums: Array = np.bincount(plan.cell, values, plan.n_cells)
-    return sums
+    return np.asarray(np.bincount(plan.cell, values, plan.n_cells), dtype=np.float64)
 
 
 class _RowSums:
