@@ -439,7 +439,7 @@ def test_interval_covers_the_true_held_out_mean():
     for group in groups:
         truth = np.mean([pair.rung(group).held_out.mean for pair in others])
         intervals = [pair.rung(group).held_out.ci95 for pair in found]
-        assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.88  # of 60: a right interval is below once in 100 times
+        assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.88  # once in 100 times it is less
         assert np.mean([low <= 1.2 * truth <= high for low, high in intervals]) < 0.5  # not by being wide
 
 
