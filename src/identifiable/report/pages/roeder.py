@@ -81,10 +81,10 @@ def page(result: RoederFigure) -> Page:
 
 
 def _ends(result: RoederFigure) -> list[SeedMean]:
-    """Of every axis, part and measure the mean at the largest value of the axis."""
-    last: dict[tuple[str, str, str], SeedMean] = {}
-    for mean in result.means:
-        key = (mean.axis, mean.part, mean.measure)
+    """Of every part and measure the mean at the largest value of the first axis."""
+    last: dict[tuple[str, str], SeedMean] = {}
+    for mean in (m for m in result.means if m.axis == result.means[0].axis):
+        key = (mean.part, mean.measure)
         if key not in last or not mean.at < last[key].at:
             last[key] = mean
     return list(last.values())
@@ -146,19 +146,20 @@ def _card(result: RoederFigure) -> Card:
 
 
 def _last(result: RoederFigure) -> Table:
+    ends = _ends(result)
+    where = f" ({one_line(ends[0].axis)} {short(ends[0].at)})" if ends else ""
     return Table(
-        "At the end of every axis: mean over pairs, beside both baselines",
-        columns("measure", "axis", "at", "mean [95 %]", "shuffled", "untrained", words=("axis",)),
+        f"At the end{where}: mean over pairs, beside both baselines",
+        columns("measure", "pairs", "mean [95 %]", "shuffled", "untrained"),
         tuple(
             (
                 measure_words(m.measure, m.part),
-                one_line(m.axis),
-                short(m.at),
+                count(m.pairs),
                 estimate(m.value, m.value_ci95),
                 number(m.shuffled),
                 number(m.untrained),
             )
-            for m in _ends(result)
+            for m in ends
         ),
         brief=True,
     )
@@ -179,7 +180,7 @@ def _figures(result: RoederFigure) -> Iterator[Block]:
 def _forest(result: RoederFigure) -> Iterator[Block]:
     rows = tuple(
         DotRow(
-            f"{measure_words(m.measure, m.part)}, {one_line(m.axis)} {short(m.at)}",
+            measure_words(m.measure, m.part),
             number(m.value),
             marks(("main", m.value), ("shuffle", m.shuffled), ("hollow", m.untrained)),
             interval=m.value_ci95 if m.value_ci95 is not None and all(map(known, m.value_ci95)) else None,
@@ -190,7 +191,7 @@ def _forest(result: RoederFigure) -> Iterator[Block]:
     if rows:
         yield Dots(
             f"{WHAT[result.experiment][0]}: pairs of models beside their baselines",
-            "At the largest value of every axis. An untrained pair can already be far from 0; what training adds is the distance "
+            "At the end of training. An untrained pair can already be far from 0; what training adds is the distance "
             "between the two marks.",
             "mean over pairs; 1 is alike up to a linear map",
             rows,
