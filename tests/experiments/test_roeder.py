@@ -86,6 +86,8 @@ def test_a_direction_against_a_baseline_and_one_that_was_not_measured():
     above = judged(rows, "above_untrained", "iterations", "f", "cca")
     assert (above.found, above.first) == ("agrees", None)
     assert above.difference == pytest.approx(np.mean(VALUES) - 0.2)
+    nearly = judged(rows, "nearly", "iterations", "f", "cca")
+    assert (nearly.found, nearly.difference) == ("does_not", pytest.approx(np.mean(VALUES) - 0.95))
     assert judged(rows, "above_shuffled", "iterations", "f", "cca").difference == pytest.approx(np.mean(VALUES) - 0.1)
     for absent in (judged(rows, "rises", "iterations", "f", "cca"), judged(rows, "rises", "width", "g", "r2")):
         assert (absent.found, absent.difference_ci95) == ("cannot_tell", None)
@@ -283,7 +285,7 @@ def test_words_and_contexts_are_compared_and_drawn(samples):
     assert (len(drawn["words"].first), len(drawn["words"].mapped)) == (10, 10)  # the map is fitted on the others
     uniform = math.log(20)
     assert all(model.loss < uniform for model in found.models)
-    assert len(found.claims) == 4
+    assert len(found.claims) == 5
 
 
 # -- what is missing

@@ -59,11 +59,15 @@ def test_the_headline_counts_statements_and_gives_the_first_interval() -> None:
     assert BARE.headline != said
 
 
-def test_means_are_thick_pairs_thin_and_baselines_marks() -> None:
+def test_means_are_lines_pairs_points_and_baselines_marks() -> None:
     (drawn, *_) = [b for b in blocks_of(MADE) if isinstance(b, Curves)]
-    assert [c.label for c in drawn.curves if c.style is not None] == ["f", "g"]
-    assert sum(c.style is None for c in drawn.curves) == 10
-    assert {cloud.kind for cloud in drawn.clouds} == {"hollow", "shuffle"}
+    assert [(c.label, len(c.points)) for c in drawn.curves] == [("f", 3), ("g", 3)]
+    assert [(c.kind, len(c.points)) for c in drawn.clouds] == [
+        ("main", 15),
+        ("main", 15),
+        ("hollow", 6),
+        ("shuffle", 6),
+    ]
     (dots,) = [b for b in blocks_of(MADE) if isinstance(b, Dots)]
     assert [[mark.kind for mark in row.marks] for row in dots.rows] == [["main", "shuffle", "hollow"]] * 3
 

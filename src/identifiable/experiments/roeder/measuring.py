@@ -17,6 +17,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable.api.unembedding import heads
 from identifiable.experiments.recording import choices, with_torch
 from identifiable.groups import Linear
+from identifiable.identifiability.judgement import DEGREES
 from identifiable.identifiability.shared import Canonical
 from identifiable.intake import default_provenance
 from identifiable.moments import Array, Moments, leave_one_out
@@ -299,6 +300,8 @@ def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, meas
     last = at[places[-1]]
     if claim == "rises":
         below = {seeds: pair.value for seeds, pair in at[places[0]].items()}
+    elif claim == "nearly":
+        below = dict.fromkeys(last, DEGREES["nearly"])
     else:
         below = {seeds: getattr(pair, claim.removeprefix("above_")) for seeds, pair in last.items()}
     gains = {seeds: pair.value - below[seeds] for seeds, pair in last.items() if seeds in below}
@@ -306,7 +309,7 @@ def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, meas
     found: Found = "cannot_tell"
     if ci95 is not None:
         found = "agrees" if ci95[0] > 0 else "does_not" if ci95[1] < 0 else "cannot_tell"
-    first = places[0] if claim == "rises" else None
+    first = places[0] if claim == "rises" else DEGREES["nearly"] if claim == "nearly" else None
     return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found)
 
 
