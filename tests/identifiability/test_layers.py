@@ -340,11 +340,11 @@ def test_a_folder_is_training_and_its_last_file_the_model(tmp_path):
             saved = {**turned(last, seed, noise), "ids": np.arange(N)}
             save_file(saved, tmp_path / run / f"step_{step}.safetensors")
     both = layers(tmp_path / "a", tmp_path / "b", null_draws=19)
-    assert both.names == ("a/step_100", "b/step_100")
+    assert both.names == ("a", "b")
     kinds = [(c.series, c.step, c.checkpoint) for c in both.training]
     assert kinds == [
-        ("first", 0, "a/step_2"), ("second", 0, "b/step_2"), ("between", 0, "a/step_2"),
-        ("first", 1, "a/step_10"), ("second", 1, "b/step_10"), ("between", 1, "a/step_10"), ("between", 2, "a/step_100"),
+        ("first", 0, "step_2"), ("second", 0, "step_2"), ("between", 0, "step_2"),
+        ("first", 1, "step_10"), ("second", 1, "step_10"), ("between", 1, "step_10"), ("between", 2, "step_100"),
     ]  # fmt: skip
     between = [c for c in both.training if c.series == "between"]
     assert [c.diagonal[0].cka for c in between] == sorted(c.diagonal[0].cka for c in between)
@@ -352,7 +352,7 @@ def test_a_folder_is_training_and_its_last_file_the_model(tmp_path):
     single = layers(tmp_path / "a", tmp_path / "a" / "step_100.safetensors", null_draws=1)
     assert [c.diagonal[1].cka for c in single.training if c.series == "between"][-1] == pytest.approx(1)
     (tmp_path / "a" / "step_2.safetensors").unlink()
-    with pytest.raises(DataError, match=naming("2 checkpoints", "3")):
+    with pytest.raises(DataError, match=naming("a", 2, "b", 3)):
         layers(tmp_path / "a", tmp_path / "b")
     with pytest.raises(UsageError, match=naming("untrained", "b")):
         layers(last, last, untrained=(tmp_path / "b", last))
