@@ -208,13 +208,13 @@ class _Call:
     def _grid(self, first: _Digested, second: _Digested) -> _Grid:
         itself = first is second
         shape = (len(first.layers), len(second.layers))
-        k = min(layer.principal.shape[1] for layer in (*first.layers, *second.layers))
+        k = min(max(layer.principal.shape[1] for layer in model.layers) for model in (first, second))
         values = {measure: np.ones(shape) for measure in MEASURES}
         without = np.ones((*shape, self.plan.n_cells))
         quiet = Run(workers=self.run.workers)
         for tile in crossed(first.layers, second.layers, self.plan, self.run, itself=itself):
             measured = in_threads(
-                lambda found: measure_pair(first.layers[found.i], second.layers[found.j], found, self.plan, k),
+                lambda found: measure_pair(first.layers[found.i], second.layers[found.j], found, self.plan),
                 tile,
                 quiet,
             )
@@ -252,12 +252,12 @@ class _Call:
         found: dict[str, Any] = {}
         if self.plan.can_leave_out:
             r2 = r2_without(x, y, self.plan, self.run)
-            svcca = svcca_without(x, y, grid.components, self.plan, self.run)
+            svcca = svcca_without(x, y, self.plan, self.run)
             drawn = {"svcca": svcca, "r2": r2[:, 0], "r2_back": r2[:, 1]}
             found = {f"{name}_ci95": _interval(values[name], draws) for name, draws in drawn.items()}
             found["overlap_ci95"] = overlap_of(*lists, self.plan.cell[self.sample], 0.0).ci95
         null = {} if grid.chance is None else {"cka": null_of(grid.chance[:, i, j], len(self.sample))}
-        more = shuffled_measures(x, y, lists, grid.components, self.plan, self.options.null_draws, self.run)
+        more = shuffled_measures(x, y, lists, self.plan, self.options.null_draws, self.run)
         return {**found, "null": {**null, **more}}
 
     def _matches(self, grid: _Grid) -> tuple[LayerMatch, ...]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from identifiable.report.frame import framed, glossary, section, shade, terms
 from identifiable.report.page import NEXT, Block, Card, Code, Curve, Curves, Fold, Page, Table, Text, columns
@@ -113,7 +112,7 @@ def _untrained(result: Layers, measure: Measure) -> list[float]:
 def _neighbouring(result: Layers) -> list[float]:
     """CKA of each layer of the first model with its next one."""
     own = result.grid("self")
-    return [] if own is None else [own.cka[i][j] for i, j in pairwise(range(len(own.first)))]
+    return [] if own is None else [own.cka[i][j] for i, j in itertools.pairwise(range(len(own.first)))]
 
 
 # -- layers at the same depth
@@ -279,7 +278,8 @@ def _shaded(caption: str, grid: LayerGrid, measure: Measure) -> Table:
 
 def _ends(names: Sequence[str]) -> list[str]:
     """Names without what all of them begin with, to fit above narrow columns: 0, 1, 2 of layer_0, layer_1, layer_2."""
-    begin = os.path.commonprefix(list(names)).rstrip("0123456789")
+    shared = (name for name in itertools.accumulate(names[0]) if all(other.startswith(name) for other in names))
+    begin = max(shared, key=len, default="").rstrip("0123456789")
     ends = [name.removeprefix(begin) for name in names]
     return [_name(end) for end in (ends if all(ends) else names)]
 
