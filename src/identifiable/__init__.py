@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from identifiable.api import transform as transform
     from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
+    from identifiable.api.extracting import extract as extract
     from identifiable.api.unembedding import heads as heads
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from identifiable.results import Comparison as Comparison
     from identifiable.results import Disentanglement as Disentanglement
     from identifiable.results import Distortion as Distortion
+    from identifiable.results import Extraction as Extraction
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
     from identifiable.results import Resolution as Resolution
@@ -54,6 +56,7 @@ _ROOM_OF = {
     "DataWarning": "_checks",
     "Disentanglement": "results",
     "Distortion": "results",
+    "Extraction": "results",
     "GROUPS": "groups",
     "Heads": "results",
     "ICA": "api.estimator",
@@ -68,6 +71,7 @@ _ROOM_OF = {
     "bilipschitz": "api",
     "compare": "api",
     "disentangle": "api.disentangling",
+    "extract": "api.extracting",
     "fold": "blocks",
     "heads": "api.unembedding",
     "load": "api",
@@ -92,6 +96,7 @@ __all__ = [
     "DataWarning",
     "Disentanglement",
     "Distortion",
+    "Extraction",
     "Heads",
     "IdentifiableError",
     "JointResolution",
@@ -105,6 +110,7 @@ __all__ = [
     "compare",
     "deconfound",
     "disentangle",
+    "extract",
     "fold",
     "heads",
     "load",

@@ -65,6 +65,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
+from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.recommendation import (
     AskedMetric,
@@ -163,6 +164,8 @@ __all__ = [
     "Errors",
     "Estimate",
     "Evaluation",
+    "ExtractedLayer",
+    "Extraction",
     "Factor",
     "FactorLatentMatrix",
     "FeatureCheck",
@@ -190,6 +193,7 @@ __all__ = [
     "MapFit",
     "MethodScore",
     "Metric",
+    "ModelCard",
     "ModelRun",
     "MovedGroup",
     "Neighbours",
