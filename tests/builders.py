@@ -514,6 +514,26 @@ def make_layers(
         above_untrained=count if untrained else None,
         sources=("a.npz", "b c.npz"),
         training=steps,
+def make_extraction(
+    *, truncated: int = 12, untrained: int | None = None, layers: int = 2, pictures: bool = False
+) -> results.Extraction:
+    """Layers 4, 5, … of a small text model with a final norm behind the last, or of a picture model without one."""
+    tokens = {} if pictures else {"truncated": truncated, "limit": 512, "longest": 700, "tokens": 9000, "padding": 1000}
+    normed = [None if pictures else k == layers - 1 for k in range(layers)]
+    return results.Extraction(
+        inputs=(results.Input("texts.txt", 200, 700, "text", f"{0:064x}"),),
+        settings={"layers": [4, "last"], "pool": None, "batch": 32},
+        alerts=(results.Alert("inputs_truncated", {"inputs": 12, "of": 200, "limit": 512, "longest": 700}),)
+        if tokens
+        else (),
+        provenance=MADE_BY,
+        output="out.safetensors",
+        model=results.ModelCard("small", "huggingface", "BertModel", 120_000, f"{1:064x}", untrained),
+        layers=tuple(results.ExtractedLayer(f"layer_{4 + k}", 64, norm) for k, norm in enumerate(normed)),
+        kind="pictures" if pictures else "text",
+        n=200,
+        pool="patches" if pictures else "mean",
+        **tokens,
     )
 
 
@@ -1536,6 +1556,8 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "heads, no features": lambda: make_heads(features=False),
     "layers": make_layers,
     "layers, over training": lambda: make_layers(8, untrained=False, training=3),
+    "extraction": make_extraction,
+    "extraction, pictures": lambda: make_extraction(pictures=True, untrained=3, layers=6),
     "reproduction": make_reproduction,
     "disentanglement": make_disentanglement,
     "table2": make_table2,

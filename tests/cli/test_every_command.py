@@ -27,6 +27,7 @@ CALLS = {
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
     "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
     "layers": "layers stack.npz:a_* stack.npz:b_* --null-draws 2 --components 2",
+    "extract": "extract model:net a.npy --output layers.safetensors --layers 0,last --batch 50",
     "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",
     "fig2": "reproduce fig2 --set pairs=3",
     "figA6": "reproduce figA6",
@@ -42,6 +43,11 @@ class Squeeze:
         return v * [2.0, 0.8, 1.0]
 
 decoder = Squeeze()
+
+def net():
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
 """
 
 
@@ -119,7 +125,8 @@ BEFORE_THE_WORK = [
 
 @pytest.mark.parametrize(("extra", "code", "part"), BEFORE_THE_WORK)
 @pytest.mark.parametrize(
-    "call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "layers", "audit", "fig2", "table2"]
+    "call",
+    ["compare", "resolve", "bilipschitz", "disentangle", "heads", "layers", "extract", "audit", "fig2", "table2"],
 )
 def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeypatch, call, extra, code, part):
     Path("taken").mkdir()
@@ -198,7 +205,7 @@ def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys, call, condit
     assert files() == before
 
 
-@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "audit"])
+@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "extract", "audit"])
 def test_an_input_is_never_written_over(folder, capsys, call):
     words = shlex.split(CALLS[call])
     table = next(word for word in words if word.endswith((".npy", ".csv")))
@@ -211,7 +218,19 @@ def test_an_input_is_never_written_over(folder, capsys, call):
 
 
 @pytest.mark.parametrize(
-    "command", ["compare", "resolve", "transform", "bilipschitz", "disentangle", "heads", "reproduce", "report", "demo"]
+    "command",
+    [
+        "compare",
+        "resolve",
+        "transform",
+        "bilipschitz",
+        "disentangle",
+        "heads",
+        "extract",
+        "reproduce",
+        "report",
+        "demo",
+    ],
 )
 def test_help_of_every_command_shows_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):

@@ -65,6 +65,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
+from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
 from identifiable.results.recommendation import (
@@ -166,6 +167,8 @@ __all__ = [
     "Errors",
     "Estimate",
     "Evaluation",
+    "ExtractedLayer",
+    "Extraction",
     "Factor",
     "FactorLatentMatrix",
     "FeatureCheck",
@@ -199,6 +202,7 @@ __all__ = [
     "MapFit",
     "MethodScore",
     "Metric",
+    "ModelCard",
     "ModelRun",
     "MovedGroup",
     "Neighbours",
