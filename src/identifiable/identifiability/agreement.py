@@ -158,13 +158,13 @@ class Agreement:
     def r2_interval(self) -> Array:
         """(low and high, shape, direction), symmetric in log(1 - R²)."""
         lost = np.log((1 - self.r2).clip(LEAST))
-        spread = _spread(np.log((1 - self.r2_without).clip(LEAST)))
+        spread = jackknife_spread(np.log((1 - self.r2_without).clip(LEAST)))
         bounds: Array = 1 - np.exp(np.stack([lost + spread, lost - spread]))
         return bounds
 
     def kept_interval(self) -> Array:
         """(low and high, shape, direction)."""
-        spread = _spread(_kept(self.r2_without))
+        spread = jackknife_spread(_kept(self.r2_without))
         return np.stack([self.kept - spread, self.kept + spread])
 
     def relative_error_interval(self) -> Array:
@@ -172,7 +172,7 @@ class Agreement:
 
         Such an error goes with the root of 1 - R², so it has half its spread on the logarithmic scale.
         """
-        spread = _spread(np.log((1 - self.r2_without).clip(LEAST))) / 2
+        spread = jackknife_spread(np.log((1 - self.r2_without).clip(LEAST))) / 2
         return np.exp(np.stack([-spread, spread]))
 
 
@@ -181,7 +181,7 @@ def _kept(r2: Array) -> Array:
     return np.where(linear > 0, r2 / np.where(linear > 0, linear, 1.0), 0.0)
 
 
-def _spread(draws: Array) -> Array:
+def jackknife_spread(draws: Array) -> Array:
     """Half the width of a 95 % interval from values with one group left out (Efron and Stein 1981), Student's t."""
     from scipy.stats import t
 

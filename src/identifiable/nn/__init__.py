@@ -7,16 +7,19 @@ from identifiable.nn.applying import outputs
 from identifiable.nn.autoencoder import OrthogonalAutoencoder
 from identifiable.nn.convolutional import PUBLISHED, Architecture
 from identifiable.nn.derivatives import load_program, products
+from identifiable.nn.gpt import GPT, layer_states
 from identifiable.nn.representations import encodings, psnr, reconstructions, representation_model
 from identifiable.nn.training import Trained, Training, train
 
 __all__ = [
+    "GPT",
     "PUBLISHED",
     "Architecture",
     "OrthogonalAutoencoder",
     "Trained",
     "Training",
     "encodings",
+    "layer_states",
     "load_program",
     "outputs",
     "products",
