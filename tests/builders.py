@@ -20,6 +20,7 @@ from typing import Any, Literal
 from scipy.stats import spearmanr
 
 from identifiable import report, results
+from identifiable.experiments.roeder.measuring import judged, means
 from identifiable.report.page import Block, Card, Curves, Fold, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.report.render.terminal import WIDTH
@@ -1423,6 +1424,42 @@ def make_table3(**rest: Any) -> results.Table3:
     return results.Table3(**{**found, **rest})
 
 
+def make_roeder(
+    experiment: Literal["roeder-fig1", "roeder-fig2", "roeder-fig3", "roeder-fig4"] = "roeder-fig3", **rest: Any
+) -> results.RoederFigure:
+    """Five pairs whose CCA of f rises with iterations and that of g falls, and whose R² moves either way."""
+    draw = random.Random(3)
+    pairs = [
+        results.SeedPair(
+            "iterations", at, part, measure, (2 * k, 2 * k + 1), 0.4 + slope * at + draw.uniform(-0.02, 0.02), 0.01, 0.4
+        )
+        for measure, slopes in (("cca", {"f": 3e-4, "g": -2e-4}), ("r2", {"f": 0.0}))
+        for part, slope in slopes.items()
+        for at in (0.0, 300.0, 600.0)
+        for k in range(5)
+    ]
+    points = tuple((draw.gauss(0, 1), draw.gauss(0, 1)) for _ in range(12))
+    asked = (("cca", "f"), ("cca", "g"), ("r2", "f"))
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("patches", "reproduce roeder-fig3").items() if key != "design"},
+        "experiment": experiment,
+        "scale": "small",
+        "stand_in": True,
+        "choices": (results.Choice("pairs", 5, "paper", 5), results.Choice("steps", 600, "ours")),
+        "published": {"iterations": 4000},
+        "claims": tuple(judged(pairs, "rises", "iterations", part, measure) for measure, part in asked),
+        "means": means(pairs),
+        "pairs": tuple(pairs),
+        "models": (
+            results.SeedModel("f", 0, 600, 2.31, 2.04),
+            results.SeedModel("f", 1, 600, 3.5, 2.04, "above_floor"),
+            results.SeedModel("", 2, 600, math.nan, None, "diverged"),
+        ),
+        "scatters": (results.Scatter("words", (0, 1), points, points[::-1], points),),
+    }
+    return results.RoederFigure(**{**found, **rest})
+
+
 EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "comparison": make_comparison,
     "comparison, paper": lambda: make_comparison(protocol="paper"),
@@ -1437,6 +1474,7 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "disentanglement": make_disentanglement,
     "table2": make_table2,
     "table3": make_table3,
+    "roeder": make_roeder,
     "audit": make_audit,
     "evaluation": make_evaluation,
     "attribution": lambda: make_attribution(size=8, grid=(8, 12)),

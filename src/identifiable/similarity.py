@@ -51,7 +51,7 @@ def svcca(moments: Moments, k: int) -> float:
 
     Implements the SVCCA of Roeder et al. 2021: columns are divided by their standard deviation first.
     """
-    left, right = _principal(moments.xx, k), _principal(moments.yy, k)
+    left, right = principal(moments.xx, k), principal(moments.yy, k)
     if left.shape[1] < k or right.shape[1] < k:
         raise DataError(f"svcca needs {k} directions with variance, got {left.shape[1]} and {right.shape[1]}.")
     return float(_singular(left.T @ moments.xy @ right).mean())
@@ -90,7 +90,7 @@ def _ratio(cross: float, left: float, right: float) -> float:
     return cross / np.sqrt(left * right) if left > 0 and right > 0 else float("nan")
 
 
-def _principal(scatter: Array, k: int) -> Array:
+def principal(scatter: Array, k: int) -> Array:
     """The k leading principal directions of standardised columns, scaled to unit scatter."""
     spread = np.sqrt(np.diag(scatter).clip(0))
     scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import make_reproduction, make_table2
+from builders import make_reproduction, make_roeder, make_table2
 from commands import files, one_line, refused, run, says
 from identifiable import experiments
 from identifiable.api import load
@@ -30,6 +30,7 @@ CALLS = {
     "fig2": "reproduce fig2 --set pairs=3",
     "figA6": "reproduce figA6",
     "table2": "reproduce table2 --scale small",
+    "roeder": "reproduce roeder-fig3 --scale small",
 }
 MODEL = """
 import numpy as np
@@ -66,7 +67,8 @@ def folder(source, tmp_path, monkeypatch):
             (tmp_path / path.name).symlink_to(path)
 
     def stand_in(name, *, command, seed, **_):
-        made = make_table2 if name == "table2" else lambda **known: make_reproduction(name, pairs=3, **known)
+        whole = {"table2": make_table2, "roeder-fig3": make_roeder}
+        made = whole.get(name, lambda **known: make_reproduction(name, pairs=3, **known))
         return made(provenance=default_provenance(seed, command))
 
     monkeypatch.setattr(experiments, "reproduce", stand_in)

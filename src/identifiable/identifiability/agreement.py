@@ -183,13 +183,13 @@ def _kept(r2: Array) -> Array:
 
 def jackknife_spread(draws: Array) -> Array:
     """Half the width of a 95 % interval from values with one group left out (Efron and Stein 1981), Student's t."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     count = len(draws)
     if count < 2:
         return np.full(draws.shape[1:], np.nan)
     deviation = np.sqrt((count - 1) / count * np.sum((draws - draws.mean(axis=0)) ** 2, axis=0))
-    return np.asarray(t.ppf(0.975, count - 1) * deviation)
+    return np.asarray(stdtrit(count - 1, 0.975) * deviation)
 
 
 def measure_agreement(

@@ -1,0 +1,227 @@
+"""How pairs of retrained models are compared, and whether the directions that the paper states show in the intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from identifiable._checks import DataError
+from identifiable.experiments.recording import choices, with_torch
+from identifiable.groups import Linear
+from identifiable.identifiability.shared import Canonical
+from identifiable.intake import default_provenance
+from identifiable.moments import Array, Moments, leave_one_out
+from identifiable.options import ReproduceOptions
+from identifiable.results import Alert, Claim, Input, Interval, RoederFigure, Scatter, SeedMean, SeedModel, SeedPair
+from identifiable.results.roeder import Claimed, Found, Measure
+from identifiable.similarity import cca, principal, svcca
+
+if TYPE_CHECKING:
+    from identifiable.experiments import Experiment
+
+FOLDS = 5
+SHUFFLES = 5  # draws of rows paired at random, of which the mean is taken
+SCATTERED = 500  # points of a picture, at most
+
+
+def similarities(X: Array, Y: Array, *, seed: int, components: int | None = None) -> dict[Measure, tuple[float, float]]:
+    """Measures of two representations of the same rows, each with its value for rows paired at random.
+
+    Implements the CCA of Roeder et al. 2021 (`components`: their SVCCA) as `…_in_sample`. Ours: `cca` and `svcca` are the mean
+    correlation of canonical pairs on rows other than those they were fitted to, and `r2` is that of linear maps on such rows,
+    the mean of both directions.
+
+    >>> X = np.random.default_rng(0).standard_normal((400, 2))
+    >>> found = similarities(X, X @ [[2.0, 1.0], [0.0, 1.0]], seed=0)
+    >>> round(found["cca"][0], 6), round(found["r2"][0], 6), abs(found["cca"][1]) < 0.2
+    (1.0, 1.0, True)
+    """
+    rng = np.random.default_rng([seed, len(X)])
+    fold = rng.permutation(len(X)) % FOLDS
+    found = _similarities(X, Y, fold, components)
+    null = [_similarities(X, Y[rng.permutation(len(Y))], fold, components) for _ in range(SHUFFLES)]
+    return {name: (value, fmean(draw[name] for draw in null)) for name, value in found.items()}
+
+
+def _similarities(X: Array, Y: Array, fold: Any, components: int | None) -> dict[Measure, float]:
+    widths = (X.shape[1], Y.shape[1])
+    both = np.hstack([X, Y])
+    folds = [Moments.of(both[fold == k], widths) for k in range(FOLDS)]
+    training = leave_one_out(folds)
+    total = training[0].merge(folds[0])
+    pairs = [_canonical(part, components) for part in training]
+    count = min(len(c.correlations) for c in pairs)
+    cross, xx, yy = np.sum([c.sums(held)[:, :count] for c, held in zip(pairs, folds, strict=True)], axis=0)
+    scale = np.sqrt(xx * yy)
+    held_out = np.divide(cross, scale, out=np.zeros_like(cross), where=scale > 0)
+    name: Measure = "cca" if components is None else "svcca"
+    whole = cca(total) if components is None else svcca(total, components)
+    r2 = [_r2(A, B, fold) for A, B in ((X, Y), (Y, X))]
+    return {
+        name: float(held_out.mean()) if count else math.nan,
+        "cca_in_sample" if components is None else "svcca_in_sample": whole,
+        "r2": fmean(r2),
+    }
+
+
+def _canonical(moments: Moments, components: int | None) -> Canonical:
+    if components is None:
+        return Canonical.of(moments)
+    return Canonical.between(principal(moments.xx, components), principal(moments.yy, components), moments.xy)
+
+
+def _r2(X: Array, Y: Array, fold: Any) -> float:
+    """R² on held-out rows of linear maps from X to Y."""
+    missed = spread = 0.0
+    for k in range(FOLDS):
+        held = fold == k
+        fitted = Linear().fit(Moments.of(np.hstack([X, Y])[~held], (X.shape[1], Y.shape[1])))
+        missed += float(np.sum((Y[held] - fitted(X[held])) ** 2))
+        spread += float(np.sum((Y[held] - Y[~held].mean(axis=0)) ** 2))
+    return 1 - missed / spread if spread else math.nan
+
+
+def scatter(part: str, seeds: tuple[int, int], X: Array, Y: Array, *, seed: int) -> Scatter:
+    """Some rows of two plane representations, and of the second mapped to the first by a map fitted on other rows."""
+    order = np.random.default_rng([seed, len(X), 1]).permutation(len(X))
+    shown, others = np.sort(order[: min(SCATTERED, len(X) // 2)]), order[len(X) // 2 :]
+    to_first = Linear().fit(Moments.of(np.hstack([Y, X])[others], (2, 2)))
+    first, second, mapped = (
+        tuple((float(f"{x:.5g}"), float(f"{y:.5g}")) for x, y in rows.tolist())
+        for rows in (X[shown], Y[shown], to_first(Y[shown]))
+    )
+    return Scatter(part, seeds, first, second, mapped)
+
+
+# -- pairs
+
+
+def disjoint(models: int) -> list[tuple[int, int]]:
+    """(0, 1), (2, 3), …: pairs that share no model, so that they are independent."""
+    return [(k, k + 1) for k in range(0, models - 1, 2)]
+
+
+def every(models: int) -> list[tuple[int, int]]:
+    return list(combinations(range(models), 2))
+
+
+def over_pairs(values: Mapping[tuple[int, int], float]) -> tuple[float, Interval | None]:
+    """The mean over pairs of models and its 95 % interval; none of fewer than three independent units.
+
+    Ours: Student's t over pairs where no model is in two of them; else the jackknife that leaves out one model at a time, with
+    all its pairs, because pairs that share a model are not independent.
+    """
+    known = {pair: value for pair, value in values.items() if math.isfinite(value)}
+    if not known:
+        return math.nan, None
+    mean = fmean(known.values())
+    named = [model for pair in known for model in pair]
+    if len(set(named)) == len(named):
+        without = [[v for other, v in known.items() if other != pair] for pair in known]
+    else:
+        without = [[v for pair, v in known.items() if model not in pair] for model in dict.fromkeys(named)]
+    left = [fmean(rest) for rest in without if rest]
+    units = len(left)
+    if units < 3 or units < len(without):
+        return mean, None
+    from scipy.stats import t
+
+    centre = fmean(left)
+    error = math.sqrt((units - 1) / units * sum((value - centre) ** 2 for value in left))
+    reach = float(t.ppf(0.975, units - 1)) * error
+    return mean, (mean - reach, mean + reach)
+
+
+def means(pairs: Iterable[SeedPair]) -> tuple[SeedMean, ...]:
+    """The mean over pairs of every condition and measure, in the order in which they first come."""
+    groups: dict[tuple[str, float, str, Measure], list[SeedPair]] = {}
+    for pair in pairs:
+        groups.setdefault((pair.axis, pair.at, pair.part, pair.measure), []).append(pair)
+    found = []
+    for key, own in groups.items():
+        value, ci95 = over_pairs({pair.seeds: pair.value for pair in own})
+        if ci95 is not None and key[-1] != "map_distance":
+            ci95 = (ci95[0], min(ci95[1], 1.0))  # no correlation and no R² is larger
+        shuffled, untrained = (_mean(getattr(pair, name) for pair in own) for name in ("shuffled", "untrained"))
+        found.append(SeedMean(*key, len(own), value, ci95, shuffled, untrained))
+    return tuple(found)
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = [value for value in values if math.isfinite(value)]
+    return fmean(known) if known else math.nan
+
+
+def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, measure: Measure) -> Claim:
+    """Whether a direction shows: the difference within pairs, its interval over pairs, and on which side of 0 that lies."""
+    own = [pair for pair in pairs if (pair.axis, pair.part, pair.measure) == (axis, part, measure)]
+    places = sorted({pair.at for pair in own})
+    if not places:
+        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell")
+    at = {place: {pair.seeds: pair for pair in own if pair.at == place} for place in (places[0], places[-1])}
+    last = at[places[-1]]
+    if claim == "rises":
+        below = {seeds: pair.value for seeds, pair in at[places[0]].items()}
+    else:
+        below = {seeds: getattr(pair, claim.removeprefix("above_")) for seeds, pair in last.items()}
+    gains = {seeds: pair.value - below[seeds] for seeds, pair in last.items() if seeds in below}
+    difference, ci95 = over_pairs(gains) if claim != "rises" or len(places) > 1 else (math.nan, None)
+    found: Found = "cannot_tell"
+    if ci95 is not None:
+        found = "agrees" if ci95[0] > 0 else "does_not" if ci95[1] < 0 else "cannot_tell"
+    first = places[0] if claim == "rises" else None
+    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found)
+
+
+# -- the result
+
+
+def figure(
+    name: str,
+    experiment: Experiment,
+    chosen: Any,
+    options: ReproduceOptions,
+    *,
+    inputs: Sequence[Input],
+    pairs: Sequence[SeedPair],
+    models: Sequence[SeedModel],
+    scatters: Sequence[Scatter] = (),
+    alerts: Sequence[Alert] = (),
+) -> RoederFigure:
+    """What an experiment found, with means over pairs and the paper's statements judged."""
+    if not pairs:
+        raise DataError(
+            f"{name}: no pair of models is left of {len(models)} models; train longer, or set a smaller learning_rate."
+        )
+    published = dict(experiment.published)
+    claims = published.pop("claims", [])
+    stand_in = options.scale != "paper"
+    removed = [model for model in models if model.removed is not None]
+    return RoederFigure(
+        inputs=tuple(inputs),
+        settings={"experiment": name, "scale": options.scale, "seed": options.seed, **asdict(chosen)},
+        alerts=(
+            *([Alert("stand_in", {"scale": options.scale})] if stand_in else []),
+            *([Alert("models_removed", {"removed": len(removed), "models": len(models)})] if removed else []),
+            *alerts,
+        ),
+        provenance=with_torch(
+            default_provenance(options.seed, options.command or f"identifiable.experiments.reproduce({name!r})")
+        ),
+        experiment=name,  # type: ignore[arg-type]
+        scale=options.scale,
+        stand_in=stand_in,
+        choices=choices(chosen, experiment.settings),
+        published=published,
+        claims=tuple(judged(pairs, **claim) for claim in claims),
+        means=means(pairs),
+        pairs=tuple(pairs),
+        models=tuple(models),
+        scatters=tuple(scatters),
+    )
