@@ -7,6 +7,7 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +66,7 @@ def byte_pair_tokens(text: str, size: int) -> Tokens:
 
     def note(word: str, sign: int) -> None:
         own = pieces[word]
-        for pair in zip(own, own[1:], strict=False):
+        for pair in pairwise(own):
             pairs[pair] += sign * counts[word]
             holders[pair].add(word)
 

@@ -38,7 +38,9 @@ class GPT(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, parameter in self.named_parameters():
-                if parameter.ndim > 1:  # gains stay 1 and biases 0; what blocks add to the stream starts smaller, as in GPT-2
+                if (
+                    parameter.ndim > 1
+                ):  # as in GPT-2: gains stay 1, biases 0, and what blocks add to the stream starts smaller
                     adds = name.endswith(("out.weight", "down.weight"))
                     parameter.normal_(0.0, START / (2 * layers) ** 0.5 if adds else START, generator=generator)
 
@@ -72,7 +74,10 @@ class Block(nn.Module):
         rows, length, width = stream.shape
         parts = self.attend(self.before_attention(stream)).reshape(rows, length, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        # Written out: torch's own attention has no rule for stacks of models.
+        later = torch.ones(length, length, dtype=torch.bool, device=stream.device).triu(1)
+        scores = query @ key.transpose(-1, -2) / (width // self.heads) ** 0.5
+        seen = scores.masked_fill(later, -torch.inf).softmax(-1) @ value
         stream = stream + self.out(seen.transpose(1, 2).reshape(rows, length, width))
         result: torch.Tensor = stream + self.down(functional.gelu(self.up(self.before_mlp(stream))))
         return result

@@ -61,13 +61,18 @@ def _similarities(X: Array, Y: Array, fold: Any, components: int | None) -> dict
     scale = np.sqrt(xx * yy)
     held_out = np.divide(cross, scale, out=np.zeros_like(cross), where=scale > 0)
     name: Measure = "cca" if components is None else "svcca"
-    whole = cca(total) if components is None else svcca(total, components)
-    r2 = [_r2(A, B, fold) for A, B in ((X, Y), (Y, X))]
+    whole = cca(total) if components is None else svcca(total, min(_directions(total, components)))
+    back = [[part.reversed() for part in parts] for parts in (training, folds)]
     return {
         name: float(held_out.mean()) if count else math.nan,
         "cca_in_sample" if components is None else "svcca_in_sample": whole,
-        "r2": fmean(r2),
+        "r2": fmean([_r2(training, folds), _r2(*back)]),
     }
+
+
+def _directions(moments: Moments, components: int) -> tuple[int, int]:
+    """Principal components that there are, at most so many: a norm before the output leaves one fewer than columns."""
+    return principal(moments.xx, components).shape[1], principal(moments.yy, components).shape[1]
 
 
 def _canonical(moments: Moments, components: int | None) -> Canonical:
@@ -76,14 +81,15 @@ def _canonical(moments: Moments, components: int | None) -> Canonical:
     return Canonical.between(principal(moments.xx, components), principal(moments.yy, components), moments.xy)
 
 
-def _r2(X: Array, Y: Array, fold: Any) -> float:
-    """R² on held-out rows of linear maps from X to Y."""
+def _r2(training: Sequence[Moments], folds: Sequence[Moments]) -> float:
+    """R² on held-out rows of linear maps from the first table to the second, from the moments of the rows."""
     missed = spread = 0.0
-    for k in range(FOLDS):
-        held = fold == k
-        fitted = Linear().fit(Moments.of(np.hstack([X, Y])[~held], (X.shape[1], Y.shape[1])))
-        missed += float(np.sum((Y[held] - fitted(X[held])) ** 2))
-        spread += float(np.sum((Y[held] - Y[~held].mean(axis=0)) ** 2))
+    for known, held in zip(training, folds, strict=True):
+        fitted = Linear().fit(known)
+        A, off = fitted.matrix, held.mean_y - fitted(held.mean_x)
+        missed += float(np.trace(held.yy) + np.sum(A * (held.xx @ A - 2 * held.xy)) + held.n * (off @ off))
+        about = held.mean_y - known.mean_y
+        spread += float(np.trace(held.yy) + held.n * (about @ about))
     return 1 - missed / spread if spread else math.nan
 
 
