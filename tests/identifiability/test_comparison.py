@@ -401,7 +401,7 @@ def test_shuffle_p_values_are_uniform_under_the_null():
     draws = 19
     groups = ("rigid", "linear")
     p = {g: [] for g in (*groups, "cca", "cka")}
-    for seed in range(80):
+    for seed in range(60):
         rng = np.random.default_rng([seed, 51])
         X, Y = rng.standard_t(4, (40, 3)), rng.standard_t(4, (40, 3))
         pair = compare(X, Y, groups=groups, nulls=("shuffle",), null_draws=draws, seed=seed, workers=1, **PLAIN).pairs[
@@ -424,7 +424,7 @@ def test_shuffle_p_value_is_small_when_the_rows_are_linked():
 
 
 def test_interval_covers_the_true_held_out_mean():
-    """Truth: the average held-out mean of 150 other data sets drawn from the same law."""
+    """Truth: the average held-out mean of 80 other data sets drawn from the same law."""
     mixing = np.random.default_rng(61).standard_normal((4, 4))
 
     def draw(seed):
@@ -434,12 +434,12 @@ def test_interval_covers_the_true_held_out_mean():
 
     groups = ("rigid", "linear")
     options = {"groups": groups, "nulls": (), "axes": False, "neighbours": 0, "workers": 1}
-    others = [compare(*draw(s), **options, intervals=False).pairs[0] for s in range(1000, 1150)]
-    found = [compare(*draw(s), **options).pairs[0] for s in range(100)]
+    others = [compare(*draw(s), **options, intervals=False).pairs[0] for s in range(1000, 1080)]
+    found = [compare(*draw(s), **options).pairs[0] for s in range(60)]
     for group in groups:
         truth = np.mean([pair.rung(group).held_out.mean for pair in others])
         intervals = [pair.rung(group).held_out.ci95 for pair in found]
-        assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.90
+        assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.88  # once in 100 times it is less
         assert np.mean([low <= 1.2 * truth <= high for low, high in intervals]) < 0.5  # not by being wide
 
 
