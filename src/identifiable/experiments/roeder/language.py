@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import UsageError
+from identifiable._checks import DataError, UsageError
 from identifiable.experiments.changing import changed
 from identifiable.experiments.gpt_seeds import GPT_SMOKE, GptSettings, gpt_seeds
 from identifiable.experiments.roeder.measuring import every, figure, similarities
 from identifiable.intake import blocks_of, inputs_of
-from identifiable.io import open_layers
+from identifiable.io.layer_files import open_layers
 from identifiable.options import ReproduceOptions
 from identifiable.results import Input, RoederFigure, SeedModel, SeedPair
 from identifiable.run import Stage
