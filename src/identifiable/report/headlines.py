@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from identifiable.report.answer import answer
-from identifiable.report.words import MISSING, count, counted, estimate, one_line, percent, signed
+from identifiable.report.words import MISSING, count, counted, estimate, one_line, percent, short, signed
 from identifiable.results import (
     Attribution,
     Audit,
@@ -140,7 +140,11 @@ def claim_words(claim: Claim) -> str:
     """The direction that Roeder et al. state of a measure."""
     if claim.claim == "rises":
         return f"rises with {one_line(claim.axis)}"
-    return "is above untrained models" if claim.claim == "above_untrained" else "is above chance"
+    return {
+        "above_untrained": "is above untrained models",
+        "above_shuffled": "is above chance",
+        "nearly": f"is above {MISSING if claim.first is None else short(claim.first)}",
+    }[claim.claim]
 
 
 def _roeder(result: RoederFigure) -> str:

@@ -10,7 +10,7 @@ from identifiable.results.record import Interval, Shown
 from identifiable.results.reproduction import Choice
 
 Measure = Literal["cca", "cca_in_sample", "svcca", "svcca_in_sample", "r2", "r2_heads", "map_distance"]
-Claimed = Literal["rises", "above_untrained", "above_shuffled"]
+Claimed = Literal["rises", "above_untrained", "above_shuffled", "nearly"]
 Found = Literal["agrees", "does_not", "cannot_tell"]
 
 
@@ -70,6 +70,7 @@ class Claim:
     rises             the measure at `last` is above that at `first` of the axis
     above_untrained   the measure at `last` is above that of the same models before training
     above_shuffled    the measure at `last` is above that with rows or labels paired at random
+    nearly            the measure at `last` is above `first`, from which on `compare` calls two representations nearly alike
 
     `difference` is the mean over pairs, with its 95 % interval. `found`: agrees where the interval lies above 0, does_not where it
     lies below 0, else cannot_tell.
