@@ -127,7 +127,7 @@ def make_inputs(folder: Path) -> None:
     head_b[:, :5] += 3 * head_a @ turn  # wide.npy is a.npy turned, with three columns of noise
     bias_a, bias_b = drawn.standard_normal((2, 12))
     np.savez(folder / "heads.npz", head_a=head_a, head_b=head_b, bias_a=bias_a, bias_b=bias_b)
-    stack = {f"a_{i}": np.tanh(a @ drawn.standard_normal((5, 5))) for i in range(3)}
+    stack: dict[str, Any] = {f"a_{i}": np.tanh(a @ drawn.standard_normal((5, 5))) for i in range(3)}
     stack |= {f"b_{i}": stack[f"a_{i}"] @ turn + 0.2 * drawn.standard_normal((n, 5)) for i in range(3)}
     stack |= {f"{m}_{i}": np.tanh(a @ drawn.standard_normal((5, 5))) for m in "uv" for i in range(3)}
     np.savez(folder / "stack.npz", **stack)
