@@ -210,6 +210,15 @@ def test_layers_beyond_chance_that_are_equally_alike_are_tied_and_not_matched():
     assert (result.text.code, result.matched) == ("layers_tied", 0)
 
 
+def test_layers_that_are_all_most_like_one_are_not_called_a_correspondence():
+    rng = np.random.default_rng(46)
+    rows = rng.standard_normal((N, 6))
+    first = {f"layer_{i}": rows + 0.5 * (i + 1) * rng.standard_normal((N, 6)) for i in range(4)}
+    second = {"layer_0": rows, **{f"layer_{i}": rows + 2 * rng.standard_normal((N, 6)) for i in (1, 2, 3)}}
+    result = layers(first, second)
+    assert (result.text.code, result.text.values["best"], result.text.values["times"]) == ("layers_alike", "layer_0", 4)
+
+
 def test_a_deeper_model_of_another_width_matches_in_order():
     deep = chain(21, 12, width=5, n=160)
     names = [f"layer_{2 * i + 1}" for i in range(6)]

@@ -422,11 +422,15 @@ class _Call:
         places = [match.layer for match in back]
         found = [places.index(match.best) for match in matches if match.clear]
         one_each = len(set(found)) == matched
+        often = max(set(found), key=found.count, default=0)
         if 2 * matched < len(matches):
             code = "layers_tied"
             counts["tied"] = sum(bool(match.tied) for match in matches)
         elif len(matches) == len(back) and one_each and same >= len(matches) - len(matches) // 10:
             code = "layers_one_to_one"
+        elif not one_each and 2 * found.count(often) > len(matches):
+            code = "layers_alike"
+            counts |= {"best": places[often], "times": found.count(often)}
         elif all(a <= b for a, b in pairwise(found)):
             code = "layers_in_order"
         else:
