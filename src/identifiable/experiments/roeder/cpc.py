@@ -7,6 +7,7 @@ pictures drawn here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +145,8 @@ def drawn_pictures(n: int, rng: np.random.Generator) -> Pictures:
     angle, shift, width = rng.uniform(0, np.pi, (n, 1, 1)), rng.normal(0, 2, (n, 1, 1)), rng.uniform(0.7, 2, (n, 1, 1))
     bars = np.exp(-(((x * np.sin(angle) + y * np.cos(angle) - shift) / width) ** 2))
     noisy = (bars + 0.1 * rng.standard_normal(bars.shape)).clip(0, 1)
-    return np.round(255 * noisy).astype(np.uint8)[:, None]
+    drawn: Pictures = np.round(255 * noisy).astype(np.uint8)[:, None]
+    return drawn
 
 
 def _pictures(chosen: Settings, options: ReproduceOptions) -> tuple[Pictures, str]:
@@ -161,7 +163,7 @@ def _pictures(chosen: Settings, options: ReproduceOptions) -> tuple[Pictures, st
     found = read_images(options.data)
     if found.values.dtype != np.uint8:
         raise DataError(f"{found.name}: expected pictures of bytes (uint8), got {found.values.dtype}.")
-    return found.values[:, None], found.name
+    return found.values[:, None].astype(np.uint8, copy=False), found.name
 
 
 def patches(pictures: Pictures, size: int, rng: np.random.Generator) -> Pictures:
@@ -262,6 +264,13 @@ def _part(images: int, width: int) -> str:
 
 def _models(runs: Retrained, images: int, width: int) -> list[SeedModel]:
     return [
-        SeedModel(_part(images, width), k, run.steps, run.best_loss, None, "diverged" if k in runs.diverged else None)
+        SeedModel(
+            _part(images, width),
+            k,
+            run.steps,
+            run.validation[-1] if run.validation else math.nan,
+            None,
+            "diverged" if k in runs.diverged else None,
+        )
         for k, run in enumerate(runs.trained)
     ]

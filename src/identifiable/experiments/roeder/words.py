@@ -38,6 +38,7 @@ from identifiable.experiments.roeder.measuring import (
 )
 from identifiable.intake import content_hash
 from identifiable.io.containers import check_is_file, reason
+from identifiable.moments import Array
 from identifiable.options import ReproduceOptions
 from identifiable.results import Input, RoederFigure, SeedModel
 
@@ -172,11 +173,12 @@ class Text:
         order = [*range(middle), *range(middle + 1, size), middle]
         return found[:, order].astype(np.float32)
 
-    def unigrams(self) -> NDArray[np.int64]:
+    def unigrams(self) -> list[int]:
         """Numbers of words, each as often as in the text, in a table of fixed length."""
         counts = np.bincount(self.numbers, minlength=len(self.vocabulary))[: len(self.vocabulary)]
         ends = np.cumsum(counts) / counts.sum()
-        return np.searchsorted(ends, (np.arange(UNIGRAMS) + 0.5) / UNIGRAMS)
+        found: list[int] = np.searchsorted(ends, (np.arange(UNIGRAMS) + 0.5) / UNIGRAMS).tolist()
+        return found
 
 
 def _text(chosen: Settings, options: ReproduceOptions) -> Text:
@@ -206,10 +208,11 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
     held_out = held_out[np.sort(rng.permutation(len(held_out))[: chosen.rows])]
     contexts = held_out[:, :-1]
 
-    def f(model: Any) -> NDArray[np.float64]:
-        return outputs(model, contexts, function=model.f).astype(np.float64)
+    def f(model: Any) -> Array:
+        features: Array = outputs(model, contexts, function=model.f).astype(np.float64)
+        return features
 
-    def g(model: Any) -> NDArray[np.float64]:
+    def g(model: Any) -> Array:
         return _array(model.word)
 
     def measure(one: Any, other: Any) -> Measures:
@@ -220,7 +223,7 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
         implied = from_heads(vectors, features, biases=biases, seed=options.seed)
         return found | {("contexts", name): v for name, v in implied.items()}
 
-    table = text.unigrams() if chosen.noise_samples else np.zeros(1, np.int64)
+    table = text.unigrams() if chosen.noise_samples else (0,)
     models = [
         LogBilinear(
             chosen.words,
@@ -259,10 +262,10 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
     return figure(NAME, experiment, chosen, options, inputs=[given], pairs=pairs, models=found, scatters=scatters)
 
 
-def _array(parameter: Any) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = parameter.detach().numpy().astype(np.float64)
+def _array(parameter: Any) -> Array:
+    values: Array = parameter.detach().numpy().astype(np.float64)
     return values
 
 
-def _bias(model: Any) -> NDArray[np.float64]:
+def _bias(model: Any) -> Array:
     return _array(model.bias)
