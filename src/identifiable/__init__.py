@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from identifiable.api import transform as transform
     from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
+    from identifiable.api.layering import layers as layers
     from identifiable.api.unembedding import heads as heads
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from identifiable.results import Distortion as Distortion
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
+    from identifiable.results import Layers as Layers
     from identifiable.results import Resolution as Resolution
 
 _ROOM_OF = {
@@ -59,6 +61,7 @@ _ROOM_OF = {
     "ICA": "api.estimator",
     "IdentifiableError": "_checks",
     "JointResolution": "results",
+    "Layers": "results",
     "Moments": "moments",
     "PairingError": "_checks",
     "Representation": "representation",
@@ -70,6 +73,7 @@ _ROOM_OF = {
     "disentangle": "api.disentangling",
     "fold": "blocks",
     "heads": "api.unembedding",
+    "layers": "api.layering",
     "load": "api",
     "load_basis": "api",
     "match_components": "ica",
@@ -95,6 +99,7 @@ __all__ = [
     "Heads",
     "IdentifiableError",
     "JointResolution",
+    "Layers",
     "Moments",
     "PairingError",
     "Representation",
@@ -107,6 +112,7 @@ __all__ = [
     "disentangle",
     "fold",
     "heads",
+    "layers",
     "load",
     "load_basis",
     "match_components",

@@ -66,6 +66,7 @@ from identifiable.results.evaluation import (
     StageTime,
 )
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
+from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
 from identifiable.results.recommendation import (
     AskedMetric,
     HeldOutScore,
@@ -185,6 +186,12 @@ __all__ = [
     "Input",
     "Interval",
     "JointResolution",
+    "Layer",
+    "LayerCheckpoint",
+    "LayerGrid",
+    "LayerMatch",
+    "LayerPair",
+    "Layers",
     "Leak",
     "Leakage",
     "Lift",
