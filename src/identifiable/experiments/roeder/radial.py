@@ -22,7 +22,7 @@ from identifiable.experiments.changing import changed
 from identifiable.experiments.roeder.measuring import (
     Measures,
     Retrained,
-    check_least,
+    check_settings,
     every,
     figure,
     from_heads,
@@ -30,6 +30,7 @@ from identifiable.experiments.roeder.measuring import (
     scatter,
     seeds_of,
     similarities,
+    training,
 )
 from identifiable.intake import content_hash
 from identifiable.moments import Array
@@ -65,8 +66,7 @@ class Settings:
     gate: float = 0.25  # see `classified`
 
     def __post_init__(self) -> None:
-        least = {"labels": 2, "seeds": 2, "dimensions": 1, "steps": 1, "batch": 1, "checkpoints": 1}
-        check_least(self, **least, rows=20 * self.dimensions)
+        check_settings(self, labels=2, seeds=2, dimensions=1, rows=20 * self.dimensions)
         for name, known in (("rules", RULES), ("angle", tuple(ANGLES)), ("schedule", ("cosine", "constant"))):
             given = getattr(self, name)
             if not given or any(each not in known for each in ((given,) if isinstance(given, str) else given)):
@@ -74,8 +74,6 @@ class Settings:
         for name in ("spread", "sharpness", "gate"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} {getattr(self, name)}: expected a number above 0.")
-        if self.steps % self.checkpoints:
-            raise UsageError(f"checkpoints {self.checkpoints}: expected a divisor of the {self.steps} steps.")
 
 
 # What differs from the paper's scale. On one core `small` takes two minutes, `smoke` seconds.
@@ -157,7 +155,7 @@ def classified(world: World, options: ReproduceOptions) -> Classified:
     misses. One whose features have a single dimension misses at least 0.53 (soft) or 0.63 (hard) with 18 labels, by the best of
     such features found numerically; one that uses both dimensions can miss nothing. A `gate` of 0.25 is halfway.
     """
-    from identifiable.nn import Classifier, Training, outputs
+    from identifiable.nn import Classifier, outputs
 
     chosen, part = world.chosen, f"{world.rule} labels"
     rng = np.random.default_rng([options.seed, RULES.index(world.rule)])
@@ -173,21 +171,11 @@ def classified(world: World, options: ReproduceOptions) -> Classified:
         found = similarities(*features, seed=options.seed) | from_heads(weights, features, seed=options.seed)
         return {(part, name): values for name, values in found.items()}
 
-    how = Training(
-        learning_rate=chosen.learning_rate,
-        batch=chosen.batch,
-        epoch_steps=chosen.steps // chosen.checkpoints,
-        max_epochs=chosen.checkpoints,
-        patience=None,
-        clip=None,
-        keep="last",
-        schedule=chosen.schedule,  # type: ignore[arg-type]
-    )
     runs = retrained(
         [Classifier(widths, chosen.labels, seed=seed) for seed in seeds],
         rows,
         world.labelled(points, rng),
-        how,
+        training(chosen),
         every(chosen.seeds),
         measure,
         options,

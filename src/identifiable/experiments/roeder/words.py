@@ -27,7 +27,7 @@ from identifiable.blocks import Blocks
 from identifiable.experiments.changing import changed
 from identifiable.experiments.roeder.measuring import (
     Measures,
-    check_least,
+    check_settings,
     disjoint,
     figure,
     from_heads,
@@ -35,6 +35,7 @@ from identifiable.experiments.roeder.measuring import (
     scatter,
     seeds_of,
     similarities,
+    training,
 )
 from identifiable.intake import content_hash
 from identifiable.io.containers import check_is_file, reason
@@ -72,12 +73,9 @@ class Settings:
     rows: int = 5000  # held-out windows, at most
 
     def __post_init__(self) -> None:
-        least = {"pairs": 1, "words": 20, "window": 3, "noise_samples": 0, "batch": 1, "steps": 1, "checkpoints": 1}
-        check_least(self, **least, dimensions=1, rows=FEWEST_ROWS, text=1000)
+        check_settings(self, pairs=1, words=20, window=3, noise_samples=0, dimensions=1, rows=FEWEST_ROWS, text=1000)
         if self.window % 2 == 0:
             raise UsageError(f"window {self.window}: expected an odd number, so that one word is in the middle.")
-        if self.steps % self.checkpoints:
-            raise UsageError(f"checkpoints {self.checkpoints}: expected a divisor of the {self.steps} steps.")
 
 
 # What differs from the paper's scale. On one core `small` takes two minutes, `smoke` seconds.
@@ -195,14 +193,14 @@ def _text(chosen: Settings, options: ReproduceOptions) -> Text:
 
 def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> RoederFigure:
     """Train pairs, and compare f on held-out windows and g on held-out words."""
-    from identifiable.nn import LogBilinear, Training, outputs
+    from identifiable.nn import LogBilinear, outputs
 
     text = _text(chosen, options)
-    training, held_out = text.windows(chosen.window)
-    if len(training) < chosen.batch or len(held_out) < FEWEST_ROWS:
+    seen, held_out = text.windows(chosen.window)
+    if len(seen) < chosen.batch or len(held_out) < FEWEST_ROWS:
         raise DataError(
             f"{text.name}: expected at least {chosen.batch} windows to train on and {FEWEST_ROWS} held out, got "
-            f"{len(training)} and {len(held_out)}; pass a longer text, or set words higher."
+            f"{len(seen)} and {len(held_out)}; pass a longer text, or set words higher."
         )
     rng = np.random.default_rng([options.seed, 2])
     held_out = held_out[np.sort(rng.permutation(len(held_out))[: chosen.rows])]
@@ -235,16 +233,7 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
         )
         for seed in seeds_of(options.seed, 2 * chosen.pairs)
     ]
-    how = Training(
-        learning_rate=chosen.learning_rate,
-        batch=chosen.batch,
-        epoch_steps=chosen.steps // chosen.checkpoints,
-        max_epochs=chosen.checkpoints,
-        patience=None,
-        clip=None,
-        keep="last",
-    )
-    runs = retrained(models, training, held_out, how, disjoint(len(models)), measure, options, of="words")
+    runs = retrained(models, seen, held_out, training(chosen), disjoint(len(models)), measure, options, of="words")
     targets = held_out[:, -1].astype(int)
     found = []
     for k, trained in enumerate(runs.trained):
