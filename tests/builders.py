@@ -20,6 +20,7 @@ from typing import Any, Literal
 from scipy.stats import spearmanr
 
 from identifiable import report, results
+from identifiable.experiments.roeder.measuring import judged, means
 from identifiable.report.page import Block, Card, Curves, Fold, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.report.render.terminal import WIDTH
@@ -452,6 +453,67 @@ def make_heads(
     )
 
 
+def make_layers(
+    count: int = 3, *, code: str = "layers_one_to_one", untrained: bool = True, training: int = 0, clear: bool = True
+) -> results.Layers:
+    """Two models of `count` layers whose CKA falls with depth from 0.9 by 0.1 a layer, beside an untrained pair at 0.4."""
+    names = tuple(f"layer_{i}" for i in range(count))
+    null = results.Null(mean=0.01, p=0.05, observed=0.8, draws=19, rows=200)
+
+    def values(top: float) -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(round(top - 0.1 * i - 0.2 * abs(i - j), 3) for j in range(count)) for i in range(count))
+
+    def grid(of: Any, top: float) -> results.LayerGrid:
+        return results.LayerGrid(of, names, names, *(values(top - 0.01 * k) for k in range(5)), components=16)
+
+    diagonal = tuple(
+        results.LayerPair(
+            name, name, *(round(0.9 - 0.1 * i - 0.01 * k, 3) for k in range(5)), *([(0.1 * i, 0.95)] * 5),
+            dict.fromkeys(results.layers.MEASURES, null),
+        )
+        for i, name in enumerate(names)
+    )  # fmt: skip
+    matches = tuple(
+        results.LayerMatch(
+            layer=name, best=name, cka=diagonal[i].cka, clear=clear, same=True, p=0.05,
+            by=dict.fromkeys(results.layers.MEASURES[1:], name), cka_ci95=(0.1, 0.95), runner_up=names[i - 1], gap=0.2,
+            gap_ci95=(0.1, 0.3), tied=() if clear else (names[i - 1],),
+        )
+        for i, name in enumerate(names)
+    )  # fmt: skip
+    steps = tuple(
+        results.LayerCheckpoint(series, step, f"a/{step}", "b", step, step, diagonal, matches)
+        for series in ("first", "between")
+        for step in range(training)
+    )
+    said = {"first": "a", "second": "b", "layers": count, "matched": count, "same": count, "tied": count, "cka": 0.9}
+    remark = results.Answer("depth_falls", {"begin": 0.9, "end": 0.7})
+    grids = [grid("models", 0.9), grid("self", 1.0), *([grid("untrained", 0.4)] if untrained else [])]
+    return results.Layers(
+        inputs=tuple(
+            results.Input(f"{m}:{n}", 200, 8, "float32", f"{i:064x}") for m in "ab" for i, n in enumerate(names)
+        ),
+        settings={"folds": 5, "null_draws": 19},
+        alerts=() if untrained else (results.Alert("untrained_missing", {"first": "a", "second": "b"}),),
+        provenance=MADE_BY,
+        names=("a", "b"),
+        n=200,
+        text=results.Answer(code, said, remarks=(remark,)),
+        matched=count if clear else 0,
+        same=count if clear else 0,
+        tied=0 if clear else count,
+        diagonal=diagonal,
+        matches=matches,
+        matches_back=matches,
+        layers=tuple(results.Layer(m, n, 8, 8, 0.5, 0.7, 0.3, 0.9) for m in "ab" for n in names),
+        grids=tuple(grids),
+        components=16,
+        map_components=256,
+        neighbours=10,
+        sample=200,
+        above_untrained=count if untrained else None,
+        sources=("a.npz", "b c.npz"),
+        training=steps,
 def make_extraction(
     *, truncated: int = 12, untrained: int | None = None, layers: int = 2, pictures: bool = False
 ) -> results.Extraction:
@@ -1446,6 +1508,42 @@ def make_table3(**rest: Any) -> results.Table3:
     return results.Table3(**{**found, **rest})
 
 
+def make_roeder(
+    experiment: Literal["roeder-fig1", "roeder-fig2", "roeder-fig3", "roeder-fig4"] = "roeder-fig3", **rest: Any
+) -> results.RoederFigure:
+    """Five pairs whose CCA of f rises with iterations and that of g falls, and whose R² moves either way."""
+    draw = random.Random(3)
+    pairs = [
+        results.SeedPair(
+            "iterations", at, part, measure, (2 * k, 2 * k + 1), 0.4 + slope * at + draw.uniform(-0.02, 0.02), 0.01, 0.4
+        )
+        for measure, slopes in (("cca", {"f": 3e-4, "g": -2e-4}), ("r2", {"f": 0.0}))
+        for part, slope in slopes.items()
+        for at in (0.0, 300.0, 600.0)
+        for k in range(5)
+    ]
+    points = tuple((draw.gauss(0, 1), draw.gauss(0, 1)) for _ in range(12))
+    asked = (("cca", "f"), ("cca", "g"), ("r2", "f"))
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("patches", "reproduce roeder-fig3").items() if key != "design"},
+        "experiment": experiment,
+        "scale": "small",
+        "stand_in": True,
+        "choices": (results.Choice("pairs", 5, "paper", 5), results.Choice("steps", 600, "ours")),
+        "published": {"iterations": 4000},
+        "claims": tuple(judged(pairs, "rises", "iterations", part, measure) for measure, part in asked),
+        "means": means(pairs),
+        "pairs": tuple(pairs),
+        "models": (
+            results.SeedModel("f", 0, 600, 2.31, 2.04),
+            results.SeedModel("f", 1, 600, 3.5, 2.04, "above_floor"),
+            results.SeedModel("", 2, 600, math.nan, None, "diverged"),
+        ),
+        "scatters": (results.Scatter("words", (0, 1), points, points[::-1], points),),
+    }
+    return results.RoederFigure(**{**found, **rest})
+
+
 EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "comparison": make_comparison,
     "comparison, paper": lambda: make_comparison(protocol="paper"),
@@ -1456,12 +1554,15 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "distortion": make_distortion,
     "heads": make_heads,
     "heads, no features": lambda: make_heads(features=False),
+    "layers": make_layers,
+    "layers, over training": lambda: make_layers(8, untrained=False, training=3),
     "extraction": make_extraction,
     "extraction, pictures": lambda: make_extraction(pictures=True, untrained=3, layers=6),
     "reproduction": make_reproduction,
     "disentanglement": make_disentanglement,
     "table2": make_table2,
     "table3": make_table3,
+    "roeder": make_roeder,
     "audit": make_audit,
     "evaluation": make_evaluation,
     "attribution": lambda: make_attribution(size=8, grid=(8, 12)),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
     from identifiable.api.extracting import extract as extract
+    from identifiable.api.layering import layers as layers
     from identifiable.api.unembedding import heads as heads
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from identifiable.results import Extraction as Extraction
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
+    from identifiable.results import Layers as Layers
     from identifiable.results import Resolution as Resolution
 
 _ROOM_OF = {
@@ -62,6 +64,7 @@ _ROOM_OF = {
     "ICA": "api.estimator",
     "IdentifiableError": "_checks",
     "JointResolution": "results",
+    "Layers": "results",
     "Moments": "moments",
     "PairingError": "_checks",
     "Representation": "representation",
@@ -74,6 +77,7 @@ _ROOM_OF = {
     "extract": "api.extracting",
     "fold": "blocks",
     "heads": "api.unembedding",
+    "layers": "api.layering",
     "load": "api",
     "load_basis": "api",
     "match_components": "ica",
@@ -100,6 +104,7 @@ __all__ = [
     "Heads",
     "IdentifiableError",
     "JointResolution",
+    "Layers",
     "Moments",
     "PairingError",
     "Representation",
@@ -113,6 +118,7 @@ __all__ = [
     "extract",
     "fold",
     "heads",
+    "layers",
     "load",
     "load_basis",
     "match_components",

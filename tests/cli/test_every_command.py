@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import make_reproduction, make_table2
+from builders import make_reproduction, make_roeder, make_table2
 from commands import files, one_line, refused, run, says
 from identifiable import experiments
 from identifiable.api import load
@@ -26,11 +26,13 @@ CALLS = {
     "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
     "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
+    "layers": "layers stack.npz:a_* stack.npz:b_* --null-draws 2 --components 2",
     "extract": "extract model:net a.npy --output layers.safetensors --layers 0,last --batch 50",
     "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",
     "fig2": "reproduce fig2 --set pairs=3",
     "figA6": "reproduce figA6",
     "table2": "reproduce table2 --scale small",
+    "roeder": "reproduce roeder-fig3 --scale small",
 }
 MODEL = """
 import numpy as np
@@ -60,6 +62,9 @@ def source(tmp_path_factory):
     (folder / "model.py").write_text(MODEL)
     for name in ("h1.npy", "h2.npy"):
         np.save(folder / name, rng.standard_normal((7, 3)))
+    np.savez(
+        folder / "stack.npz", **{f"{m}_{i}": np.load(folder / f"{m}.npy") ** (i + 1) for m in "ab" for i in (0, 1)}
+    )
     assert main(["simulate", "cells", "--preset", "tiny", "-o", str(folder / "wells.csv"), "--quiet"]) == 0
     return folder
 
@@ -72,7 +77,8 @@ def folder(source, tmp_path, monkeypatch):
             (tmp_path / path.name).symlink_to(path)
 
     def stand_in(name, *, command, seed, **_):
-        made = make_table2 if name == "table2" else lambda **known: make_reproduction(name, pairs=3, **known)
+        whole = {"table2": make_table2, "roeder-fig3": make_roeder}
+        made = whole.get(name, lambda **known: make_reproduction(name, pairs=3, **known))
         return made(provenance=default_provenance(seed, command))
 
     monkeypatch.setattr(experiments, "reproduce", stand_in)
@@ -119,12 +125,13 @@ BEFORE_THE_WORK = [
 
 @pytest.mark.parametrize(("extra", "code", "part"), BEFORE_THE_WORK)
 @pytest.mark.parametrize(
-    "call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "extract", "audit", "fig2", "table2"]
+    "call",
+    ["compare", "resolve", "bilipschitz", "disentangle", "heads", "layers", "extract", "audit", "fig2", "table2"],
 )
 def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeypatch, call, extra, code, part):
     Path("taken").mkdir()
     before = files()
-    words = CALLS[call].replace("a.npy", "absent.npy").replace("wells.csv", "absent.csv")
+    words = CALLS[call].replace("a.npy", "absent.npy").replace("stack", "absent").replace("wells.csv", "absent.csv")
     monkeypatch.setattr(experiments, "reproduce", None)
     err = refused(*shlex.split(words), *extra, code=code, capsys=capsys)
     assert part in err
@@ -171,7 +178,9 @@ def test_a_condition_that_cannot_be_read_names_what_can_stand_there(
     folder, capsys, monkeypatch, call, condition, parts
 ):
     monkeypatch.setattr(experiments, "reproduce", None)
-    words = CALLS[call].replace("a.npy", "absent.npy").replace("--stability 0", "--stability 2")
+    words = (
+        CALLS[call].replace("a.npy", "absent.npy").replace("stack", "absent").replace("--stability 0", "--stability 2")
+    )
     err = refused(*shlex.split(words), "--fail-if", condition, code=2, capsys=capsys)
     assert says(err, *parts)
     assert "absent" not in err

@@ -1,11 +1,14 @@
-"""The ten acceptance tests of the simulated screen: where the truth is known, the whole of `deconfound` says it.
+"""Nine acceptance tests of the simulated screen: where the truth is known, the whole of `deconfound` says it.
 
-Each but the last is over three seeds, with LightGBM as in the paper (Table 6), at small size. What is asked of each draw and
-what of the mean over draws is said where it is asked.
+The tenth, cleaned ICA against cleaned PCA, is in components/test_cleaning.py.
+
+With LightGBM as in the paper (Table 6), at small size. The gate draws one screen of each; `ACCEPTANCE_SEEDS=5 pytest
+tests/deconfounding/test_acceptance.py` draws five. What is asked of each draw and what of their mean is said where it is asked.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 import numpy as np
@@ -17,7 +20,7 @@ from identifiable.worlds import CellWorld, cells
 
 pytest.importorskip("lightgbm")
 
-SEEDS = range(2)
+SEEDS = range(int(os.environ.get("ACCEPTANCE_SEEDS", "1")))
 GUIDES = ("SRC_guide_1", "EIF3H_guide_1", "MTOR_guide_1")
 UNEXPRESSED = ("CYP11B1_guide_1", "HCK_guide_1")
 TREES = "lightgbm"
@@ -202,13 +205,12 @@ def unexpressed(seed: int) -> ScreenEvaluation:
 def test_6_intervals_of_guides_without_effect_cover_a_half():
     covered = [
         low <= 0.5 <= high
-        for seed in range(3)
+        for seed in SEEDS
         for target in UNEXPRESSED
         for name in ("pca", "ica")
         for low, high in [unexpressed(seed).condition(name, TREES, target).ci95]
     ]
-    assert len(covered) == 12
-    assert sum(covered) >= 11
+    assert sum(covered) >= len(covered) - 1
 
 
 # -- 9: technical components
@@ -240,20 +242,3 @@ def test_9_technical_components_are_found_with_precision_and_recall_of_nine_in_t
     assert there == len(SEEDS) * len(world(0).of_role("technical"))
     assert right / found_all >= 0.9
     assert right / there >= 0.9
-
-
-# -- 10: cleaning
-
-
-def test_10_cleaned_ica_beats_cleaned_pca_on_replicates_at_as_many_axes():
-    """Of a screen with fewer query wells, for speed. On plates not used to choose the axes; intervals from leaving plates out.
-
-    One seed here; components/test_cleaning.py has others, with and without a gain beyond doubt.
-    """
-    result = deconfound.clean(
-        screen_of(world(0, query=8)), stability=0, permutations=40, top=0, metrics=(), seed=0
-    ).result
-    assert result.verdict == "ica-cleaning-helps"
-    assert {d.against: d for d in result.differences}["pca"].difference > 0
-    plate = {p.space: p.plate_auroc for p in result.curve if p.removed == len(result.removed)}
-    assert plate["ica"] < min(plate["pca"], plate["rand"])

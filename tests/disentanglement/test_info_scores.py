@@ -241,18 +241,18 @@ def noisy(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_intervals_cover_the_mean_score_of_tables_of_their_size() -> None:
-    """Of 12 tables; 95 % asked, and fewer than 8 of 12 is what a right interval gives once in 5,000 times."""
+    """Of 8 tables; 95 % asked, and fewer than 5 of 8 is what a right interval gives once in 2,000 times."""
     names = ["infomec", "mig", "irs", "modularity"]
-    others = [disentangle(as_codes(*noisy(150, 1000 + k)), ScoreOptions(metrics=names)).metrics for k in range(12)]
+    others = [disentangle(as_codes(*noisy(150, 1000 + k)), ScoreOptions(metrics=names)).metrics for k in range(8)]
     expected = {(n, key): np.mean([o[n].scores[key] for o in others]) for n in names for key in others[0][n].scores}
     covered = dict.fromkeys(expected, 0)
-    for k in range(12):
+    for k in range(8):
         found = disentangle(as_codes(*noisy(150, k)), ScoreOptions(metrics=names, bootstrap=10)).metrics
         for (name, key), mean in expected.items():
             low, high = found[name].intervals[key]
             assert high <= 1
             covered[name, key] += low <= mean <= high
-    assert min(covered.values()) >= 8, covered
+    assert min(covered.values()) >= 5, covered
     assert max(high - low for low, high in found["infomec"].intervals.values()) < 1.0  # and they are not the whole line
 
 

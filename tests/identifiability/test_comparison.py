@@ -299,19 +299,20 @@ def test_efficiency_of_table_1_follows_from_its_own_error_columns(pair, permutat
 def test_efficiency_is_of_the_rungs_in_the_papers_protocol_and_of_disjoint_rows_else():
     rng = np.random.default_rng(12)
     X = rng.standard_normal((1000, 4))
-    tables = X, X @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    tables = X, 0.5 * X @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
     options = BARE | {"groups": (*FOUR, "ica"), "axes": True}
     paper = compare(*tables, **options, protocol="paper").pairs[0]
-    needed = ("signed_permutation", "ica", "rigid")
+    needed = ("signed_permutation", "ica", "similarity")  # the paper's rigid map has a scale
     in_sample, held_out = (
         efficiency(*(getattr(paper.rung(g), kind).mean for g in needed)) for kind in ("in_sample", "held_out")
     )
     assert (paper.ica_efficiency.in_sample, paper.ica_efficiency.held_out) == (in_sample, held_out)
+    unscaled = efficiency(*(paper.rung(g).in_sample.mean for g in ("signed_permutation", "ica", "rigid")))
+    assert abs(unscaled - in_sample) > 0.1  # without the scale it would be another number
     assert held_out > 0.2  # Gaussian data have no axes: both sides find the same noise of the same rows
     default = compare(*tables, **options).pairs[0]
     assert default.axes.withheld == "no_axes"
-    same_scale = ("signed_permutation", "ica", "similarity")
-    assert default.ica_efficiency.in_sample == efficiency(*(default.rung(g).in_sample.mean for g in same_scale))
+    assert default.ica_efficiency.in_sample == efficiency(*(default.rung(g).in_sample.mean for g in needed))
     assert default.ica_efficiency.held_out is None
     assert compare(*tables, **options | {"groups": FOUR}).pairs[0].ica_efficiency is None
 
@@ -400,7 +401,7 @@ def test_shuffle_p_values_are_uniform_under_the_null():
     draws = 19
     groups = ("rigid", "linear")
     p = {g: [] for g in (*groups, "cca", "cka")}
-    for seed in range(80):
+    for seed in range(60):
         rng = np.random.default_rng([seed, 51])
         X, Y = rng.standard_t(4, (40, 3)), rng.standard_t(4, (40, 3))
         pair = compare(X, Y, groups=groups, nulls=("shuffle",), null_draws=draws, seed=seed, workers=1, **PLAIN).pairs[
@@ -423,7 +424,7 @@ def test_shuffle_p_value_is_small_when_the_rows_are_linked():
 
 
 def test_interval_covers_the_true_held_out_mean():
-    """Truth: the average held-out mean of 150 other data sets drawn from the same law."""
+    """Truth: the average held-out mean of 80 other data sets drawn from the same law."""
     mixing = np.random.default_rng(61).standard_normal((4, 4))
 
     def draw(seed):
@@ -433,12 +434,12 @@ def test_interval_covers_the_true_held_out_mean():
 
     groups = ("rigid", "linear")
     options = {"groups": groups, "nulls": (), "axes": False, "neighbours": 0, "workers": 1}
-    others = [compare(*draw(s), **options, intervals=False).pairs[0] for s in range(1000, 1150)]
-    found = [compare(*draw(s), **options).pairs[0] for s in range(100)]
+    others = [compare(*draw(s), **options, intervals=False).pairs[0] for s in range(1000, 1080)]
+    found = [compare(*draw(s), **options).pairs[0] for s in range(60)]
     for group in groups:
         truth = np.mean([pair.rung(group).held_out.mean for pair in others])
         intervals = [pair.rung(group).held_out.ci95 for pair in found]
-        assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.90
+        assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.88  # once in 100 times it is less
         assert np.mean([low <= 1.2 * truth <= high for low, high in intervals]) < 0.5  # not by being wide
 
 

@@ -495,3 +495,22 @@ def test_bytes_are_trained_on_as_numbers_from_0_to_1_and_stay_bytes(monkeypatch:
     assert (torch.uint8, 25) in taken
     assert max(n for kind, n in taken if kind == torch.uint8) == 25
     assert run(pictures.astype(np.int16)) != run(pictures)
+
+
+def test_a_cosine_schedule_is_torchs_own_and_a_checkpoint_of_it_is_of_one_length(tmp_path: Path) -> None:
+    settings = Training(batch=30, max_epochs=3, clip=None, learning_rate=0.05, schedule="cosine", keep="last")
+    (found,) = train([Tiny(0.0)], rows(), rows(60, 1), settings, seeds=[0], checkpoint=tmp_path)
+    model = Tiny(0.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 12)
+    for _ in range(12):
+        optimizer.zero_grad()
+        model.loss(torch.zeros(1)).backward()
+        optimizer.step()
+        schedule.step()
+    assert found.model.a.item() == pytest.approx(model.a.item(), rel=1e-5)
+    assert found.model.a.item() < 0.05 * 12 * 0.7  # a constant rate goes nearly 0.05 a step
+    with pytest.raises(DataError, match="other data"):
+        train([Tiny(0.0)], rows(), rows(60, 1), replace(settings, max_epochs=4), seeds=[0], checkpoint=tmp_path)
+    with pytest.raises(UsageError, match="schedule 'linear'"):
+        Training(schedule="linear")  # type: ignore[arg-type]

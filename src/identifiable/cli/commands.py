@@ -26,6 +26,7 @@ NAMES = (  # of the files here, in the order of --help
     "bilipschitz",
     "disentangle",
     "heads",
+    "layers",
     "extract",
     "deconfound",
     "simulate",

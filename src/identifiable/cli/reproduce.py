@@ -16,7 +16,7 @@ from identifiable._checks import OutputError, UsageError
 from identifiable.cli.measuring import Command, Job, run
 from identifiable.cli.output import EXIT_FINE, say
 from identifiable.options import ReproduceOptions
-from identifiable.results import Reproduction, Table2, Table3
+from identifiable.results import Reproduction, RoederFigure, Table2, Table3
 
 if TYPE_CHECKING:
     from identifiable.experiments import Experiment
@@ -50,6 +50,12 @@ def _call(job: Job) -> Any:
     told = None if job.typed.quiet else partial(print, file=sys.stderr, flush=True) if bar is None else bar.say
     with redirect_stdout(sys.stderr):  # stdout is for the result
         return reproduce(job.paths[0], **vars(replace(job.options, say=told, changes=_changes(_listed_changes(job)))))
+
+
+def _kind(name: str) -> type:
+    if name.startswith("roeder-"):
+        return RoederFigure
+    return {"table2": Table2, "table3": Table3}.get(name, Reproduction)
 
 
 def _listed_changes(job: Job) -> list[str]:
@@ -113,9 +119,9 @@ COMMAND = Command(
     options=ReproduceOptions,
     tables={"name": {"nargs": "?", "metavar": "NAME", "help": "which experiment; --list shows what there is"}},
     call=_call,
-    result=lambda job: {"table2": Table2, "table3": Table3}.get(job.paths[0], Reproduction),
+    result=lambda job: _kind(job.paths[0]),
     gate="'spearman < 0.5', 'spearman_low < 0', 'maximum.r2 < 0.3' or 'removed > 15'; with table2 'lift_low < 0', with table3 "
-    "'gain_low < 0'",
+    "'gain_low < 0', with roeder-fig1 to roeder-fig4 'claims.does_not > 0'",
     more=_list_option,
     check=_check,
     inputs=lambda job: [job.options.data],

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, get_args
 
 from identifiable._checks import UsageError
 from identifiable.options import ReproduceOptions, Scale, takes
-from identifiable.results import Reproduction, Table2, Table3
+from identifiable.results import Reproduction, RoederFigure, Table2, Table3
 
 __all__ = ["EXPERIMENTS", "Experiment", "reproduce"]
 
@@ -38,8 +39,18 @@ def _experiments() -> Mapping[str, Experiment]:
 EXPERIMENTS = _experiments()
 
 
+MODULES: Mapping[str, str] = {
+    "table2": "table2",
+    "table3": "table3",
+    "roeder-fig1": "roeder.words",
+    "roeder-fig2": "roeder.radial",
+    "roeder-fig3": "roeder.cpc",
+}
+"""The file of every experiment that has one to itself; it has `settings(scale, changes)` and `run(experiment, chosen, options)`."""
+
+
 @takes(ReproduceOptions)
-def reproduce(name: str, /, *, options: ReproduceOptions) -> Reproduction | Table2 | Table3:
+def reproduce(name: str, /, *, options: ReproduceOptions) -> Reproduction | Table2 | Table3 | RoederFigure:
     """Run an experiment of the paper again.
 
     `scale` is `smoke` (at most a minute, on data that needs no file unless there is `data`), `small` or `paper`; `changes`
@@ -48,12 +59,10 @@ def reproduce(name: str, /, *, options: ReproduceOptions) -> Reproduction | Tabl
     if name not in EXPERIMENTS:
         raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}.")
     changes = dict(options.changes)
-    if name in ("table2", "table3"):
-        from identifiable.experiments import table2, table3
-
-        tables: dict[str, Any] = {"table2": table2, "table3": table3}
-        found: Table2 | Table3 = tables[name].run(
-            EXPERIMENTS[name], tables[name].settings(options.scale, changes), options
+    if name in MODULES:
+        module = import_module(f"identifiable.experiments.{MODULES[name]}")
+        found: Table2 | Table3 | RoederFigure = module.run(
+            EXPERIMENTS[name], module.settings(options.scale, changes), options
         )
         return found
     from identifiable.experiments import warm_up

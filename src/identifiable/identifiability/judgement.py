@@ -19,19 +19,20 @@ DEGREES: dict[Degree, float] = {"nearly": 0.95, "largely": 0.8, "partly": 0.5}  
 CLEAR = 0.95  # of the linear map's R², kept by a group that holds
 SOMETHING = 0.05  # R² above which a direction says something about the form
 SAME = 0.9  # R², and share of the dimensions, that a gate asks for
-MIN_WAY = 0.01  # a rigid motion must beat a signed permutation by this share, or the efficiency is 0/0
+MIN_WAY = 0.01  # a similarity must beat a signed permutation by this share, or the efficiency is 0/0
 
 
-def efficiency(permutation: float, ica: float, rigid: float) -> float | None:
-    """How much of the way from a signed permutation to a rigid motion ICA goes; None where there is no way to go.
+def efficiency(permutation: float, ica: float, similarity: float) -> float | None:
+    """How much of the way from a signed permutation to a similarity ICA goes; None where there is no way to go.
 
-    Reconstructed from Table 1 (A.7.2), all four of whose entries it gives: (permutation - ica) / (permutation - rigid).
-    None where a rigid motion gains less than `MIN_WAY`: the ratio would be noise.
+    Reconstructed from Table 1 (A.7.2), all four of whose entries it gives: (permutation - ica) / (permutation - rigid). The
+    paper's rigid map has a global scale, so it is our similarity. None where that gains less than `MIN_WAY`: the ratio would
+    be noise.
 
     >>> round(efficiency(0.4, 0.3, 0.2), 6)
     0.5
     """
-    way = permutation - rigid
+    way = permutation - similarity
     return float((permutation - ica) / way) if way > MIN_WAY * permutation else None
 
 
@@ -41,7 +42,7 @@ def efficiency_of(rungs: Sequence[Rung], apart: Efficiency | None, protocol: str
     With protocol paper the held-out one is of the rungs too: ICA of both sides sees all rows, its matching does not.
     """
     by_name: dict[str, Rung] = {r.group: r for r in rungs}
-    needed = ("signed_permutation", ICA, "rigid" if protocol == "paper" else "similarity")  # ends of the same scale
+    needed = ("signed_permutation", ICA, "similarity")
     if not all(g in by_name for g in needed):
         return apart
     in_sample = efficiency(*(by_name[g].in_sample.mean for g in needed))

@@ -80,12 +80,12 @@ def expected_chance(units: int, widths: tuple[int, ...]) -> float:
     Ours: the in-sample part is at most the edge of the spectrum of canonical correlations (Wachter 1980), the held-out part the
     largest of so many normal deviates over the root of n. Within .03 of shuffling at 3 to 31 rows per dimension.
     """
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     few = [min(d / max(units, 1), 0.5) for d in widths]
     edge = np.sqrt(few[0] * (1 - few[1])) + np.sqrt(few[1] * (1 - few[0]))
     pairs = min(widths)
-    held_out = norm.ppf(0.95 ** (1 / pairs)) / np.sqrt(max(units, 1))
+    held_out = ndtri(0.95 ** (1 / pairs)) / np.sqrt(max(units, 1))
     return float(np.sqrt(min(edge, 1.0) * min(held_out, 1.0)))
 
 

@@ -7,12 +7,16 @@ from identifiable.nn.applying import outputs
 from identifiable.nn.autoencoder import OrthogonalAutoencoder
 from identifiable.nn.convolutional import PUBLISHED, Architecture
 from identifiable.nn.derivatives import load_program, products
+from identifiable.nn.discriminative import Classifier, Contrastive, LogBilinear
 from identifiable.nn.representations import encodings, psnr, reconstructions, representation_model
 from identifiable.nn.training import Trained, Training, train
 
 __all__ = [
     "PUBLISHED",
     "Architecture",
+    "Classifier",
+    "Contrastive",
+    "LogBilinear",
     "OrthogonalAutoencoder",
     "Trained",
     "Training",

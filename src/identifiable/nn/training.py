@@ -68,7 +68,8 @@ class Training:
     An epoch ends with a validation. It is one pass over the rows, or `epoch_steps` batches of a stream of permutations of
     the rows, all full; which rows a step sees then depends on the seed and the step alone. `clip` bounds the norm of a
     model's gradient, `clip_values` every number in it; None is no bound. `patience` None never stops early. `keep` says
-    which parameters a trained model has: those of its best epoch, or the last.
+    which parameters a trained model has: those of its best epoch, or the last. `schedule` cosine: the learning rate falls to 0 over
+    `max_epochs`, along half a period.
     """
 
     learning_rate: float = 1e-3
@@ -80,10 +81,12 @@ class Training:
     clip_values: float | None = None
     epoch_steps: int | None = None
     keep: Literal["best", "last"] = "best"
+    schedule: Literal["constant", "cosine"] = "constant"
 
     def __post_init__(self) -> None:
-        if self.keep not in ("best", "last"):
-            raise UsageError(f"keep {self.keep!r}: expected 'best' or 'last'.")
+        for name, choices in (("keep", ("best", "last")), ("schedule", ("constant", "cosine"))):
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} {getattr(self, name)!r}: expected {' or '.join(map(repr, choices))}.")
         for name in ("batch", "max_epochs", "patience", "epoch_steps"):
             value = getattr(self, name)
             if value is None and name in ("patience", "epoch_steps"):
@@ -172,7 +175,7 @@ def train(
     checkpoint
         A folder that keeps the state of every stack, at most some seconds old: what an interrupted call has done until then is
         not done again, and what it returns in the end is what it would have returned. With a larger `max_epochs` it goes on
-        from there. A checkpoint of other data, models or settings is refused.
+        from there, if the learning rate is constant. A checkpoint of other data, models or settings is refused.
 
     >>> class Mean(nn.Module):
     ...     def __init__(self):
@@ -353,11 +356,18 @@ class _Run:
         alone = {name: values.squeeze(0) for name, values in state.items()}
         return self._one(alone, tuple(values.squeeze(0) for values in inputs))[None]
 
+    def _rate(self, step: int) -> float:
+        first = self.settings.learning_rate
+        if self.settings.schedule == "constant":
+            return first
+        return first * (1 + math.cos(math.pi * step / (self.settings.max_epochs * self.epoch_steps))) / 2
+
     def _step(self, step: int, chosen: torch.Tensor) -> torch.Tensor:
         inputs: Inputs = (as_numbers(self.rows[chosen], self.precision),)
         if self.noise:
             inputs += (self._noise(step, chosen.shape[1]),)
         losses = self._own_losses(inputs)
+        self.optimizer.param_groups[0]["lr"] = rate = self._rate(step)
         self.optimizer.zero_grad()
         losses.sum().backward()  # models share no parameter, so each gets its own gradient
         with torch.no_grad():
@@ -368,7 +378,7 @@ class _Run:
             if self.decay.any():
                 for name in gradients.keys() & self.regularised:
                     p = self.parameters[name]
-                    p *= _of_models(1 - self.settings.learning_rate * self.decay, p)
+                    p *= _of_models(1 - rate * self.decay, p)
             self.optimizer.step()
             if self._project is not None:
                 self._project(self.parameters)
@@ -481,8 +491,13 @@ class _Run:
             )
 
     def fingerprint(self, data: Any) -> str:
-        """A hash of what decides the outcome, but for `max_epochs` and the models as they start, which `start` tells."""
-        decisive = {key: value for key, value in asdict(self.settings).items() if key != "max_epochs"}
+        """A hash of what decides the outcome, but for the models as they start, which `start` tells.
+
+        Where the learning rate is constant, `max_epochs` decides nothing about the epochs before.
+        """
+        decisive = asdict(self.settings)
+        if decisive.pop("schedule") == "constant":
+            del decisive["max_epochs"]
         # A run that was not watched cannot say what was seen, and one that was watched for something else says that.
         watched = self.watch is not None and (self.watch_name or True)
         seeds, decays = list(map(int, self.seeds)), self.decay.tolist()

@@ -7,10 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 from identifiable.report.answer import answer
-from identifiable.report.words import MISSING, count, counted, display_name, listed, one_line, percent
+from identifiable.report.words import (
+    MISSING,
+    count,
+    counted,
+    display_name,
+    estimate,
+    listed,
+    one_line,
+    percent,
+    short,
+    signed,
+)
 from identifiable.results import (
     Attribution,
     Audit,
+    Claim,
     Cleaning,
     Comparison,
     Disentanglement,
@@ -18,9 +30,11 @@ from identifiable.results import (
     Extraction,
     Heads,
     JointResolution,
+    Layers,
     Recommendation,
     Reproduction,
     Resolution,
+    RoederFigure,
     ScreenEvaluation,
     Table2,
     Table3,
@@ -106,6 +120,48 @@ def _table3(result: Table3) -> str:
     return f"ICA changes AUROC on held-out plates by {gain} against PCA, {where}{clear} ({result.evaluation.verdict})"
 
 
+MEASURES = {
+    "cca": "CCA",
+    "cca_in_sample": "CCA in sample",
+    "svcca": "SVCCA",
+    "svcca_in_sample": "SVCCA in sample",
+    "r2": "R²",
+    "r2_heads": "R² from heads",
+    "map_distance": "map distance",
+}
+VERDICTS = {"agrees": "agrees", "does_not": "does not", "cannot_tell": "cannot tell"}
+
+
+def measure_words(measure: str, part: str) -> str:
+    """'CCA (f)'."""
+    return f"{MEASURES[measure]} ({one_line(part)})" if part else MEASURES[measure]
+
+
+def claim_words(claim: Claim) -> str:
+    """The direction that Roeder et al. state of a measure."""
+    if claim.claim == "rises":
+        return f"rises with {one_line(claim.axis)}"
+    return {
+        "above_untrained": "is above untrained models",
+        "above_shuffled": "is above chance",
+        "nearly": f"is above {MISSING if claim.first is None else short(claim.first)}",
+    }[claim.claim]
+
+
+def _roeder(result: RoederFigure) -> str:
+    """How many of the paper's directions show, and the first of them with its interval."""
+    if not result.claims:
+        return "the paper states no direction that could be tested here"
+    counts = {found: sum(claim.found == found for claim in result.claims) for found in VERDICTS}
+    told = f"this run agrees with {count(counts['agrees'])} of {counted(len(result.claims), 'statement')} of the paper"
+    told += f", disagrees with {count(counts['does_not'])}" if counts["does_not"] else ""
+    told += f", cannot tell about {count(counts['cannot_tell'])}" if counts["cannot_tell"] else ""
+    first = result.claims[0]
+    size = estimate(first.difference, first.difference_ci95, signed)
+    what = f"{measure_words(first.measure, first.part)} {claim_words(first)}"
+    return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
+
+
 def _heads(result: Heads) -> str:
     """What the heads fix, whether the premise holds, and what the map explains beside what it could and what chance does."""
     way, target = result.maps[0], result.heads[1]
@@ -153,10 +209,12 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Disentanglement: _disentanglement,
     Distortion: _distortion,
     Heads: _heads,
+    Layers: lambda result: str(result.text.message),
     Extraction: _extraction,
     Reproduction: _reproduction,
     Table2: _table2,
     Table3: _table3,
+    RoederFigure: _roeder,
     Attribution: lambda result: str(result.text),
     Audit: _judged,
     ScreenEvaluation: _judged,

@@ -67,6 +67,7 @@ from identifiable.results.evaluation import (
 )
 from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
+from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
 from identifiable.results.recommendation import (
     AskedMetric,
     HeldOutScore,
@@ -113,6 +114,7 @@ from identifiable.results.resolution import (
     UnresolvedPair,
     Whitening,
 )
+from identifiable.results.roeder import Claim, RoederFigure, Scatter, SeedMean, SeedModel, SeedPair
 from identifiable.results.screen import (
     Audit,
     BlindScore,
@@ -140,6 +142,7 @@ __all__ = [
     "Bounded",
     "Cell",
     "Choice",
+    "Claim",
     "CleanDifference",
     "CleanPoint",
     "Cleaning",
@@ -186,6 +189,12 @@ __all__ = [
     "Input",
     "Interval",
     "JointResolution",
+    "Layer",
+    "LayerCheckpoint",
+    "LayerGrid",
+    "LayerMatch",
+    "LayerPair",
+    "Layers",
     "Leak",
     "Leakage",
     "Lift",
@@ -212,15 +221,20 @@ __all__ = [
     "Recommendation",
     "Reproduction",
     "Resolution",
+    "RoederFigure",
     "Role",
     "RowErrors",
     "RowPicture",
     "Rung",
     "Said",
     "Scale",
+    "Scatter",
     "ScoreNull",
     "ScreenDesign",
     "ScreenEvaluation",
+    "SeedMean",
+    "SeedModel",
+    "SeedPair",
     "Share",
     "SharedDimensions",
     "Shown",

@@ -82,7 +82,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """How much of the way from permutation to rigid ICA goes: (permutation - ica) / (permutation - rigid).
+    """How much of the way from permutation to similarity ICA goes: (permutation - ica) / (permutation - similarity).
 
     `in_sample` is the paper's: mean errors, ICA of both sides on all rows. `held_out` is of root mean square errors on
     held-out rows, with a scale at both ends and ICA of the two sides on disjoint rows, as many rows would give it.

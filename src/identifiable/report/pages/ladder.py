@@ -493,17 +493,17 @@ def _why_reversed(name: str, larger: str, pair: PairResult) -> str:
 def efficiency_line(efficiency: Efficiency | None) -> str:
     """ICA efficiency in one line, with the reason where there is none."""
     if efficiency is None:
-        return f"{MISSING} (not computed: it needs the signed permutation, rigid and ICA rungs)"
+        return f"{MISSING} (not computed: it needs the signed permutation, similarity and ICA rungs)"
     shares = [v for v in (efficiency.held_out, efficiency.in_sample) if v is not None and known(v)]
     if not shares:
-        return f"{MISSING} (undefined: rigid fits no better than signed permutation)"
+        return f"{MISSING} (undefined: similarity fits no better than signed permutation)"
     reason = ""
     if max(map(abs, shares)) >= 10:
-        reason = " (not meaningful: rigid is hardly better than signed permutation)"
+        reason = " (not meaningful: similarity is hardly better than signed permutation)"
     elif efficiency.held_out is None:
-        reason = " (no held-out value: axes are withheld, or rigid is hardly better than signed permutation)"
+        reason = " (no held-out value: axes are withheld, or similarity is hardly better than signed permutation)"
     elif max(shares) > 1:
-        reason = " (above 100 %: ICA may rescale axes, a rigid motion may not)"
+        reason = " (above 100 %: ICA may rescale each axis, a similarity may not)"
     elif min(shares) < 0:
         reason = " (below 0: worse than a signed permutation)"
     bounds = "" if efficiency.ci95 is None else f" {percent_interval(efficiency.ci95)}"
