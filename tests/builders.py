@@ -514,6 +514,9 @@ def make_layers(
         above_untrained=count if untrained else None,
         sources=("a.npz", "b c.npz"),
         training=steps,
+    )
+
+
 def make_extraction(
     *, truncated: int = 12, untrained: int | None = None, layers: int = 2, pictures: bool = False
 ) -> results.Extraction:

@@ -16,6 +16,7 @@ GUIDE = (
 )
 READING = ("Layer", "Final norm", "Pooling", "Ids", "Truncated", "Padding", "Untrained")
 NORMS = {True: "yes", False: "no", None: "model has none"}
+OTHER = "OTHER.safetensors"
 FAMILIES = {"huggingface": "Hugging Face", "timm": "timm", "module": "torch module"}
 
 
@@ -89,13 +90,16 @@ def _layers(result: Extraction) -> Iterator[Block]:
 
 def _next(result: Extraction) -> Iterator[Block]:
     """The command that a reader most likely wants."""
-    first, last = result.layers[0].name, result.layers[-1].name
-    if first != last:
-        pair = [f"{result.output}:{first}", f"{result.output}:{last}"]
-        yield Text("How far do the first and the last of these layers agree?", brief=True)
+    yield Text("Extract another model on the same inputs, then compare. Rows pair by id.", brief=True)
+    if len(result.layers) > 1:
+        yield _command("layers", result.output, OTHER)
+        yield Text("Or see how far the first and the last of these layers agree.", brief=True)
+        yield _command("compare", *(f"{result.output}:{layer.name}" for layer in (result.layers[0], result.layers[-1])))
     else:
-        pair = [f"{result.output}:{first}", f"OTHER.safetensors:{first}"]
-        yield Text("Extract another model on the same inputs, then compare. Rows pair by id.", brief=True)
-    yield Code("compare", one_line(shlex.join(["identifiable", "compare", *pair])), brief=True)
+        yield _command("compare", *(f"{file}:{result.layers[0].name}" for file in (result.output, OTHER)))
     if result.model.untrained is None:
         yield Text(glossary("extraction")["Baseline"])
+
+
+def _command(name: str, *words: str) -> Code:
+    return Code(name, one_line(shlex.join(["identifiable", name, *words])), brief=True)
