@@ -36,7 +36,7 @@ def test_the_table_has_the_norm_of_every_layer() -> None:
     ],
 )
 def test_the_next_commands_can_be_copied(layers: int, expected: list[str]) -> None:
-    told = [block.text for block in blocks_of(make_extraction(layers=layers), "next") if isinstance(block, Code)]
+    told = [block.text for block in blocks_of(make_extraction(layers=layers), "steps") if isinstance(block, Code)]
     assert told == [f"identifiable {words}" for words in expected]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from identifiable.report.frame import framed, glossary, section, terms
@@ -30,7 +29,7 @@ def page(result: Extraction) -> Page:
         verdict=(_card(result),),
         sections=[
             section("layers", "Layers", _layers(result)),
-            section("next", "What to do next", _next(result)),
+            section("steps", "What to do next", _steps(result)),
         ],
         reading=(Text(words[""]), terms("extraction", *READING)),
         methods=(words["Computed"],),
@@ -88,7 +87,7 @@ def _layers(result: Extraction) -> Iterator[Block]:
     )
 
 
-def _next(result: Extraction) -> Iterator[Block]:
+def _steps(result: Extraction) -> Iterator[Block]:
     """The command that a reader most likely wants."""
     yield Text("Extract another model on the same inputs, then compare. Rows pair by id.", brief=True)
     if len(result.layers) > 1:
@@ -102,4 +101,5 @@ def _next(result: Extraction) -> Iterator[Block]:
 
 
 def _command(name: str, *words: str) -> Code:
-    return Code(name, one_line(shlex.join(["identifiable", name, *words])), brief=True)
+    quoted = (f'"{word}"' if " " in word else word for word in map(one_line, words))
+    return Code(name, " ".join(["identifiable", name, *quoted]), brief=True)
