@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import make_reproduction, make_roeder, make_table2
+from builders import make_reproduction, make_roeder, make_table1, make_table2
 from commands import files, one_line, refused, run, says
 from identifiable import experiments
 from identifiable.api import load
@@ -31,6 +31,7 @@ CALLS = {
     "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",
     "fig2": "reproduce fig2 --set pairs=3",
     "figA6": "reproduce figA6",
+    "table1": "reproduce table1 --scale small",
     "table2": "reproduce table2 --scale small",
     "roeder": "reproduce roeder-fig3 --scale small",
 }
@@ -77,7 +78,7 @@ def folder(source, tmp_path, monkeypatch):
             (tmp_path / path.name).symlink_to(path)
 
     def stand_in(name, *, command, seed, **_):
-        whole = {"table2": make_table2, "roeder-fig3": make_roeder}
+        whole = {"table1": make_table1, "table2": make_table2, "roeder-fig3": make_roeder}
         made = whole.get(name, lambda **known: make_reproduction(name, pairs=3, **known))
         return made(provenance=default_provenance(seed, command))
 

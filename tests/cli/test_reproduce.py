@@ -140,7 +140,7 @@ def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["reproduce"], 2, "fig2, figA6, table2, table3; --list"),
+        (["reproduce"], 2, "fig2, figA6, table1, table2, table3"),
         (["reproduce", "fig2", "--list"], 2, "leave 'fig2' out"),
         (["reproduce", "fig2", "figA6"], 2, "arguments: figA6"),
         ([*CALL, "--set", "epochs"], 2, "--set 'epochs': expected NAME=VALUE"),
@@ -164,7 +164,7 @@ def test_wrong_usage_is_one_line_before_the_work(calls, capsys, words, code, mes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["reproduce", "fig3"], "'fig3'; choose from fig2, figA6, table2"),
+        (["reproduce", "fig3"], "'fig3'; choose from fig2, figA6, table1"),
         ([*CALL, "--scale", "large"], "scale 'large'"),
         ([*CALL, "--set", "no_such_setting=1"], "no_such_setting"),
     ],

@@ -8,10 +8,12 @@ from identifiable.nn.autoencoder import OrthogonalAutoencoder
 from identifiable.nn.convolutional import PUBLISHED, Architecture
 from identifiable.nn.derivatives import load_program, products
 from identifiable.nn.discriminative import Classifier, Contrastive, LogBilinear
+from identifiable.nn.gpt import GPT, layer_states
 from identifiable.nn.representations import encodings, psnr, reconstructions, representation_model
 from identifiable.nn.training import Trained, Training, train
 
 __all__ = [
+    "GPT",
     "PUBLISHED",
     "Architecture",
     "Classifier",
@@ -21,6 +23,7 @@ __all__ = [
     "Trained",
     "Training",
     "encodings",
+    "layer_states",
     "load_program",
     "outputs",
     "products",

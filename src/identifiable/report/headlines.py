@@ -36,6 +36,7 @@ from identifiable.results import (
     Resolution,
     RoederFigure,
     ScreenEvaluation,
+    Table1,
     Table2,
     Table3,
 )
@@ -95,6 +96,16 @@ def _reproduction(result: Reproduction) -> str:
         told = "no clear relation between the decoders' constant and the distance of latents"
     seeds = counted(len({(run.digit, run.pair) for run in kept}), "seed")
     return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {counted(found.n, 'pair')} of {seeds}"
+
+
+def _table1(result: Table1) -> str:
+    """In how many lines the errors fall in the published order, in either protocol."""
+    lines = len(result.lines)
+    held_out, in_sample = (
+        sum(getattr(line, name) == "agrees" for line in result.lines) for name in ("found_held_out", "found")
+    )
+    told = f"the published order (permutation > ICA > similarity > linear) holds held out in {count(held_out)} of {counted(lines, 'line')}"
+    return f"{told}, in the paper's protocol in {count(in_sample)}"
 
 
 def _table2(result: Table2) -> str:
@@ -212,6 +223,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Layers: lambda result: str(result.text.message),
     Extraction: _extraction,
     Reproduction: _reproduction,
+    Table1: _table1,
     Table2: _table2,
     Table3: _table3,
     RoederFigure: _roeder,

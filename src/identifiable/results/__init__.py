@@ -126,6 +126,7 @@ from identifiable.results.screen import (
     ScreenDesign,
 )
 from identifiable.results.serial import SCHEMAS, from_json, to_json
+from identifiable.results.table1 import MapError, ModelPairs, OrderStep, Table1
 from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
 from identifiable.results.writing import whole_file, write_text, write_texts
 
@@ -199,16 +200,19 @@ __all__ = [
     "Leakage",
     "Lift",
     "MapArrays",
+    "MapError",
     "MapFit",
     "MethodScore",
     "Metric",
     "ModelCard",
+    "ModelPairs",
     "ModelRun",
     "MovedGroup",
     "Neighbours",
     "NoisePoint",
     "Note",
     "Null",
+    "OrderStep",
     "Overlap",
     "PairResult",
     "PairRun",
@@ -247,6 +251,7 @@ __all__ = [
     "Step",
     "Summary",
     "SupremumEstimate",
+    "Table1",
     "Table2",
     "Table3",
     "Tie",

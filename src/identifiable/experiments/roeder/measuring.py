@@ -71,13 +71,18 @@ def _similarities(X: Array, Y: Array, fold: Any, components: int | None) -> dict
     scale = np.sqrt(xx * yy)
     held_out = np.divide(cross, scale, out=np.zeros_like(cross), where=scale > 0)
     name: Measure = "cca" if components is None else "svcca"
-    whole = cca(total) if components is None else svcca(total, components)
+    whole = cca(total) if components is None else svcca(total, min(_directions(total, components)))
     ways = ((training, folds), tuple([m.reversed() for m in each] for each in (training, folds)))
     return {
         name: float(held_out.mean()) if count else math.nan,
         "cca_in_sample" if components is None else "svcca_in_sample": whole,
         "r2": fmean(_r2(*way) for way in ways),
     }
+
+
+def _directions(moments: Moments, components: int) -> tuple[int, int]:
+    """Principal components that there are, at most so many: a norm before the output leaves one fewer than columns."""
+    return principal(moments.xx, components).shape[1], principal(moments.yy, components).shape[1]
 
 
 def _canonical(moments: Moments, components: int | None) -> Canonical:
