@@ -167,6 +167,8 @@ def test_an_error_keeps_finished_batches_and_nothing_else(net, folder, monkeypat
     assert Path("out.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
     with pytest.raises(DataError, match=naming("Broken", "ZeroDivisionError")):
         extract(Broken(), "x.npy", output="no.safetensors")
+    with pytest.raises(DataError, match=naming("Dice", "output")):
+        extract(Dice(), "x.npy", output="no.safetensors")
     with pytest.raises(DataError, match=naming("Infinite", "output", 30)):
         extract(Infinite(), "x.npy", output="no.safetensors")
     assert not list(folder.glob("no*"))
@@ -175,6 +177,11 @@ def test_an_error_keeps_finished_batches_and_nothing_else(net, folder, monkeypat
 class Broken(nn.Module):
     def forward(self, x):
         raise ZeroDivisionError
+
+
+class Dice(nn.Module):
+    def forward(self, x):
+        return x + torch.rand(1)
 
 
 class Infinite(nn.Module):

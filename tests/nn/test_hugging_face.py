@@ -166,6 +166,20 @@ def test_pictures_are_prepared_as_the_directory_says(models, pool, tmp_path):
         assert [layer.final_norm for layer in found.layers] == [False, False]  # its states are those before the norm
 
 
+def test_a_masked_autoencoder_sees_every_patch(tmp_path):
+    folder = tmp_path / "mae"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "vit_mae", **CONFIGS["vit"], "image_size": 16}))
+    pixels = np.random.default_rng(5).standard_normal((4, 3, 16, 16)).astype(np.float32)
+    other = pixels.copy()
+    other[:, :, :4, :4] += 1  # one patch of sixteen
+    for name, values in (("a", pixels), ("again", pixels), ("b", other)):
+        extract(folder, values, output=tmp_path / f"{name}.safetensors", layers=[0], pool="patches", untrained=0)
+    a, again, b = (tensors(tmp_path / f"{name}.safetensors")["layer_0"] for name in ("a", "again", "b"))
+    np.testing.assert_array_equal(a, again)
+    assert (np.abs(a - b).max(axis=1) > 1e-3).all()  # three quarters would be hidden in training
+
+
 def test_pictures_of_another_size_are_resized_as_transformers_does(models):
     from PIL import Image
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
