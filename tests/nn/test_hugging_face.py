@@ -166,6 +166,20 @@ def test_pictures_are_prepared_as_the_directory_says(models, pool, tmp_path):
         assert [layer.final_norm for layer in found.layers] == [False, False]  # its states are those before the norm
 
 
+def test_a_masked_autoencoder_sees_every_patch(tmp_path):
+    folder = tmp_path / "mae"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "vit_mae", **CONFIGS["vit"], "image_size": 16}))
+    pixels = np.random.default_rng(5).standard_normal((4, 3, 16, 16)).astype(np.float32)
+    other = pixels.copy()
+    other[:, :, :4, :4] += 1  # one patch of sixteen
+    for name, values in (("a", pixels), ("again", pixels), ("b", other)):
+        extract(folder, values, output=tmp_path / f"{name}.safetensors", layers=[0], pool="patches", untrained=0)
+    a, again, b = (tensors(tmp_path / f"{name}.safetensors")["layer_0"] for name in ("a", "again", "b"))
+    np.testing.assert_array_equal(a, again)
+    assert (np.abs(a - b).max(axis=1) > 1e-3).all()  # three quarters would be hidden in training
+
+
 def test_pictures_of_another_size_are_resized_as_transformers_does(models):
     from PIL import Image
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
@@ -321,3 +335,31 @@ def test_a_real_albert_equals_an_independent_forward_pass(tmp_path):
     for layer in (0, 4, 12):
         truth = expected(REAL, "albert", tokens, layer)
         np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")[f"layer_{layer}"], truth, atol=CLOSE)
+
+
+CODE = """
+from pathlib import Path
+Path({made!r}).write_text("run")
+from transformers import BertConfig, BertModel
+class OwnConfig(BertConfig):
+    model_type = "own"
+class OwnModel(BertModel):
+    config_class = OwnConfig
+"""
+
+
+def test_code_of_a_directory_runs_only_if_it_is_trusted(models, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    folder, made = tmp_path / "own", tmp_path / "made"
+    shutil.copytree(models["bert"], folder)
+    (folder / "own.py").write_text(CODE.format(made=str(made)))
+    config = json.loads((folder / "config.json").read_text())
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}}
+    (folder / "config.json").write_text(json.dumps({**config, **own}))
+    with pytest.raises(DataError, match=naming("own", "--trust-remote-code")):
+        extract(folder, texts, output=tmp_path / "out.safetensors")
+    assert not made.exists()
+    extract(folder, texts, output=tmp_path / "out.safetensors", trust_remote_code=True)
+    assert made.exists()
+    truth = expected(models["bert"], "bert", [tokens_of(t, "bert") for t in texts], 2)
+    np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")["layer_2"], truth, atol=CLOSE)

@@ -90,7 +90,16 @@ class Encoder(ABC):
         """Look at one batch: which layers there are, which of them are meant, how wide they are, which are normed."""
         with self._failing():
             every, normed = self._watched(batch)
+            again = self.features(batch, tuple(every.layers), None)
         names = chosen(asked, tuple(every.layers), self.name)
+        drawn = [
+            name for name in names if not np.allclose(again[name], pooled(every, name, None), rtol=1e-3, atol=1e-5)
+        ]
+        if drawn:
+            raise DataError(
+                f"{self.name}: gives other numbers for the same inputs when asked again ({_listed(drawn)}): it draws at random even in "
+                "eval mode; switch that off in the model."
+            )
         if self.missing:
             self._refuse_missing(batch, names)
         pools = {name: self._pool(every, name, pool) for name in names}
