@@ -112,7 +112,12 @@ def naive(x: np.ndarray, y: np.ndarray, sample: np.ndarray) -> dict[str, float]:
         np.fill_diagonal(distances, np.inf)
         lists.append(np.argsort(distances, axis=1)[:, :NEIGHBOURS])
     overlap = np.mean([len(set(p) & set(q)) for p, q in zip(*(each.tolist() for each in lists), strict=True)])
-    return {"cka": float(cka), "svcca": float(svcca), "r2": float(1 - error / about), "overlap": float(overlap / NEIGHBOURS)}
+    return {
+        "cka": float(cka),
+        "svcca": float(svcca),
+        "r2": float(1 - error / about),
+        "overlap": float(overlap / NEIGHBOURS),
+    }
 
 
 def main() -> int:

@@ -453,6 +453,93 @@ def make_heads(
     )
 
 
+def make_layers(
+    count: int = 3, *, code: str = "layers_one_to_one", untrained: bool = True, training: int = 0, clear: bool = True
+) -> results.Layers:
+    """Two models of `count` layers whose CKA falls with depth from 0.9 by 0.1 a layer, beside an untrained pair at 0.4."""
+    names = tuple(f"layer_{i}" for i in range(count))
+    null = results.Null(mean=0.01, p=0.05, observed=0.8, draws=19, rows=200)
+
+    def values(top: float) -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(round(top - 0.1 * i - 0.2 * abs(i - j), 3) for j in range(count)) for i in range(count))
+
+    def grid(of: Any, top: float) -> results.LayerGrid:
+        return results.LayerGrid(of, names, names, *(values(top - 0.01 * k) for k in range(5)), components=16)
+
+    diagonal = tuple(
+        results.LayerPair(
+            name, name, *(round(0.9 - 0.1 * i - 0.01 * k, 3) for k in range(5)), *([(0.1 * i, 0.95)] * 5),
+            dict.fromkeys(results.layers.MEASURES, null),
+        )
+        for i, name in enumerate(names)
+    )  # fmt: skip
+    matches = tuple(
+        results.LayerMatch(
+            layer=name, best=name, cka=diagonal[i].cka, clear=clear, same=True, p=0.05,
+            by=dict.fromkeys(results.layers.MEASURES[1:], name), cka_ci95=(0.1, 0.95), runner_up=names[i - 1], gap=0.2,
+            gap_ci95=(0.1, 0.3), tied=() if clear else (names[i - 1],),
+        )
+        for i, name in enumerate(names)
+    )  # fmt: skip
+    steps = tuple(
+        results.LayerCheckpoint(series, step, f"a/{step}", "b", step, step, diagonal, matches)
+        for series in ("first", "between")
+        for step in range(training)
+    )
+    said = {"first": "a", "second": "b", "layers": count, "matched": count, "same": count, "tied": count, "cka": 0.9}
+    remark = results.Answer("depth_falls", {"begin": 0.9, "end": 0.7})
+    grids = [grid("models", 0.9), grid("self", 1.0), *([grid("untrained", 0.4)] if untrained else [])]
+    return results.Layers(
+        inputs=tuple(
+            results.Input(f"{m}:{n}", 200, 8, "float32", f"{i:064x}") for m in "ab" for i, n in enumerate(names)
+        ),
+        settings={"folds": 5, "null_draws": 19},
+        alerts=() if untrained else (results.Alert("untrained_missing", {"first": "a", "second": "b"}),),
+        provenance=MADE_BY,
+        names=("a", "b"),
+        n=200,
+        text=results.Answer(code, said, remarks=(remark,)),
+        matched=count if clear else 0,
+        same=count if clear else 0,
+        tied=0 if clear else count,
+        diagonal=diagonal,
+        matches=matches,
+        matches_back=matches,
+        layers=tuple(results.Layer(m, n, 8, 8, 0.5, 0.7, 0.3, 0.9) for m in "ab" for n in names),
+        grids=tuple(grids),
+        components=16,
+        map_components=256,
+        neighbours=10,
+        sample=200,
+        above_untrained=count if untrained else None,
+        sources=("a.npz", "b c.npz"),
+        training=steps,
+    )
+
+
+def make_extraction(
+    *, truncated: int = 12, untrained: int | None = None, layers: int = 2, pictures: bool = False
+) -> results.Extraction:
+    """Layers 4, 5, … of a small text model with a final norm behind the last, or of a picture model without one."""
+    tokens = {} if pictures else {"truncated": truncated, "limit": 512, "longest": 700, "tokens": 9000, "padding": 1000}
+    normed = [None if pictures else k == layers - 1 for k in range(layers)]
+    return results.Extraction(
+        inputs=(results.Input("texts.txt", 200, 700, "text", f"{0:064x}"),),
+        settings={"layers": [4, "last"], "pool": None, "batch": 32},
+        alerts=(results.Alert("inputs_truncated", {"inputs": 12, "of": 200, "limit": 512, "longest": 700}),)
+        if tokens
+        else (),
+        provenance=MADE_BY,
+        output="out.safetensors",
+        model=results.ModelCard("small", "huggingface", "BertModel", 120_000, f"{1:064x}", untrained),
+        layers=tuple(results.ExtractedLayer(f"layer_{4 + k}", 64, norm) for k, norm in enumerate(normed)),
+        kind="pictures" if pictures else "text",
+        n=200,
+        pool="patches" if pictures else "mean",
+        **tokens,
+    )
+
+
 def make_distortion(
     n: int = 400,
     *,
@@ -1524,6 +1611,10 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "distortion": make_distortion,
     "heads": make_heads,
     "heads, no features": lambda: make_heads(features=False),
+    "layers": make_layers,
+    "layers, over training": lambda: make_layers(8, untrained=False, training=3),
+    "extraction": make_extraction,
+    "extraction, pictures": lambda: make_extraction(pictures=True, untrained=3, layers=6),
     "reproduction": make_reproduction,
     "disentanglement": make_disentanglement,
     "table1": make_table1,

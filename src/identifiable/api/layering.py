@@ -49,9 +49,7 @@ def layers(first: Any, second: Any, /, *, options: LayersOptions) -> Layers:
     if len(each) != len(given):
         raise UsageError(f"ids: expected one for all or one for each of {len(given)} models, got {len(each)}.")
     names = _names(given, options.names)
-    models = [
-        _opened(source, name, ids, options) for source, name, ids in zip(given, names, each, strict=True)
-    ]
+    models = [_opened(source, name, ids, options) for source, name, ids in zip(given, names, each, strict=True)]
     for name, checkpoints in zip(names[2:], models[2:], strict=True):
         if len(checkpoints) > 1:
             raise UsageError(f"untrained: expected one file for each model, got the folder {name}.")

@@ -13,7 +13,7 @@ from identifiable.blocks import in_threads
 from identifiable.groups import WhiteBasis
 from identifiable.identifiability.agreement import ROTATION, sides, turned
 from identifiable.identifiability.ladder import Ladder
-from identifiable.identifiability.layer_sums import Crossed, LayerSums
+from identifiable.identifiability.layer_sums import Crossed, LayerSums, by_cell
 from identifiable.identifiability.neighbours import Index, common_entries
 from identifiable.identifiability.nulls import shuffled_rows, with_cross
 from identifiable.identifiability.rows import CELLS_PER_FOLD, RowPlan
@@ -44,7 +44,7 @@ class PairMeasures(NamedTuple):
 def measure_pair(x: LayerSums, y: LayerSums, found: Crossed, plan: RowPlan, components: int) -> PairMeasures:
     """Of two layers, from their cross-scatter."""
     squares = x.squares * y.squares
-    diagonal, by_cell = float(squares.sum()), np.bincount(plan.cell, squares, plan.n_cells)
+    diagonal = float(squares.sum())
     size = float(np.sum(found.cross**2))
     cka = _ratio(hsic(x.n, size, diagonal, x.trace, y.trace), x.hsic, y.hsic)
     whole, left = found.cells.sum(axis=0), x.n - x.counts
@@ -53,7 +53,7 @@ def measure_pair(x: LayerSums, y: LayerSums, found: Crossed, plan: RowPlan, comp
         for own, s, t, n in zip(found.cells, x.totals, y.totals, left, strict=True)
     ]
     sizes = size * np.array(without) / np.sum(whole**2)
-    crossed = hsic(left, sizes, diagonal - by_cell, x.trace_without, y.trace_without)
+    crossed = hsic(left, sizes, diagonal - by_cell(squares, plan), x.trace_without, y.trace_without)
     return PairMeasures(
         float(cka),
         _ratio(crossed, x.hsic_without, y.hsic_without),
@@ -65,7 +65,8 @@ def measure_pair(x: LayerSums, y: LayerSums, found: Crossed, plan: RowPlan, comp
 def _ratio(cross: Array | float, left: Array | float, right: Array | float) -> Array:
     sizes = np.asarray(left) * right
     valid = (np.asarray(left) > 0) & (np.asarray(right) > 0)
-    return np.divide(cross, np.sqrt(np.where(valid, sizes, 1.0)), out=np.full(sizes.shape, np.nan), where=valid)
+    result: Array = np.where(valid, cross / np.sqrt(np.where(valid, sizes, 1.0)), np.nan)
+    return result
 
 
 # -- R² of a similarity between the leading components, of all the variance of the target
@@ -101,7 +102,7 @@ class Fit:
 def _scored(fit: Fit, rows: Moments, sides: tuple[LayerSums, LayerSums], test: Array, training: Array) -> Array:
     """Squared errors there and back, above those of the mean of the training rows: (2, 2)."""
     (whole_x, outside_x), (whole_y, outside_y) = (side.about(test, training) for side in sides)
-    return np.stack([fit.squares(rows) + [outside_y, outside_x], [whole_y, whole_x]])
+    return np.array([fit.squares(rows) + np.array([outside_y, outside_x]), [whole_y, whole_x]])
 
 
 def _r2(scored: Sequence[Array]) -> Array:
@@ -174,9 +175,7 @@ def svcca_without(x: LayerSums, y: LayerSums, components: int, plan: RowPlan, ru
 # -- chance
 
 
-def shuffled_cka(
-    firsts: Sequence[NDArray[Any]], seconds: Sequence[NDArray[Any]], draws: int, run: Run
-) -> Array:
+def shuffled_cka(firsts: Sequence[NDArray[Any]], seconds: Sequence[NDArray[Any]], draws: int, run: Run) -> Array:
     """Debiased CKA of every layer with every layer on a sample of rows: as they are, then with rows paired at random.
 
     The kernels, centred so that HSIC is their product (Székely and Rizzo 2014), are made once; a draw renames rows of the second side.
@@ -201,7 +200,8 @@ def _kernel(rows: NDArray[Any]) -> NDArray[np.float32]:
     kernel += sums.sum() / (n - 1) - sums[:, None] - sums
     np.fill_diagonal(kernel, 0.0)
     size = float(np.linalg.norm(kernel))
-    return (kernel / (size or 1.0)).astype(np.float32)
+    result: NDArray[np.float32] = (kernel / (size or 1.0)).astype(np.float32)
+    return result
 
 
 def shuffled_measures(

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,9 +122,7 @@ def digest(
     )
     moments = found.moments.moments()
     squares = np.concatenate(found.squares)
-    counts, energies, fourths = (
-        np.bincount(plan.cell, weights, plan.n_cells) for weights in (np.ones_like(squares), squares, squares**2)
-    )
+    counts, energies, fourths = (by_cell(values, plan) for values in (np.ones_like(squares), squares, squares**2))
     totals, grams = np.stack([m.total for m in moments]), np.stack([m.gram for m in moments])
     left = plan.cell.size - counts
     whole = grams.sum(axis=0)
@@ -149,6 +147,12 @@ def digest(
         hsic(left, square_without, fourths.sum() - fourths, trace_without, trace_without),
         trace_without,
     )
+
+
+def by_cell(values: Array, plan: RowPlan) -> Array:
+    """Sums of the values of rows over every cell."""
+    sums: Array = np.bincount(plan.cell, values, plan.n_cells)
+    return sums
 
 
 class _RowSums:
@@ -236,7 +240,7 @@ class _CrossSums:
         cells = np.concatenate([cell for cell, _ in self._waiting])
         order = np.argsort(cells, kind="stable")
         edges = np.searchsorted(cells[order], np.arange(self.n_cells + 1))
-        own = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        own = [slice(a, b) for a, b in pairwise(edges)]
         centred, projected = [], []
         for k, (mean, basis) in enumerate(self.frames):
             centred.append(np.concatenate([rows[k] for _, rows in self._waiting])[order] - mean)

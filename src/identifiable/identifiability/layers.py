@@ -121,9 +121,7 @@ class _Grid:
         return _Grid(self.second, self.first, self.components, turned, self.without.transpose(1, 0, 2), chance)
 
     def shown(self, of: Any) -> LayerGrid:
-        plain: dict[str, Any] = {
-            name: tuple(map(tuple, values.tolist())) for name, values in self.values.items()
-        }
+        plain: dict[str, Any] = {name: tuple(map(tuple, values.tolist())) for name, values in self.values.items()}
         return LayerGrid(of, self.first.names, self.second.names, components=self.components, **plain)
 
 
@@ -210,7 +208,9 @@ class _Call:
         quiet = Run(workers=self.run.workers)
         for tile in crossed(first.layers, second.layers, self.plan, self.run, itself=itself):
             measured = in_threads(
-                lambda found: measure_pair(first.layers[found.i], second.layers[found.j], found, self.plan, k), tile, quiet
+                lambda found: measure_pair(first.layers[found.i], second.layers[found.j], found, self.plan, k),
+                tile,
+                quiet,
             )
             for (i, j, *_), found in zip(tile, measured, strict=True):
                 shared = len(common_entries(first.lists[i], second.lists[j])[0]) / first.lists[i].size
@@ -220,15 +220,15 @@ class _Call:
                     without[a, b] = own.cka_without
         if itself:
             return _Grid(first, second, k, values, without)
-        samples = ([layer.blocks[self.sample] for layer in model.layers] for model in (first, second))
-        chance = shuffled_cka(*samples, self.options.null_draws, self.run)
+        left, right = ([layer.blocks[self.sample] for layer in model.layers] for model in (first, second))
+        chance = shuffled_cka(left, right, self.options.null_draws, self.run)
         return _Grid(first, second, k, values, without, chance)
 
     def _diagonal(self, grid: _Grid, *, whole: bool) -> tuple[LayerPair, ...]:
         """The pairs at the same depth: `whole` with every interval and null, else with the interval of CKA."""
         first, second = grid.first, grid.second
         depth = same_depth(first.names, second.names)
-        found = []
+        found: list[LayerPair] = []
         for i, j in depth.items():
             values: dict[str, Any] = {measure: float(grid.values[measure][i, j]) for measure in MEASURES}
             if self.plan.can_leave_out:
@@ -405,7 +405,9 @@ class _Call:
         remarks = [*_trend(diagonal), *_beside(baseline)]
         by_chance = [match for match in matches if self._by_chance(match.p)]
         if len(by_chance) == len(matches):
-            return Answer("layers_unrelated", {**counts, "cka": max(match.cka for match in matches)}, remarks=tuple(remarks))
+            return Answer(
+                "layers_unrelated", {**counts, "cka": max(match.cka for match in matches)}, remarks=tuple(remarks)
+            )
         if len(matches) == 1:
             (one,) = matches
             code = "layer_found" if one.clear else "layer_tied"

@@ -41,19 +41,25 @@ def open_layers(
     Every 2-D array of numbers is a layer, but for `ids`; a pattern (``ft_*``, ``a,b``) chooses by name, and `asked` among these.
     """
     at = split_spec(spec, tuple(READERS))
-    return [_file(path, at.part, asked, ids, rows) for path in (_checkpoints(at.path) if at.path.is_dir() else [at.path])]
+    return [
+        _file(path, at.part, asked, ids, rows) for path in (_checkpoints(at.path) if at.path.is_dir() else [at.path])
+    ]
 
 
 def _checkpoints(folder: Path) -> list[Path]:
     files = [path for path in folder.iterdir() if suffix_of(path) in FORMATS and not path.name.startswith(".")]
     if (folder / CONFIG).exists():
-        raise DataError(f"{folder}: expected files of layers, got a model; write its layers with 'identifiable extract'.")
+        raise DataError(
+            f"{folder}: expected files of layers, got a model; write its layers with 'identifiable extract'."
+        )
     if not files:
         raise DataError(f"{folder}: expected checkpoints, files of layers ({', '.join(FORMATS)}), found none.")
     return sorted(files, key=lambda path: natural(path.name))
 
 
-def _file(path: Path, pattern: str | None, asked: Sequence[str | int], ids: str | None, rows: int | None) -> StoredLayers:
+def _file(
+    path: Path, pattern: str | None, asked: Sequence[str | int], ids: str | None, rows: int | None
+) -> StoredLayers:
     check_is_file(path)
     reader = FORMATS.get(suffix_of(path))
     if reader is None:
@@ -64,21 +70,24 @@ def _file(path: Path, pattern: str | None, asked: Sequence[str | int], ids: str 
     container: Any = reader(path)
     own = [name for name in container.names if name not in (IDS, ids) and _is_table(container.layout(name))]
     if not own:
-        raise DataError(f"{path}: expected layers, 2-D arrays of numbers, found none; it holds {named(container.names)}.")
+        raise DataError(
+            f"{path}: expected layers, 2-D arrays of numbers, found none; it holds {named(container.names)}."
+        )
     names = sorted(own, key=natural)
     if pattern is not None:
         names = choose(names, pattern.split(",") if pattern not in names else [pattern], str(path))
     names = choose(names, asked, str(path))
+    counts = {name: container.layout(name).shape[0] for name in names}
+    if other := next((name for name, count in counts.items() if count != counts[names[0]]), None):
+        raise DataError(
+            f"{path}: layers need the same rows, but {names[0]} has {counts[names[0]]} and {other} has {counts[other]}; choose "
+            f"some with a pattern, as in '{path}:layer_*'."
+        )
     first = open_representation(f"{path}:{names[0]}", ids=ids, rows=rows)
-    layers = []
-    for name in names:
-        table = container.rows(name)
-        if table.shape[0] != first.n:
-            raise DataError(
-                f"{path}: layers need the same rows, but {names[0]} has {first.n} and {name} has {table.shape[0]}; choose "
-                f"some with a pattern, as in '{path}:layer_*'."
-            )
-        layers.append(Representation(Blocks(table, rows=rows, name=f"{path}:{name}"), first.ids, name))
+    layers = [
+        Representation(Blocks(container.rows(name), rows=rows, name=f"{path}:{name}"), first.ids, name)
+        for name in names
+    ]
     return StoredLayers(stem_of(path), str(path), tuple(layers))
 
 

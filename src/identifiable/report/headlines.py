@@ -7,7 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from identifiable.report.answer import answer
-from identifiable.report.words import MISSING, count, counted, estimate, one_line, percent, short, signed
+from identifiable.report.words import (
+    MISSING,
+    count,
+    counted,
+    display_name,
+    estimate,
+    listed,
+    one_line,
+    percent,
+    short,
+    signed,
+)
 from identifiable.results import (
     Attribution,
     Audit,
@@ -16,6 +27,7 @@ from identifiable.results import (
     Comparison,
     Disentanglement,
     Distortion,
+    Extraction,
     Heads,
     JointResolution,
     Layers,
@@ -180,6 +192,23 @@ def _heads(result: Heads) -> str:
     return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
 
 
+def _extraction(result: Extraction) -> str:
+    """What was written, pooled how, and how many inputs were cut off."""
+    nouns = {"text": "text", "tokens": "token sequence", "pictures": "picture", "arrays": "array"}
+    pools = {"mean": "mean over tokens", "last": "last token", "cls": "class token", "patches": "mean over patches"}
+    names = listed(one_line(layer.name) for layer in result.layers) if len(result.layers) <= 4 else ""
+    layers = f"{counted(len(result.layers), 'layer')}{f' ({names})' if names else ''}"
+    model = f"{'untrained ' if result.model.untrained is not None else ''}{display_name(result.model.name)}"
+    widths = listed(count(width) for width in dict.fromkeys(layer.width for layer in result.layers))
+    how = f" ({pools[result.pool]})" if result.pool is not None else ""
+    cut = (
+        f"; {counted(result.truncated, 'input')} cut off at {counted(result.limit or 0, 'token')}"
+        if result.truncated
+        else ""
+    )
+    return f"{layers} of {model}: one vector of {widths} numbers{how} for each of {counted(result.n, nouns[result.kind])}{cut}"
+
+
 def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
@@ -192,6 +221,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Distortion: _distortion,
     Heads: _heads,
     Layers: lambda result: str(result.text.message),
+    Extraction: _extraction,
     Reproduction: _reproduction,
     Table1: _table1,
     Table2: _table2,

@@ -65,6 +65,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
+from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
 from identifiable.results.recommendation import (
@@ -167,6 +168,8 @@ __all__ = [
     "Errors",
     "Estimate",
     "Evaluation",
+    "ExtractedLayer",
+    "Extraction",
     "Factor",
     "FactorLatentMatrix",
     "FeatureCheck",
@@ -201,6 +204,7 @@ __all__ = [
     "MapFit",
     "MethodScore",
     "Metric",
+    "ModelCard",
     "ModelPairs",
     "ModelRun",
     "MovedGroup",

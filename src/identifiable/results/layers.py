@@ -157,5 +157,5 @@ class Layers(Shown):
         for grid in self.grids:
             for i, first in enumerate(grid.first):
                 for j, second in enumerate(grid.second):
-                    values = {measure: getattr(grid, measure)[i][j] for measure in MEASURES}
+                    values: dict[str, float] = {measure: getattr(grid, measure)[i][j] for measure in MEASURES}
                     yield {"of": grid.of, "first": first, "second": second, **values}

@@ -121,7 +121,9 @@ def _published(chosen: Settings, options: ReproduceOptions) -> _Layers:
     found = [open_layers(_file(folder, name))[0] for name in SIZES]
     names = [layer.name for model in found for layer in model.layers]
     if len({layer.n for model in found for layer in model.layers}) > 1:
-        raise DataError(f"{folder}: expected the same tokens in all {len(names)} layers, got different numbers of rows.")
+        raise DataError(
+            f"{folder}: expected the same tokens in all {len(names)} layers, got different numbers of rows."
+        )
     deep = min(chosen.states, *(len(model.layers) for model in found))
     last = [[blocks_of(layer)[:] for layer in model.layers[-deep:]] for model in found]
     models = tuple(SeedModel(name, k, 0, math.nan) for k, name in enumerate(SIZES))

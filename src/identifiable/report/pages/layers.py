@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from identifiable.report.frame import framed, glossary, section, shade, terms, thinned
-from identifiable.report.page import NEXT, Block, Code, Curve, Curves, Fold, Page, Table, Text, columns
-from identifiable.report.page import Card
+from identifiable.report.frame import framed, glossary, section, shade, terms
+from identifiable.report.page import NEXT, Block, Card, Code, Curve, Curves, Fold, Page, Table, Text, columns
 from identifiable.report.words import (
     clip,
     count,
@@ -70,7 +70,10 @@ def _card(result: Layers) -> Card:
     cka = [pair.cka for pair in result.diagonal]
     base = result.grid("untrained")
     facts = [("rows", count(result.n)), ("layers", " and ".join(count(len(m)) for m in _both(result)))]
-    facts += [("matched", f"{count(result.matched)} of {count(len(result.matches))}"), ("at the same depth", count(result.same))]
+    facts += [
+        ("matched", f"{count(result.matched)} of {count(len(result.matches))}"),
+        ("at the same depth", count(result.same)),
+    ]
     if cka:
         facts.append(("CKA at the same depth", _range(cka)))
         facts.append(("untrained pair", "not given" if base is None else _range(_untrained(result, "cka"))))
@@ -98,7 +101,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _untrained(result: Layers, measure: Measure) -> list[float]:
-    """The untrained pair at the places of the diagonal."""
+    """The untrained pair at the places of the diagonal; empty without one."""
     models, base = result.grid("models"), result.grid("untrained")
     if models is None or base is None:
         return []
@@ -166,7 +169,7 @@ def _depth(result: Layers) -> Iterator[Block]:
                 *(number(getattr(pair, measure)) for measure in MEASURES[1:]),
                 number(base),
             )
-            for pair, base in zip(pairs, _untrained(result, "cka") or [None] * len(pairs), strict=True)
+            for pair, base in zip(pairs, _untrained(result, "cka") or [math.nan] * len(pairs), strict=True)
         ),
         brief=True,
     )
@@ -210,10 +213,11 @@ def _name(name: str) -> str:
 
 
 def _best(result: Layers) -> Iterator[Block]:
-    first, second = result.names
-    yield _match_table(f"For each layer of {display_name(first)} the layer of {display_name(second)} with the largest CKA", result.matches, brief=True)
-    back = _match_table(f"For each layer of {display_name(second)} the layer of {display_name(first)} with the largest CKA", result.matches_back)
-    yield Fold(f"The best match of each layer of {display_name(second)}", (back,))
+    first, second = map(display_name, result.names)
+    caption = "For each layer of {} the layer of {} with the largest CKA"
+    yield _match_table(caption.format(first, second), result.matches, brief=True)
+    back = _match_table(caption.format(second, first), result.matches_back)
+    yield Fold(f"The best match of each layer of {second}", (back,))
 
 
 def _match_table(caption: str, matches: Sequence[LayerMatch], *, brief: bool = False) -> Table:
@@ -298,7 +302,12 @@ def _training(result: Layers) -> Iterator[Block]:
         yield Table(
             f"{title}. CKA at the same depth by layer; matched: layers with a clear best match",
             columns(
-                "checkpoint", "with", "matched", "same", *(_name(pair.first) for pair in steps[0].diagonal), words=("with",)
+                "checkpoint",
+                "with",
+                "matched",
+                "same",
+                *(_name(pair.first) for pair in steps[0].diagonal),
+                words=("with",),
             ),
             tuple(
                 (
@@ -317,7 +326,11 @@ def _training(result: Layers) -> Iterator[Block]:
             (
                 Table(
                     "Best match by CKA; a question mark: tied, or no more than chance",
-                    columns("checkpoint", *(_name(m.layer) for m in steps[0].matches), words=[_name(m.layer) for m in steps[0].matches]),
+                    columns(
+                        "checkpoint",
+                        *(_name(m.layer) for m in steps[0].matches),
+                        words=[_name(m.layer) for m in steps[0].matches],
+                    ),
                     tuple(
                         (
                             clip(one_line(step.checkpoint), 40),
@@ -332,7 +345,9 @@ def _training(result: Layers) -> Iterator[Block]:
 
 def _drawn(steps: Sequence[LayerCheckpoint]) -> list[int]:
     size = len(steps[0].diagonal)
-    return list(range(size)) if size <= SERIES else sorted({round(k * (size - 1) / (SERIES - 1)) for k in range(SERIES)})
+    return (
+        list(range(size)) if size <= SERIES else sorted({round(k * (size - 1) / (SERIES - 1)) for k in range(SERIES)})
+    )
 
 
 def _left_out(steps: Sequence[LayerCheckpoint]) -> str:
@@ -353,7 +368,16 @@ def _over(steps: Sequence[LayerCheckpoint]) -> Iterator[Curve]:
 def _layers(result: Layers) -> Iterator[Block]:
     yield Table(
         f"The layers. R² uses {count(result.map_components)} components at most",
-        columns("layer", "columns", "rank", "rows per column", "leading direction", "its weight in CKA", "largest column", "kept for R²"),
+        columns(
+            "layer",
+            "columns",
+            "rank",
+            "rows per column",
+            "leading direction",
+            "its weight in CKA",
+            "largest column",
+            "kept for R²",
+        ),
         tuple(
             (
                 f"{clip(one_line(layer.model), 28)}:{_name(layer.name)}",
@@ -381,12 +405,18 @@ def _steps(result: Layers) -> Iterator[Block]:
     if weakest is not None and len(result.sources) == 2 and all(result.sources):
         paths = [f"{path}:{layer}" for path, layer in zip(result.sources, (weakest.first, weakest.second), strict=True)]
         yield Text(words["Compare a pair"], brief=True)
-        yield Code("the pair at the same depth that is least alike", shlex.join(["identifiable", "compare", *paths]), brief=True)
+        yield Code(
+            "the pair at the same depth that is least alike",
+            shlex.join(["identifiable", "compare", *paths]),
+            brief=True,
+        )
 
 
 def _judged(result: Layers) -> str:
     draws = next((null.draws for pair in result.diagonal for null in (pair.null or {}).values()), 0)
+    models = zip(_both(result), result.names, strict=True)
+    layers = listed(f"{count(len(matches))} layers of {display_name(name)}" for matches, name in models)
     return (
-        f"{count(result.n)} rows, {listed([f'{count(len(m))} layers of {display_name(n)}' for m, n in zip(_both(result), result.names, strict=True)])}; "
-        f"{result.settings.get('folds')} folds; {count(draws)} shuffles of the rows; seed {result.provenance.seed}."
+        f"{count(result.n)} rows, {layers}; {result.settings.get('folds')} folds; {count(draws)} shuffles of the rows; "
+        f"seed {result.provenance.seed}."
     )
