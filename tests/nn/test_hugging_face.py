@@ -321,3 +321,31 @@ def test_a_real_albert_equals_an_independent_forward_pass(tmp_path):
     for layer in (0, 4, 12):
         truth = expected(REAL, "albert", tokens, layer)
         np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")[f"layer_{layer}"], truth, atol=CLOSE)
+
+
+CODE = """
+from pathlib import Path
+Path({made!r}).write_text("run")
+from transformers import BertConfig, BertModel
+class OwnConfig(BertConfig):
+    model_type = "own"
+class OwnModel(BertModel):
+    config_class = OwnConfig
+"""
+
+
+def test_code_of_a_directory_runs_only_if_it_is_trusted(models, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    folder, made = tmp_path / "own", tmp_path / "made"
+    shutil.copytree(models["bert"], folder)
+    (folder / "own.py").write_text(CODE.format(made=str(made)))
+    config = json.loads((folder / "config.json").read_text())
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}}
+    (folder / "config.json").write_text(json.dumps({**config, **own}))
+    with pytest.raises(DataError, match=naming("own", "--trust-remote-code")):
+        extract(folder, texts, output=tmp_path / "out.safetensors")
+    assert not made.exists()
+    extract(folder, texts, output=tmp_path / "out.safetensors", trust_remote_code=True)
+    assert made.exists()
+    truth = expected(models["bert"], "bert", [tokens_of(t, "bert") for t in texts], 2)
+    np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")["layer_2"], truth, atol=CLOSE)
