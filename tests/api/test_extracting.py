@@ -20,6 +20,7 @@ import children
 from commands import run
 from errors import naming
 from identifiable import DataError, UsageError, extract, load
+from identifiable._stopping import last_words
 from identifiable.io import growing
 
 MODEL = """
@@ -154,16 +155,20 @@ def test_an_error_keeps_finished_batches_and_nothing_else(net, folder, monkeypat
 
     def stop(stage, done, total):
         if stage.name == "extracting" and done >= 8:
+            assert "out.safetensors.unfinished" in last_words("interrupted")
             raise KeyboardInterrupt
 
     extract(net, "x.npy", output="whole.safetensors", batch=4)
     with pytest.raises(KeyboardInterrupt):
         extract(net, "x.npy", output="out.safetensors", batch=4, progress=stop)
+    assert "unfinished" not in last_words("interrupted")
     assert Path("out.safetensors.unfinished").read_bytes()[-8:] == (2).to_bytes(8, "little")
     extract(net, "x.npy", output="out.safetensors", batch=4)
     assert Path("out.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
     with pytest.raises(DataError, match=naming("Broken", "ZeroDivisionError")):
         extract(Broken(), "x.npy", output="no.safetensors")
+    with pytest.raises(DataError, match=naming("Dice", "output")):
+        extract(Dice(), "x.npy", output="no.safetensors")
     with pytest.raises(DataError, match=naming("Infinite", "output", 30)):
         extract(Infinite(), "x.npy", output="no.safetensors")
     assert not list(folder.glob("no*"))
@@ -172,6 +177,11 @@ def test_an_error_keeps_finished_batches_and_nothing_else(net, folder, monkeypat
 class Broken(nn.Module):
     def forward(self, x):
         raise ZeroDivisionError
+
+
+class Dice(nn.Module):
+    def forward(self, x):
+        return x + torch.rand(1)
 
 
 class Infinite(nn.Module):
@@ -240,6 +250,7 @@ def test_the_command_line_gives_the_same_file(folder, net, capsys):
     np.testing.assert_array_equal(held["blocks.0"], again["blocks.0"])
     assert load("r.json").model.name == "model:net"
     assert run(*words, "--fail-if", "n < 100", capsys=capsys)[0] == 1
+    assert run(*words, "--fail-if", "layers.final_norm == true", "--fail-if", "truncated > 0", capsys=capsys)[0] == 0
     code, out, err = run(
         "extract", "model:make", "x.npy", "-o", "c.safetensors", "--untrained", "3", "--quiet", capsys=capsys
     )

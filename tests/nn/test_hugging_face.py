@@ -15,7 +15,9 @@ from commands import refused, run
 from errors import naming
 from forward_passes import CONFIGS, POSITIONS, SIDE, STATES, WORDS, tiny, tokens_of, weights_of
 from identifiable import DataError, UsageError, compare, extract
+from identifiable.experiments import reproduce, table1
 from identifiable.nn.encoders import encoder as encoders
+from identifiable.nn.encoders import open_encoder
 from identifiable.nn.encoders.hugging_face import HuggingFace
 
 CLOSE = 1e-5
@@ -164,6 +166,20 @@ def test_pictures_are_prepared_as_the_directory_says(models, pool, tmp_path):
         found = extract(models["vit"], source, output=tmp_path / "out.safetensors", layers=[1, 2], pool=pool)
         np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")["layer_2"], truth, atol=CLOSE)
         assert [layer.final_norm for layer in found.layers] == [False, False]  # its states are those before the norm
+
+
+def test_a_masked_autoencoder_sees_every_patch(tmp_path):
+    folder = tmp_path / "mae"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "vit_mae", **CONFIGS["vit"], "image_size": 16}))
+    pixels = np.random.default_rng(5).standard_normal((4, 3, 16, 16)).astype(np.float32)
+    other = pixels.copy()
+    other[:, :, :4, :4] += 1  # one patch of sixteen
+    for name, values in (("a", pixels), ("again", pixels), ("b", other)):
+        extract(folder, values, output=tmp_path / f"{name}.safetensors", layers=[0], pool="patches", untrained=0)
+    a, again, b = (tensors(tmp_path / f"{name}.safetensors")["layer_0"] for name in ("a", "again", "b"))
+    np.testing.assert_array_equal(a, again)
+    assert (np.abs(a - b).max(axis=1) > 1e-3).all()  # three quarters would be hidden in training
 
 
 def test_pictures_of_another_size_are_resized_as_transformers_does(models):
@@ -321,3 +337,71 @@ def test_a_real_albert_equals_an_independent_forward_pass(tmp_path):
     for layer in (0, 4, 12):
         truth = expected(REAL, "albert", tokens, layer)
         np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")[f"layer_{layer}"], truth, atol=CLOSE)
+
+
+CODE = """
+from pathlib import Path
+Path({made!r}).write_text("run")
+from transformers import BertConfig, BertModel
+class OwnConfig(BertConfig):
+    model_type = "own"
+class OwnModel(BertModel):
+    config_class = OwnConfig
+"""
+
+
+def test_code_of_a_directory_runs_only_if_it_is_trusted(models, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    folder, made = tmp_path / "own", tmp_path / "made"
+    shutil.copytree(models["bert"], folder)
+    (folder / "own.py").write_text(CODE.format(made=str(made)))
+    config = json.loads((folder / "config.json").read_text())
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}}
+    (folder / "config.json").write_text(json.dumps({**config, **own}))
+    with pytest.raises(DataError, match=naming("own", "--trust-remote-code")):
+        extract(folder, texts, output=tmp_path / "out.safetensors")
+    assert not made.exists()
+    extract(folder, texts, output=tmp_path / "out.safetensors", trust_remote_code=True)
+    assert made.exists()
+    truth = expected(models["bert"], "bert", [tokens_of(t, "bert") for t in texts], 2)
+    np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")["layer_2"], truth, atol=CLOSE)
+
+
+# -- experiments on published models
+
+
+def test_figure_4_of_roeder_reads_model_directories_token_by_token(models, texts, tmp_path):
+    for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"):
+        (tmp_path / name).symlink_to(models["gpt2"])
+    (tmp_path / "ptb.txt").write_text("\n".join(texts))
+    changes = {"components": (4,), "states": 3, "every": 2, "sentences": 50}
+    found = reproduce("roeder-fig4", scale="paper", data=str(tmp_path), changes=changes)
+    tokens = [tokens_of(text, "gpt2") for text in texts[:50]]
+    assert found.inputs[0].n == sum(map(len, tokens))
+    assert {(pair.at, pair.part) for pair in found.pairs} == {(-2, "k = 4"), (0, "k = 4")}
+    assert len({pair.seeds for pair in found.pairs}) == 6
+    for pair in found.pairs:  # one model under four names; untrained ones differ
+        assert pair.value == pytest.approx(1, abs=1e-6)
+        assert pair.untrained < 0.95
+    weights, config = weights_of(models["gpt2"]), json.loads((models["gpt2"] / "config.json").read_text())
+    truth = np.concatenate([STATES["gpt2"](weights, config, given)[2] for given in tokens])
+    opened = open_encoder(models["gpt2"])
+    rows = opened.token_features(opened.tokenized(texts[:50]), last=3, every=2)
+    assert len(rows) == 2
+    np.testing.assert_allclose(rows[1], truth, atol=CLOSE)
+
+
+def test_table_1_runs_model_directories_once(models, texts, tmp_path, monkeypatch):
+    folder = tmp_path / "mae"
+    folder.mkdir()
+    (folder / "a").symlink_to(models["gpt2"])
+    (folder / "b").symlink_to(models["gpt_neox"])
+    (folder / "inputs.txt").write_text("\n".join(texts))
+    changes = {"pairs": ("mae",), "left_out": 3, "null_draws": 1}
+    how = {"scale": "paper", "data": str(tmp_path), "changes": changes}
+    with pytest.raises(UsageError, match="--checkpoint"):
+        reproduce("table1", **how)
+    (line,) = reproduce("table1", **how, checkpoint=str(tmp_path / "kept")).lines
+    assert (line.n, line.kind) == (len(texts), "published")
+    monkeypatch.setattr(table1, "extract", None)
+    assert reproduce("table1", **how, checkpoint=str(tmp_path / "kept")).lines == (line,)

@@ -51,9 +51,9 @@ class Preparation:
         values = values if values.ndim == 3 else values[:, :, None]
         if self.crop is not None:
             values = _cropped(values, self.crop)
-        numbers: NDArray[np.float32] = values.astype(np.float32) * np.float32(self.scale)
-        numbers = (numbers - np.asarray(self.mean, np.float32)) / np.asarray(self.deviation, np.float32)
-        return np.ascontiguousarray(np.moveaxis(numbers, -1, 0))
+        mean, deviation = (np.array(each, np.float32) for each in (self.mean, self.deviation))
+        numbers: NDArray[np.float32] = np.float32(self.scale) * values.astype(np.float32)
+        return np.ascontiguousarray(np.moveaxis((numbers - mean) / deviation, -1, 0), np.float32)
 
     def described(self) -> Mapping[str, Any]:
         return asdict(self)

@@ -162,7 +162,7 @@ def followed(pickled: bytes) -> Any:
     >>> import pickle
     >>> followed(pickle.dumps({"a": (1, [2.5, "b"])}, protocol=2))
     {'a': (1, [2.5, 'b'])}
-    >>> followed(pickle.dumps(print, protocol=2))
+    >>> followed(pickle.dumps(print, protocol=4))
     Named(name='builtins.print')
     """
     stack: list[Any] = []

@@ -28,10 +28,16 @@ def test_the_table_has_the_norm_of_every_layer() -> None:
     assert layers.rows[0][3] not in ("yes", "no")
 
 
-@pytest.mark.parametrize(("layers", "other"), [(2, "out.safetensors:layer_5"), (1, "OTHER.safetensors:layer_4")])
-def test_the_next_command_can_be_copied(layers: int, other: str) -> None:
-    (code,) = [block for block in blocks_of(make_extraction(layers=layers), "next") if isinstance(block, Code)]
-    assert code.text == f"identifiable compare out.safetensors:layer_4 {other}"
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (2, ["layers out.safetensors OTHER.safetensors", "compare out.safetensors:layer_4 out.safetensors:layer_5"]),
+        (1, ["compare out.safetensors:layer_4 OTHER.safetensors:layer_4"]),
+    ],
+)
+def test_the_next_commands_can_be_copied(layers: int, expected: list[str]) -> None:
+    told = [block.text for block in blocks_of(make_extraction(layers=layers), "steps") if isinstance(block, Code)]
+    assert told == [f"identifiable {words}" for words in expected]
 
 
 def test_it_is_drawn_everywhere() -> None:

@@ -90,7 +90,16 @@ class Encoder(ABC):
         """Look at one batch: which layers there are, which of them are meant, how wide they are, which are normed."""
         with self._failing():
             every, normed = self._watched(batch)
+            again = self.features(batch, tuple(every.layers), None)
         names = chosen(asked, tuple(every.layers), self.name)
+        drawn = [
+            name for name in names if not np.allclose(again[name], pooled(every, name, None), rtol=1e-3, atol=1e-5)
+        ]
+        if drawn:
+            raise DataError(
+                f"{self.name}: gives other numbers for the same inputs when asked again ({_listed(drawn)}): it draws at random even in "
+                "eval mode; switch that off in the model."
+            )
         if self.missing:
             self._refuse_missing(batch, names)
         pools = {name: self._pool(every, name, pool) for name in names}
@@ -106,6 +115,15 @@ class Encoder(ABC):
         with self._failing(), torch.inference_mode():
             states = self.states(batch, layers)
             return {name: pooled(states, name, pool).numpy().astype(np.float32, copy=False) for name in layers}
+
+    def token_features(self, batch: Any, last: int, every: int = 1) -> list[NDArray[np.float32]]:
+        """Every token that counts, input after input, at every so-manieth of the last so many layers."""
+        with self._failing(), torch.inference_mode():
+            states = self.states(batch, None)
+            layers = list(states.layers.values())[-last:][::-every][::-1]
+            if states.mask is None or any(values.ndim != 3 for values in layers):
+                raise DataError(f"{self.name}: expected a model of text with a state for each token.")
+            return [values[states.mask.bool()].numpy() for values in layers]
 
     def _pool(self, states: States, name: str, asked: str | None) -> str | None:
         """How a layer is pooled: as asked, or as is usual; not at all if it is one vector for each input already."""

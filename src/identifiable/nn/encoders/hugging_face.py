@@ -90,13 +90,24 @@ class HuggingFace(Encoder):
     def states(self, batch: Any, layers: Sequence[str] | None) -> States:
         if isinstance(batch, np.ndarray):
             pixels = torch.as_tensor(batch, dtype=torch.float32)
-            found = self.module(pixel_values=pixels, output_hidden_states=True, return_dict=True).hidden_states
+            found = self.module(
+                pixel_values=pixels, **self._unmasked(pixels), output_hidden_states=True, return_dict=True
+            ).hidden_states
             return States(self._named(found), prefix=self._prefix(pixels, found))
         ids, mask = self._padded(batch)
         given = {TEXT: ids, "attention_mask": mask, "use_cache": False}
         kept = {name: value for name, value in given.items() if name in self._accepted or name == TEXT}
         found = self.module(**kept, output_hidden_states=True, return_dict=True).hidden_states
         return States(self._named(found), mask)
+
+    def _unmasked(self, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Masked autoencoders hide patches at random; here they see all of them, in their order."""
+        if "noise" not in self._accepted or not hasattr(self._config, "mask_ratio"):
+            return {}
+        self._config.mask_ratio = 0.0
+        side = self._config.patch_size
+        patches = (pixels.shape[-2] // side) * (pixels.shape[-1] // side)
+        return {"noise": torch.linspace(0, 1, patches).expand(len(pixels), -1)}
 
     def poolings(self, states: States) -> tuple[str, ...]:
         if states.mask is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from identifiable.report.frame import framed, glossary, section, terms
@@ -16,6 +15,7 @@ GUIDE = (
 )
 READING = ("Layer", "Final norm", "Pooling", "Ids", "Truncated", "Padding", "Untrained")
 NORMS = {True: "yes", False: "no", None: "model has none"}
+OTHER = "OTHER.safetensors"
 FAMILIES = {"huggingface": "Hugging Face", "timm": "timm", "module": "torch module"}
 
 
@@ -29,7 +29,7 @@ def page(result: Extraction) -> Page:
         verdict=(_card(result),),
         sections=[
             section("layers", "Layers", _layers(result)),
-            section("next", "What to do next", _next(result)),
+            section("steps", "What to do next", _steps(result)),
         ],
         reading=(Text(words[""]), terms("extraction", *READING)),
         methods=(words["Computed"],),
@@ -87,15 +87,19 @@ def _layers(result: Extraction) -> Iterator[Block]:
     )
 
 
-def _next(result: Extraction) -> Iterator[Block]:
+def _steps(result: Extraction) -> Iterator[Block]:
     """The command that a reader most likely wants."""
-    first, last = result.layers[0].name, result.layers[-1].name
-    if first != last:
-        pair = [f"{result.output}:{first}", f"{result.output}:{last}"]
-        yield Text("How far do the first and the last of these layers agree?", brief=True)
+    yield Text("Extract another model on the same inputs, then compare. Rows pair by id.", brief=True)
+    if len(result.layers) > 1:
+        yield _command("layers", result.output, OTHER)
+        yield Text("Or see how far the first and the last of these layers agree.", brief=True)
+        yield _command("compare", *(f"{result.output}:{layer.name}" for layer in (result.layers[0], result.layers[-1])))
     else:
-        pair = [f"{result.output}:{first}", f"OTHER.safetensors:{first}"]
-        yield Text("Extract another model on the same inputs, then compare. Rows pair by id.", brief=True)
-    yield Code("compare", one_line(shlex.join(["identifiable", "compare", *pair])), brief=True)
+        yield _command("compare", *(f"{file}:{result.layers[0].name}" for file in (result.output, OTHER)))
     if result.model.untrained is None:
         yield Text(glossary("extraction")["Baseline"])
+
+
+def _command(name: str, *words: str) -> Code:
+    quoted = (f'"{word}"' if " " in word else word for word in map(one_line, words))
+    return Code(name, " ".join(["identifiable", name, *quoted]), brief=True)
