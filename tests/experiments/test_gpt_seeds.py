@@ -58,6 +58,23 @@ def test_figure_4_has_every_pair_layer_and_number_of_components_beside_both_base
     assert [model.steps for model in found.models] == [5, 5, 5]
 
 
+def test_figure_4_reads_layers_of_published_models_from_files(tmp_path):
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((400, 3))
+    for width, name in enumerate(("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"), start=4):
+        layers = [rng.standard_normal((400, width)), shared @ rng.standard_normal((3, width))]
+        np.savez(tmp_path / f"{name}.npz", **{f"layer_{k}": layer for k, layer in enumerate(layers)})
+    changes = {"components": (3,), "every": 1}
+    found = reproduce("roeder-fig4", scale="paper", data=str(tmp_path), changes=changes)
+    means = {mean.at: mean for mean in found.means if mean.measure == "svcca"}
+    assert means[0].value == pytest.approx(1, abs=1e-6)  # the last layers are linear maps of one another
+    assert abs(means[-1].value) < 0.3
+    assert (means[0].pairs, found.stand_in, math.isnan(means[0].untrained)) == (6, False, True)
+    np.savez(tmp_path / "gpt2.npz", layer_0=rng.standard_normal((300, 4)), layer_1=rng.standard_normal((300, 4)))
+    with pytest.raises(DataError, match="300, 400"):
+        reproduce("roeder-fig4", scale="paper", data=str(tmp_path), changes=changes)
+
+
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [

@@ -15,7 +15,9 @@ from commands import refused, run
 from errors import naming
 from forward_passes import CONFIGS, POSITIONS, SIDE, STATES, WORDS, tiny, tokens_of, weights_of
 from identifiable import DataError, UsageError, compare, extract
+from identifiable.experiments import reproduce, table1
 from identifiable.nn.encoders import encoder as encoders
+from identifiable.nn.encoders import open_encoder
 from identifiable.nn.encoders.hugging_face import HuggingFace
 
 CLOSE = 1e-5
@@ -363,3 +365,43 @@ def test_code_of_a_directory_runs_only_if_it_is_trusted(models, texts, tmp_path,
     assert made.exists()
     truth = expected(models["bert"], "bert", [tokens_of(t, "bert") for t in texts], 2)
     np.testing.assert_allclose(tensors(tmp_path / "out.safetensors")["layer_2"], truth, atol=CLOSE)
+
+
+# -- experiments on published models
+
+
+def test_figure_4_of_roeder_reads_model_directories_token_by_token(models, texts, tmp_path):
+    for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"):
+        (tmp_path / name).symlink_to(models["gpt2"])
+    (tmp_path / "ptb.txt").write_text("\n".join(texts))
+    changes = {"components": (4,), "states": 3, "every": 2, "sentences": 50}
+    found = reproduce("roeder-fig4", scale="paper", data=str(tmp_path), changes=changes)
+    tokens = [tokens_of(text, "gpt2") for text in texts[:50]]
+    assert found.inputs[0].n == sum(map(len, tokens))
+    assert {(pair.at, pair.part) for pair in found.pairs} == {(-2, "k = 4"), (0, "k = 4")}
+    assert len({pair.seeds for pair in found.pairs}) == 6
+    for pair in found.pairs:  # one model under four names; untrained ones differ
+        assert pair.value == pytest.approx(1, abs=1e-6)
+        assert pair.untrained < 0.95
+    weights, config = weights_of(models["gpt2"]), json.loads((models["gpt2"] / "config.json").read_text())
+    truth = np.concatenate([STATES["gpt2"](weights, config, given)[2] for given in tokens])
+    opened = open_encoder(models["gpt2"])
+    rows = opened.token_features(opened.tokenized(texts[:50]), last=3, every=2)
+    assert len(rows) == 2
+    np.testing.assert_allclose(rows[1], truth, atol=CLOSE)
+
+
+def test_table_1_runs_model_directories_once(models, texts, tmp_path, monkeypatch):
+    folder = tmp_path / "mae"
+    folder.mkdir()
+    (folder / "a").symlink_to(models["gpt2"])
+    (folder / "b").symlink_to(models["gpt_neox"])
+    (folder / "inputs.txt").write_text("\n".join(texts))
+    changes = {"pairs": ("mae",), "left_out": 3, "null_draws": 1}
+    how = {"scale": "paper", "data": str(tmp_path), "changes": changes}
+    with pytest.raises(UsageError, match="--checkpoint"):
+        reproduce("table1", **how)
+    (line,) = reproduce("table1", **how, checkpoint=str(tmp_path / "kept")).lines
+    assert (line.n, line.kind) == (len(texts), "published")
+    monkeypatch.setattr(table1, "extract", None)
+    assert reproduce("table1", **how, checkpoint=str(tmp_path / "kept")).lines == (line,)

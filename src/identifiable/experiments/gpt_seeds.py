@@ -107,6 +107,8 @@ def gpt_seeds(chosen: GptSettings, options: ReproduceOptions) -> GptSeeds:
         progress=options.progress,
         of=about.name,
     )
+    if lost := [run.seed for run in runs if run.stopped == "diverged"]:
+        raise DataError(f"training diverged from seeds {lost}; set a smaller learning_rate.")
     return GptSeeds(
         np.stack([layer_states(run.model, held_out[:, :-1]) for run in runs]),
         np.stack([layer_states(model, held_out[:, :-1]) for model in models()]),

@@ -6,6 +6,7 @@ pairs that are at hand (two releases of a model, two fine-tunings) and GPTs trai
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from identifiable._checks import DataError, UsageError
+from identifiable.api.extracting import extract
 from identifiable.blocks import Blocks
 from identifiable.experiments.changing import changed
 from identifiable.experiments.gpt_seeds import GPT_SMOKE, GptSettings, gpt_seeds
@@ -25,6 +27,7 @@ from identifiable.identifiability.agreement import jackknife_spread
 from identifiable.identifiability.judgement import efficiency
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import open_representation
+from identifiable.io.layer_files import open_layers
 from identifiable.moments import Array
 from identifiable.options import CompareOptions, IcaOptions, ReproduceOptions
 from identifiable.representation import Representation, pair
@@ -333,15 +336,38 @@ def _opened(name: str, options: ReproduceOptions) -> tuple[str, str, list[Repres
         known = FILES[name]
         opened = [open_representation(f"{folder / known.file}:{part}") for part in known.parts]
         return known.name, known.kind, _joined(opened, known.parts)
-    return name, "published", _joined([open_representation(_file(folder / name, side)) for side in "ab"], ("a", "b"))
+    return name, "published", _joined([_side(folder / name, side, options) for side in "ab"], ("a", "b"))
 
 
-def _file(folder: Path, side: str) -> Path:
-    """The table of one side: a.safetensors, a.npy, …"""
-    found = sorted(folder.glob(f"{side}.*")) if folder.is_dir() else []
-    if len(found) != 1:
-        raise DataError(f"{folder}: expected one table {side}.safetensors (or .npy, .parquet), found {len(found)}.")
-    return found[0]
+def _side(folder: Path, side: str, options: ReproduceOptions) -> Representation:
+    """One model of a pair: a table, of several layers the last; or a model directory, run on the inputs beside it."""
+    if (folder / side).is_dir():
+        table = _extracted(folder, side, options)
+    else:
+        found = sorted(folder.glob(f"{side}.*")) if folder.is_dir() else []
+        if len(found) != 1:
+            raise DataError(
+                f"{folder}: expected one table {side}.safetensors (or .npz, .npy) or a model directory {side}, found {len(found)}."
+            )
+        table = found[0]
+    several = table.suffix in (".safetensors", ".npz")
+    return open_layers(table)[0].layers[-1] if several else open_representation(table)
+
+
+def _extracted(folder: Path, side: str, options: ReproduceOptions) -> Path:
+    """What a model makes of the inputs of its pair: made once, and kept under a name that says of which files."""
+    inputs = sorted(folder.glob("inputs*"))
+    if len(inputs) != 1:
+        raise DataError(f"{folder}: expected what to run the models on, inputs.txt (or .npz, …), found {len(inputs)}.")
+    if options.checkpoint is None:
+        raise UsageError(f"{folder / side}: a model directory needs --checkpoint, a folder that keeps its vectors.")
+    read = [inputs[0], *sorted(path for path in (folder / side).rglob("*") if path.is_file())]
+    known = hashlib.sha256(repr([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in read]).encode())
+    table = Path(options.checkpoint) / f"{folder.name}-{side}-{known.hexdigest()[:12]}.safetensors"
+    if not table.is_file():
+        table.parent.mkdir(parents=True, exist_ok=True)
+        extract(folder / side, inputs[0], output=table, progress=options.progress)
+    return table
 
 
 def _joined(tables: Sequence[Representation], names: Sequence[str]) -> list[Representation]:

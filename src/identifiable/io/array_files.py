@@ -101,6 +101,7 @@ class NamedArrays:
         self._path, self._label = path, str(path)
         self._file = FileBytes.open(path, self._label)
         self._layouts: dict[str, Layout] = {}
+        self.metadata: dict[str, str] = {}  # what else a file says about its arrays
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         name = self._choose(part, 2)
@@ -294,6 +295,7 @@ class SafetensorsFile(NamedArrays):
             for name, entry in header.items():
                 if name != "__metadata__":
                     self._place(name, entry, start)
+            self.metadata = dict(header.get("__metadata__") or {})
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             if isinstance(error, DataError):
                 raise

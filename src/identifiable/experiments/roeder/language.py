@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
+from identifiable.blocks import Blocks
 from identifiable.experiments.changing import changed
 from identifiable.experiments.gpt_seeds import GPT_SMOKE, GptSettings, gpt_seeds
 from identifiable.experiments.roeder.measuring import every, figure, similarities
-from identifiable.intake import blocks_of, inputs_of
+from identifiable.experiments.text import read_text
+from identifiable.intake import blocks_of, content_hash, inputs_of
 from identifiable.io.layer_files import open_layers
 from identifiable.options import ReproduceOptions
 from identifiable.results import Input, RoederFigure, SeedModel, SeedPair
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 NAME = "roeder-fig4"
 SIZES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
 AXIS = "layer"
+SENTENCES = "ptb.txt"
+BATCH = 16  # sentences at once
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,14 @@ class Settings(GptSettings):
 
     components: tuple[int, ...] = (16, 64, 256, 768)
     states: int = 13  # the last ones of every published model
+    every: int = 4  # of these
+    sentences: int = 2000
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.components or min(self.components) < 1 or self.states < 1:
-            raise UsageError(
-                f"components {self.components}, states {self.states}: expected whole numbers of at least 1."
-            )
+        for name in ("components", "states", "every", "sentences"):
+            if np.min(getattr(self, name), initial=1) < 1 or not getattr(self, name):
+                raise UsageError(f"{name} {getattr(self, name)}: expected whole numbers of at least 1.")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -111,24 +116,64 @@ def _seeds(chosen: Settings, options: ReproduceOptions) -> _Layers:
 
 
 def _published(chosen: Settings, options: ReproduceOptions) -> _Layers:
-    """The layers of every published model, from a file for each; numbered from the last one, which is 0."""
+    """The layers of every published model, from its directory or from a file; numbered from the last one, which is 0."""
     folder = None if options.data is None else Path(options.data)
     if folder is None or not folder.is_dir():
         raise UsageError(
-            f"{NAME} at scale paper needs --data, a folder with the layers of {', '.join(SIZES)} on the same tokens "
-            "(gpt2.safetensors, …: one tensor for each layer). Scales smoke and small train small models."
+            f"{NAME} at scale paper needs --data, a folder with {', '.join(SIZES)}: model directories, and {SENTENCES} with a "
+            "sentence a line; or files of their layers on the same tokens (gpt2.safetensors, …). Scales smoke and small train "
+            "small models."
         )
+    directories = any((folder / name).is_dir() for name in SIZES)
+    found = _from_directories(folder, chosen, options) if directories else _from_files(folder, chosen)
+    deep = min(map(len, found.trained))
+    at = [-chosen.every * k for k in range(deep)][::-1]
+    return replace(found, at=at, trained=[layers[-deep:] for layers in found.trained])
+
+
+def _from_directories(folder: Path, chosen: Settings, options: ReproduceOptions) -> _Layers:
+    """Every token of the first sentences, by the trained models and by the same ones with weights drawn anew."""
+    from identifiable.nn.encoders import open_encoder
+
+    sentences = [line.strip() for line in read_text(folder / SENTENCES).splitlines() if line.strip()][
+        : chosen.sentences
+    ]
+    if not sentences:
+        raise DataError(f"{folder / SENTENCES}: expected a sentence a line, found none.")
+    layers: tuple[list[Any], list[Any]] = ([], [])
+    seen: list[NDArray[np.int64]] = []
+    for k, name in enumerate(SIZES):
+        for untrained, kept in ((None, layers[0]), (options.seed + k, layers[1])):
+            encoder = open_encoder(folder / name, untrained=untrained)
+            tokens = encoder.tokenized(sentences, encoder.limit)
+            seen.append(np.concatenate(tokens))
+            if not np.array_equal(seen[0], seen[-1]):
+                raise DataError(f"{folder / name}: cuts the sentences into other tokens than {SIZES[0]}.")
+            parts = []
+            for first in range(0, len(tokens), BATCH):
+                parts.append(encoder.token_features(tokens[first : first + BATCH], chosen.states, chosen.every))
+                if options.progress is not None:
+                    options.progress(Stage("hidden states", name), min(first + BATCH, len(tokens)), len(tokens))
+            kept.append([np.concatenate(part) for part in zip(*parts, strict=True)])
+    ids = seen[0][:, None].astype(np.float64)
+    about = Input(SENTENCES, len(ids), 1, "int64", content_hash(Blocks(ids, name=SENTENCES)))
+    return _Layers((), layers[0], layers[1], _models(), (about,))
+
+
+def _from_files(folder: Path, chosen: Settings) -> _Layers:
     found = [open_layers(_file(folder, name))[0] for name in SIZES]
-    names = [layer.name for model in found for layer in model.layers]
-    if len({layer.n for model in found for layer in model.layers}) > 1:
-        raise DataError(
-            f"{folder}: expected the same tokens in all {len(names)} layers, got different numbers of rows."
-        )
-    deep = min(chosen.states, *(len(model.layers) for model in found))
-    last = [[blocks_of(layer)[:] for layer in model.layers[-deep:]] for model in found]
-    models = tuple(SeedModel(name, k, 0, math.nan) for k, name in enumerate(SIZES))
+    counts = {layer.n for model in found for layer in model.layers}
+    if len(counts) > 1:
+        raise DataError(f"{folder}: expected the same tokens in every layer, got {sorted(counts)} rows.")
+    trained = [
+        [blocks_of(layer)[:] for layer in model.layers[-chosen.states :][:: -chosen.every][::-1]] for model in found
+    ]
     inputs = tuple(about for model in found for about in inputs_of(model.layers[-1:]))
-    return _Layers(range(1 - deep, 1), last, None, models, inputs)
+    return _Layers((), trained, None, _models(), inputs)
+
+
+def _models() -> tuple[SeedModel, ...]:
+    return tuple(SeedModel(name, k, 0, math.nan) for k, name in enumerate(SIZES))
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -243,11 +243,30 @@ def seeds_of(seed: int, count: int, *kind: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence([seed, *kind]).generate_state(count)]
 
 
-def check_least(chosen: Any, **least: int) -> None:
-    """Refuse settings below the least that they can be."""
-    for name, bound in least.items():
+def training(chosen: Any, checkpoints: int | None = None) -> Training:
+    """How the models of an experiment are trained: so many steps, and a look at them at every checkpoint."""
+    from identifiable.nn import Training
+
+    looks = checkpoints or chosen.checkpoints
+    return Training(
+        learning_rate=chosen.learning_rate,
+        batch=chosen.batch,
+        epoch_steps=chosen.steps // looks,
+        max_epochs=looks,
+        patience=None,
+        clip=None,
+        keep="last",
+        schedule=getattr(chosen, "schedule", "constant"),
+    )
+
+
+def check_settings(chosen: Any, **least: int) -> None:
+    """Refuse settings below the least that they can be, and checkpoints that are not equally far apart."""
+    for name, bound in {"steps": 1, "batch": 1, "checkpoints": 1, **least}.items():
         if getattr(chosen, name) < bound:
             raise UsageError(f"{name} {getattr(chosen, name)}: expected a whole number of at least {bound}.")
+    if chosen.steps % chosen.checkpoints:
+        raise UsageError(f"checkpoints {chosen.checkpoints}: expected a divisor of the {chosen.steps} steps.")
 
 
 def over_pairs(values: Mapping[Pair, float]) -> tuple[float, Interval | None]:

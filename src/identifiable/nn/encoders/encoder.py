@@ -115,6 +115,15 @@ class Encoder(ABC):
             states = self.states(batch, layers)
             return {name: pooled(states, name, pool).numpy().astype(np.float32, copy=False) for name in layers}
 
+    def token_features(self, batch: Any, last: int, every: int = 1) -> list[NDArray[np.float32]]:
+        """Every token that counts, input after input, at every so-manieth of the last so many layers."""
+        with self._failing(), torch.inference_mode():
+            states = self.states(batch, None)
+            layers = list(states.layers.values())[-last:][::-every][::-1]
+            if states.mask is None or any(values.ndim != 3 for values in layers):
+                raise DataError(f"{self.name}: expected a model of text with a state for each token.")
+            return [values[states.mask.bool()].numpy() for values in layers]
+
     def _pool(self, states: States, name: str, asked: str | None) -> str | None:
         """How a layer is pooled: as asked, or as is usual; not at all if it is one vector for each input already."""
         if states.layers[name].ndim == 2:
