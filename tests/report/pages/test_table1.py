@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builders import card_of, check_drawn, make_table1, tables_of, text_of
+from identifiable.report.frame import glossary
 from identifiable.results import Bounded, Table1
 
 PLAIN = make_table1()
@@ -40,6 +41,13 @@ def test_the_table_has_both_protocols_the_baselines_and_the_published_lines() ->
     ]
     assert table.rows[-1] == ("MAE", "published", "0.197", "0.109", "0.036", "0.145", "59 %", "as stated")
     assert "spaCy" in text_of(PLAIN, "table")
+
+
+def test_an_order_that_shuffled_rows_have_too_is_called_so() -> None:
+    note = glossary("table1")["Order by chance"]
+    chance = tuple(replace(error, shuffled=0.9 - 0.1 * k) for k, error in enumerate(FIRST.errors))
+    assert note in text_of(make_table1(lines=(replace(FIRST, errors=chance),)), "table")
+    assert note not in text_of(PLAIN, "table")
 
 
 def test_a_published_line_in_another_order_says_so() -> None:
