@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import shutil
@@ -20,6 +21,7 @@ import children
 from commands import run
 from errors import naming
 from identifiable import DataError, UsageError, extract, load
+from identifiable._checks import OutputError
 from identifiable._stopping import last_words
 from identifiable.io import growing
 
@@ -172,6 +174,25 @@ def test_an_error_keeps_finished_batches_and_nothing_else(net, folder, monkeypat
     with pytest.raises(DataError, match=naming("Infinite", "output", 30)):
         extract(Infinite(), "x.npy", output="no.safetensors")
     assert not list(folder.glob("no*"))
+
+
+def test_a_full_disk_is_one_line_and_keeps_what_was_written(net, folder, monkeypatch):
+    write, left = growing._write, [12]
+
+    def full(file, offset, content):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(file, offset, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(growing, "_write", full)
+        with pytest.raises(OutputError, match=naming("out.safetensors.unfinished", "No space left")):
+            extract(net, "x.npy", output="out.safetensors", batch=4)
+    assert not Path("out.safetensors").exists()
+    extract(net, "x.npy", output="out.safetensors", batch=4)
+    extract(net, "x.npy", output="whole.safetensors", batch=4)
+    assert Path("out.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
 
 
 class Broken(nn.Module):

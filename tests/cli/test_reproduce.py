@@ -131,8 +131,9 @@ def test_fail_if_decides_the_exit_code(calls, capsys):
     )
     check_gates(
         ["reproduce", "roeder-fig3", "--quiet"],
-        holds="claims.does_not > 1; claims.agrees < 1; removed > 2; means.cca.shuffled > 0.1; models < 3",
-        fails="claims.does_not > 0; claims.cannot_tell > 0; removed > 1; claims.difference_ci95.low < 0; models > 2",
+        holds="claims.does_not > 2; claims.paper.does_not > 1; claims.agrees < 1; removed > 2; means.cca.shuffled > 0.1; models < 3",
+        fails="claims.does_not > 1; claims.paper.does_not > 0; claims.cannot_tell > 0; removed > 1; "
+        "claims.difference_ci95.low < 0; models > 2",
         capsys=capsys,
     )
 

@@ -122,7 +122,7 @@ COMMAND = Command(
     result=lambda job: _kind(job.paths[0]),
     gate="'spearman < 0.5', 'spearman_low < 0', 'maximum.r2 < 0.3' or 'removed > 15'; with table1 "
     "'lines.found_held_out != agrees', with table2 'lift_low < 0', with table3 'gain_low < 0', with roeder-fig1 to roeder-fig4 "
-    "'claims.does_not > 0'",
+    "'claims.paper.does_not > 0'",
     more=_list_option,
     check=_check,
     inputs=lambda job: [job.options.data],

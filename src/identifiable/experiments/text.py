@@ -43,7 +43,8 @@ class Tokens:
     def windows(self, context: int) -> NDArray[np.int64]:
         """Windows of `context` + 1 tokens, one after the other: each begins with the last token of the one before it."""
         count = max((len(self.ids) - 1) // context, 0)
-        return self.ids[np.arange(count)[:, None] * context + np.arange(context + 1)]
+        found: NDArray[np.int64] = self.ids[np.arange(count)[:, None] * context + np.arange(context + 1)]
+        return found
 
 
 def byte_pair_tokens(text: str, size: int) -> Tokens:

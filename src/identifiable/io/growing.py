@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -102,6 +102,8 @@ class GrowingFile:
             raise DataError(
                 f"{self.path}: another process is writing these rows; wait for it, or choose another output."
             ) from None
+        except OSError:  # a file system without locks
+            return
 
     def write(self, rows: Sequence[int] | NDArray[Any], values: Mapping[str, NDArray[np.float32]]) -> None:
         """Put the rows of the next batch into their places."""
@@ -136,12 +138,11 @@ class GrowingFile:
         return self
 
     def __exit__(self, *how: Any) -> None:
-        try:
-            if not self.complete and self.done:
+        if not self.complete and self.done:
+            with suppress(OSError):  # a full disk was said already
                 self._note()
-        finally:
-            self._file.close()
-            _stopping.resumable.pop(str(self.path), None)
+        self._file.close()
+        _stopping.resumable.pop(str(self.path), None)
         if not self.complete and not self.done:
             self.path.unlink()
 

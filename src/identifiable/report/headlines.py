@@ -161,13 +161,14 @@ def claim_words(claim: Claim) -> str:
 
 def _roeder(result: RoederFigure) -> str:
     """How many of the paper's directions show, and the first of them with its interval."""
-    if not result.claims:
+    stated = [claim for claim in result.claims if claim.source == "paper"]
+    if not stated:
         return "the paper states no direction that could be tested here"
-    counts = {found: sum(claim.found == found for claim in result.claims) for found in VERDICTS}
-    told = f"this run agrees with {count(counts['agrees'])} of {counted(len(result.claims), 'statement')} of the paper"
+    counts = {found: sum(claim.found == found for claim in stated) for found in VERDICTS}
+    told = f"this run agrees with {count(counts['agrees'])} of {counted(len(stated), 'statement')} of the paper"
     told += f", disagrees with {count(counts['does_not'])}" if counts["does_not"] else ""
     told += f", cannot tell about {count(counts['cannot_tell'])}" if counts["cannot_tell"] else ""
-    first = result.claims[0]
+    first = stated[0]
     size = estimate(first.difference, first.difference_ci95, signed)
     what = f"{measure_words(first.measure, first.part)} {claim_words(first)}"
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import stdtrit
@@ -314,12 +314,19 @@ def _mean(values: Iterable[float]) -> float:
     return fmean(known) if known else math.nan
 
 
-def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, measure: Measure) -> Claim:
+def judged(
+    pairs: Sequence[SeedPair],
+    claim: Claimed,
+    axis: str,
+    part: str,
+    measure: Measure,
+    source: Literal["paper", "ours"] = "paper",
+) -> Claim:
     """Whether a direction shows: the difference within pairs, its interval over pairs, and on which side of 0 that lies."""
     own = [pair for pair in pairs if (pair.axis, pair.part, pair.measure) == (axis, part, measure)]
     places = sorted({pair.at for pair in own})
     if not places:
-        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell")
+        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell", source)
     at = {place: {pair.seeds: pair for pair in own if pair.at == place} for place in (places[0], places[-1])}
     last = at[places[-1]]
     if claim == "rises":
@@ -334,7 +341,7 @@ def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, meas
     if ci95 is not None:
         found = "agrees" if ci95[0] > 0 else "does_not" if ci95[1] < 0 else "cannot_tell"
     first = places[0] if claim == "rises" else DEGREES["nearly"] if claim == "nearly" else None
-    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found)
+    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found, source)
 
 
 # -- the result

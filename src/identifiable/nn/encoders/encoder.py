@@ -15,12 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from identifiable._checks import DataError, IdentifiableError, UsageError
+from identifiable._checks import DataError, IdentifiableError, UsageError, words_of
 
 LAST, ALL = "last", "all"
 LAYER = "layer_"  # before the number of a layer
 MEAN, LAST_TOKEN, CLASS_TOKEN, PATCHES = "mean", "last", "cls", "patches"
-CHARACTERS = 300  # of an error in someone else's code that are worth repeating
 NAMES_SHOWN = 12
 
 Pooled = dict[str, NDArray[np.float32]]
@@ -293,11 +292,6 @@ def first_tensor(output: Any) -> torch.Tensor | None:
 def _listed(names: Sequence[str]) -> str:
     more = f", … ({len(names) - NAMES_SHOWN} more)" if len(names) > NAMES_SHOWN else ""
     return ", ".join(names[:NAMES_SHOWN]) + more
-
-
-def words_of(error: BaseException) -> str:
-    """What an error in someone else's code says, on one line and not too long."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:CHARACTERS]}"
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, words_of
 from identifiable._extras import require
 from identifiable.nn.encoders.encoder import (
     CLASS_TOKEN,
@@ -31,7 +31,6 @@ from identifiable.nn.encoders.encoder import (
     Encoder,
     States,
     drawn_from,
-    words_of,
 )
 
 CONFIG = "config.json"

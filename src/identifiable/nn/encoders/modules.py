@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from identifiable._checks import DataError, IdentifiableError, UsageError
+from identifiable._checks import DataError, IdentifiableError, UsageError, words_of
 from identifiable._extras import require
 from identifiable.nn.encoders.encoder import (
     CLASS_TOKEN,
@@ -29,7 +29,6 @@ from identifiable.nn.encoders.encoder import (
     States,
     drawn_from,
     first_tensor,
-    words_of,
 )
 
 PRE_LOGITS, FEATURES, OUTPUT = "pre_logits", "features", "output"

@@ -98,16 +98,17 @@ def _ends(result: RoederFigure) -> list[SeedMean]:
 def _verdict(result: RoederFigure) -> Iterator[Block]:
     yield _card(result)
     yield Table(
-        "What the paper states, and this run",
+        "Statements of the paper, and ours beside them",
         columns(
-            *("measure", "the paper: it", "ends", "difference [95 %]", "pairs", "this run"),
-            words=("the paper: it", "ends", "this run"),
+            *("measure", "statement", "by", "ends", "difference [95 %]", "pairs", "this run"),
+            words=("statement", "by", "ends", "this run"),
             hidden=("pairs",),
         ),
         tuple(
             (
                 measure_words(claim.measure, claim.part),
                 claim_words(claim),
+                claim.source,
                 f"{short(claim.first)}, {short(claim.last)}"
                 if claim.claim == "rises" and claim.first is not None
                 else MISSING,
@@ -130,7 +131,7 @@ def _verdict(result: RoederFigure) -> Iterator[Block]:
 
 
 def _badge(result: RoederFigure) -> tuple[str, Tone]:
-    found = {claim.found for claim in result.claims}
+    found = {claim.found for claim in result.claims if claim.source == "paper"}
     if len(found) == 1:
         return BADGES[found.pop()]
     return ("agrees in part", "caution") if "agrees" in found else BADGES["does_not" if found else "cannot_tell"]
