@@ -15,7 +15,6 @@ from identifiable.report.words import (
     estimate,
     listed,
     one_line,
-    percent,
     short,
     signed,
 )
@@ -174,25 +173,6 @@ def _roeder(result: RoederFigure) -> str:
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
 
 
-def _heads(result: Heads) -> str:
-    """What the heads fix, whether the premise holds, and what the map explains beside what it could and what chance does."""
-    way, target = result.maps[0], result.heads[1]
-    fixed = f"the heads fix {count(way.fixed)} of {counted(way.dimensions, 'dimension')}"
-    if result.premise is None or way.fit is None:
-        if way.expressed is None:
-            return f"{fixed}; whether both models agree there cannot be seen from these weights alone"
-        shares = f"{percent(way.expressed)} of the first head lies in the span of the second, {percent(way.expressed_chance)} by chance"
-        return f"{fixed}; {shares}"
-    premise = f"the models choose the same label in {percent(result.premise.agreement)} of rows"
-    r2 = [
-        f"{v + 0.0:.2f}" if math.isfinite(v) else MISSING
-        for v in (way.fit.r2_ridge, way.fit.r2_fitted, way.fit.null_r2_ridge)
-    ]
-    explains = f"there the map from weights alone explains R² {r2[0]}"
-    beside = f"against {r2[1]} fitted and {r2[2]} by chance"
-    return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
-
-
 def _extraction(result: Extraction) -> str:
     """What was written, pooled how, and how many inputs were cut off."""
     nouns = {"text": "text", "tokens": "token sequence", "pictures": "picture", "arrays": "array"}
@@ -220,7 +200,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     JointResolution: _joint,
     Disentanglement: _disentanglement,
     Distortion: _distortion,
-    Heads: _heads,
+    Heads: lambda result: str(result.text.message),
     Layers: lambda result: str(result.text.message),
     Extraction: _extraction,
     Reproduction: _reproduction,
