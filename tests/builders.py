@@ -1524,6 +1524,49 @@ def make_roeder(
     return results.RoederFigure(**{**found, **rest})
 
 
+def make_mechanistic(dependences: Sequence[float] = (0.0, 0.7), **rest: Any) -> results.Mechanistic:
+    """Two slots, two seeds: found is 0.9, ICA 0.9 on independent slots and 0.4 on dependent ones; one model finds three factors."""
+    ways = {"true": 0.97, "raw": 0.2, "ica": 0.9, "found": 0.9, "then_penalty": 0.95, "penalty": 0.5}
+    draws = {0.0: ("independent",), 0.7: ("independent", "own")}
+    scores = [
+        results.SlotScore(
+            2,
+            0.0,
+            dependence,
+            seed,
+            way,
+            drawn,
+            (sis - 0.5 * (way == "ica" and dependence > 0)) * (1 if drawn == "independent" else 0.5) + 0.01 * seed,
+            None if way in ("true", "ica") else 0.3,
+        )
+        for dependence in dependences
+        for drawn in draws[dependence]
+        for way, sis in ways.items()
+        for seed in (0, 1)
+    ]
+    keys = dict.fromkeys((s.slots, s.overlap, s.dependence, s.way, s.draws) for s in scores)
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("2 slots", "reproduce mechanistic").items() if key != "design"},
+        "scale": "small",
+        "choices": (results.Choice("seeds", 2, "ours", 5), results.Choice("law", "uniform", "ours")),
+        "published": {"claim": "small overlap works"},
+        "lift": results.Estimate(0.7, (0.65, 0.75), 2),
+        "over_ica": results.Estimate(0.5, (0.45, 0.55), 2) if any(dependences) else None,
+        "cells": tuple(results.SlotCell(*key, results.Estimate(ways[key[3]], (0.1, 0.99), 2)) for key in keys),
+        "gaps": (results.GapCell("proportional", 6, 1, 4, 4), results.GapCell("proportional", 6, 3, 0, 0)),
+        "models": tuple(
+            results.SlotModel(2, 0.0, dependence, seed, 0.004, len(sizes), sizes, right, right, reason, True, 0.05, 0.7)
+            for dependence in dependences
+            for seed, sizes, right, reason in (
+                (0, (3, 3), True, "separated"),
+                (1, (3, 2, 1), not dependence, "overlap"),
+            )
+        ),
+        "scores": tuple(scores),
+    }
+    return results.Mechanistic(**{**found, **rest})
+
+
 EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "comparison": make_comparison,
     "comparison, paper": lambda: make_comparison(protocol="paper"),
@@ -1541,6 +1584,8 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "table2": make_table2,
     "table3": make_table3,
     "roeder": make_roeder,
+    "mechanistic": make_mechanistic,
+    "mechanistic, independent": lambda: make_mechanistic((0.0,)),
     "audit": make_audit,
     "evaluation": make_evaluation,
     "attribution": lambda: make_attribution(size=8, grid=(8, 12)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import make_reproduction, make_roeder, make_table2
+from builders import make_mechanistic, make_reproduction, make_roeder, make_table2
 from commands import files, one_line, refused, run, says
 from identifiable import experiments
 from identifiable.api import load
@@ -32,6 +32,7 @@ CALLS = {
     "figA6": "reproduce figA6",
     "table2": "reproduce table2 --scale small",
     "roeder": "reproduce roeder-fig3 --scale small",
+    "mechanistic": "reproduce mechanistic --scale small",
 }
 MODEL = """
 import numpy as np
@@ -71,7 +72,7 @@ def folder(source, tmp_path, monkeypatch):
             (tmp_path / path.name).symlink_to(path)
 
     def stand_in(name, *, command, seed, **_):
-        whole = {"table2": make_table2, "roeder-fig3": make_roeder}
+        whole = {"table2": make_table2, "roeder-fig3": make_roeder, "mechanistic": make_mechanistic}
         made = whole.get(name, lambda **known: make_reproduction(name, pairs=3, **known))
         return made(provenance=default_provenance(seed, command))
 

@@ -19,6 +19,7 @@ from identifiable.results import (
     Heads,
     JointResolution,
     Layers,
+    Mechanistic,
     Recommendation,
     Reproduction,
     Resolution,
@@ -150,6 +151,17 @@ def _roeder(result: RoederFigure) -> str:
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
 
 
+def _mechanistic(result: Mechanistic) -> str:
+    """How many decoders show their slots, what the basis gains, and what it gains over ICA where slots are dependent."""
+    right = f"{count(sum(model.right for model in result.models))} of {counted(len(result.models), 'decoder')}"
+    gain = estimate(result.lift.mean, result.lift.ci95, signed)
+    told = f"the slots of {right} are found from the Jacobians; the found basis changes the slot score by {gain}"
+    if result.over_ica is None:
+        return told
+    beyond = estimate(result.over_ica.mean, result.over_ica.ci95, signed)
+    return f"{told}; with dependent slots it differs from ICA with an oracle by {beyond}"
+
+
 def _heads(result: Heads) -> str:
     """What the heads fix, whether the premise holds, and what the map explains beside what it could and what chance does."""
     way, target = result.maps[0], result.heads[1]
@@ -185,6 +197,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Table2: _table2,
     Table3: _table3,
     RoederFigure: _roeder,
+    Mechanistic: _mechanistic,
     Attribution: lambda result: str(result.text),
     Audit: _judged,
     ScreenEvaluation: _judged,

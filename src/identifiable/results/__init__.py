@@ -67,6 +67,7 @@ from identifiable.results.evaluation import (
 )
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
+from identifiable.results.mechanistic import GapCell, Mechanistic, SlotCell, SlotModel, SlotScore
 from identifiable.results.recommendation import (
     AskedMetric,
     HeldOutScore,
@@ -175,6 +176,7 @@ __all__ = [
     "FoldCheck",
     "FoldScore",
     "Form",
+    "GapCell",
     "GeneConcentration",
     "GeneScore",
     "HeadDiversity",
@@ -197,6 +199,7 @@ __all__ = [
     "Lift",
     "MapArrays",
     "MapFit",
+    "Mechanistic",
     "MethodScore",
     "Metric",
     "ModelRun",
@@ -235,6 +238,9 @@ __all__ = [
     "SharedDimensions",
     "Shown",
     "Similarity",
+    "SlotCell",
+    "SlotModel",
+    "SlotScore",
     "Solver",
     "SpaceMetric",
     "Spectrum",
