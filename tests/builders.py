@@ -517,6 +517,29 @@ def make_layers(
     )
 
 
+def make_extraction(
+    *, truncated: int = 12, untrained: int | None = None, layers: int = 2, pictures: bool = False
+) -> results.Extraction:
+    """Layers 4, 5, … of a small text model with a final norm behind the last, or of a picture model without one."""
+    tokens = {} if pictures else {"truncated": truncated, "limit": 512, "longest": 700, "tokens": 9000, "padding": 1000}
+    normed = [None if pictures else k == layers - 1 for k in range(layers)]
+    return results.Extraction(
+        inputs=(results.Input("texts.txt", 200, 700, "text", f"{0:064x}"),),
+        settings={"layers": [4, "last"], "pool": None, "batch": 32},
+        alerts=(results.Alert("inputs_truncated", {"inputs": 12, "of": 200, "limit": 512, "longest": 700}),)
+        if tokens
+        else (),
+        provenance=MADE_BY,
+        output="out.safetensors",
+        model=results.ModelCard("small", "huggingface", "BertModel", 120_000, f"{1:064x}", untrained),
+        layers=tuple(results.ExtractedLayer(f"layer_{4 + k}", 64, norm) for k, norm in enumerate(normed)),
+        kind="pictures" if pictures else "text",
+        n=200,
+        pool="patches" if pictures else "mean",
+        **tokens,
+    )
+
+
 def make_distortion(
     n: int = 400,
     *,
@@ -1488,6 +1511,60 @@ def make_table3(**rest: Any) -> results.Table3:
     return results.Table3(**{**found, **rest})
 
 
+def make_table1(**rest: Any) -> results.Table1:
+    """Two releases in which all is clear but ICA held out, and seeds in the published order."""
+    bounded = results.Bounded
+
+    def line(name: str, kind: Any, values: tuple[float, ...], **more: Any) -> results.ModelPairs:
+        names = ("signed_permutation", "ica", "similarity", "linear")
+        before = {
+            "untrained": bounded(0.5),
+            "untrained_held_out": bounded(0.51, (0.4, 0.62)),
+            "untrained_shuffled": 0.7,
+        }
+        errors = [
+            results.MapError(
+                each,
+                bounded(value, (value - 0.01, value + 0.01)),
+                bounded(value + 0.02, (value, value + 0.04)),
+                0.61,
+                **(before if kind == "seeds" else {}),
+            )
+            for each, value in zip(names, values, strict=True)
+        ]
+        word = more.get("found_held_out", "agrees")
+        held_out = (0.01 if word == "agrees" else -0.01, 0.2)
+        steps = [
+            results.OrderStep(a, b, bounded(x - y, (0.01, 0.2)), bounded(x - y, held_out), "agrees", word)
+            for (a, x), (b, y) in pairwise(zip(names, values, strict=True))
+        ]
+        made: dict[str, Any] = {
+            **{"name": name, "kind": kind, "models": ("a", "b"), "n": 800, "width": 16, "pairs": 1},
+            **{"intervals_over": "rows", "errors": tuple(errors), "order": tuple(steps)},
+            **{"efficiency": bounded(0.62, (0.5, 0.74)), "efficiency_held_out": None},
+            **{"found": "agrees", "found_held_out": "agrees"},
+        }
+        return results.ModelPairs(**{**made, **more})
+
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("states", "reproduce table1").items() if key != "design"},
+        "scale": "small",
+        "choices": (results.Choice("pairs", ("spacy", "gpt"), "ours", ("mae",)), results.Choice("left_out", 5, "ours")),
+        "published": {
+            "rows": {
+                "mae": {"title": "MAE", "signed_permutation": 0.197, "similarity": 0.109, "linear": 0.036, "ica": 0.145}
+                | {"efficiency": 0.59},
+                "lost": "a word",
+            }
+        },
+        "lines": (
+            line("spaCy", "releases", (0.469, 0.355, 0.286, 0.254), found_held_out="cannot_tell"),
+            line("seeds", "seeds", (0.52, 0.39, 0.297, 0.242), intervals_over="models", pairs=20),
+        ),
+    }
+    return results.Table1(**{**found, **rest})
+
+
 def make_roeder(
     experiment: Literal["roeder-fig1", "roeder-fig2", "roeder-fig3", "roeder-fig4"] = "roeder-fig3", **rest: Any
 ) -> results.RoederFigure:
@@ -1511,7 +1588,10 @@ def make_roeder(
         "stand_in": True,
         "choices": (results.Choice("pairs", 5, "paper", 5), results.Choice("steps", 600, "ours")),
         "published": {"iterations": 4000},
-        "claims": tuple(judged(pairs, "rises", "iterations", part, measure) for measure, part in asked),
+        "claims": (
+            *(judged(pairs, "rises", "iterations", part, measure) for measure, part in asked),
+            judged(pairs, "above_untrained", "iterations", "g", "cca", "ours"),
+        ),
         "means": means(pairs),
         "pairs": tuple(pairs),
         "models": (
@@ -1579,8 +1659,11 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "heads, no features": lambda: make_heads(features=False),
     "layers": make_layers,
     "layers, over training": lambda: make_layers(8, untrained=False, training=3),
+    "extraction": make_extraction,
+    "extraction, pictures": lambda: make_extraction(pictures=True, untrained=3, layers=6),
     "reproduction": make_reproduction,
     "disentanglement": make_disentanglement,
+    "table1": make_table1,
     "table2": make_table2,
     "table3": make_table3,
     "roeder": make_roeder,

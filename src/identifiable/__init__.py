@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from identifiable.api import transform as transform
     from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
+    from identifiable.api.extracting import extract as extract
     from identifiable.api.layering import layers as layers
     from identifiable.api.unembedding import heads as heads
     from identifiable.blocks import Blocks as Blocks
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from identifiable.results import Comparison as Comparison
     from identifiable.results import Disentanglement as Disentanglement
     from identifiable.results import Distortion as Distortion
+    from identifiable.results import Extraction as Extraction
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
     from identifiable.results import Layers as Layers
@@ -56,6 +58,7 @@ _ROOM_OF = {
     "DataWarning": "_checks",
     "Disentanglement": "results",
     "Distortion": "results",
+    "Extraction": "results",
     "GROUPS": "groups",
     "Heads": "results",
     "ICA": "api.estimator",
@@ -71,6 +74,7 @@ _ROOM_OF = {
     "bilipschitz": "api",
     "compare": "api",
     "disentangle": "api.disentangling",
+    "extract": "api.extracting",
     "fold": "blocks",
     "heads": "api.unembedding",
     "layers": "api.layering",
@@ -96,6 +100,7 @@ __all__ = [
     "DataWarning",
     "Disentanglement",
     "Distortion",
+    "Extraction",
     "Heads",
     "IdentifiableError",
     "JointResolution",
@@ -110,6 +115,7 @@ __all__ = [
     "compare",
     "deconfound",
     "disentangle",
+    "extract",
     "fold",
     "heads",
     "layers",

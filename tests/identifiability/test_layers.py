@@ -111,6 +111,18 @@ def test_r2_counts_the_variance_outside_the_components():
         assert pair.r2 == pytest.approx(layer.kept, abs=0.01)
 
 
+def test_a_layer_of_low_rank_has_fewer_components_and_takes_none_from_others():
+    first = chain(43, 3)
+    first["layer_0"] = first["layer_0"][:, :2] @ np.random.default_rng(45).standard_normal((2, 6))
+    second = turned(first, 44)
+    result = layers(first, second, null_draws=1)
+    grid = result.grid("models")
+    assert (result.components, result.layers[0].rank) == (6, 2)
+    assert grid.svcca[1][2] == pytest.approx(svcca(first["layer_1"], second["layer_2"], 6), abs=1e-10)
+    assert grid.svcca[0][2] == pytest.approx(svcca(first["layer_0"], second["layer_2"], 2), abs=1e-10)
+    assert result.diagonal[0].cka == pytest.approx(cka(first["layer_0"], second["layer_0"]), abs=1e-10)
+
+
 def test_the_interval_of_cka_is_a_jackknife_over_cells_of_rows(monkeypatch):
     first = chain(7, 2)
     second = turned(first, 8, noise=2.0)
@@ -119,8 +131,8 @@ def test_the_interval_of_cka_is_a_jackknife_over_cells_of_rows(monkeypatch):
 
     real = module.measure_pair
 
-    def spy(x, y, found, plan, components):
-        got = real(x, y, found, plan, components)
+    def spy(x, y, found, plan):
+        got = real(x, y, found, plan)
         drawn[x.facts.model, x.name, y.facts.model, y.name] = got.cka_without, plan.cell
         return got
 
@@ -179,7 +191,7 @@ def test_a_permuted_order_is_found():
     assert [match.best for match in result.matches_back] == order
 
 
-@pytest.mark.parametrize("seed", [17, 18, 19])
+@pytest.mark.parametrize("seed", [17, 18])
 def test_independent_layers_have_no_match(seed):
     result = layers(chain(seed, 4), chain(seed + 100, 4))
     assert result.matched == 0
@@ -198,8 +210,17 @@ def test_layers_beyond_chance_that_are_equally_alike_are_tied_and_not_matched():
     assert (result.text.code, result.matched) == ("layers_tied", 0)
 
 
+def test_layers_that_are_all_most_like_one_are_not_called_a_correspondence():
+    rng = np.random.default_rng(46)
+    rows = rng.standard_normal((N, 6))
+    first = {f"layer_{i}": rows + 0.5 * (i + 1) * rng.standard_normal((N, 6)) for i in range(4)}
+    second = {"layer_0": rows, **{f"layer_{i}": rows + 2 * rng.standard_normal((N, 6)) for i in (1, 2, 3)}}
+    result = layers(first, second)
+    assert (result.text.code, result.text.values["best"], result.text.values["times"]) == ("layers_alike", "layer_0", 4)
+
+
 def test_a_deeper_model_of_another_width_matches_in_order():
-    deep = chain(21, 12, width=5)
+    deep = chain(21, 12, width=5, n=160)
     names = [f"layer_{2 * i + 1}" for i in range(6)]
     wide = np.random.default_rng(22).standard_normal((5, 9))
     shallow = {f"layer_{i}": deep[name] @ np.linalg.qr(wide.T)[0].T * 2 for i, name in enumerate(names)}
@@ -230,7 +251,7 @@ def test_depth_is_relative():
 
 
 def test_cka_that_falls_with_depth_is_said():
-    first = chain(25, 6)
+    first = chain(25, 5, n=120)
     second = {name: rows for i, name in enumerate(first) for rows in [turned(first, 26, noise=0.2 + 0.5 * i)[name]]}
     said = layers(first, second, null_draws=1).text.remarks[0]
     assert said.code == "depth_falls"
@@ -340,11 +361,11 @@ def test_a_folder_is_training_and_its_last_file_the_model(tmp_path):
             saved = {**turned(last, seed, noise), "ids": np.arange(N)}
             save_file(saved, tmp_path / run / f"step_{step}.safetensors")
     both = layers(tmp_path / "a", tmp_path / "b", null_draws=19)
-    assert both.names == ("a/step_100", "b/step_100")
+    assert both.names == ("a", "b")
     kinds = [(c.series, c.step, c.checkpoint) for c in both.training]
     assert kinds == [
-        ("first", 0, "a/step_2"), ("second", 0, "b/step_2"), ("between", 0, "a/step_2"),
-        ("first", 1, "a/step_10"), ("second", 1, "b/step_10"), ("between", 1, "a/step_10"), ("between", 2, "a/step_100"),
+        ("first", 0, "step_2"), ("second", 0, "step_2"), ("between", 0, "step_2"),
+        ("first", 1, "step_10"), ("second", 1, "step_10"), ("between", 1, "step_10"), ("between", 2, "step_100"),
     ]  # fmt: skip
     between = [c for c in both.training if c.series == "between"]
     assert [c.diagonal[0].cka for c in between] == sorted(c.diagonal[0].cka for c in between)
@@ -352,7 +373,7 @@ def test_a_folder_is_training_and_its_last_file_the_model(tmp_path):
     single = layers(tmp_path / "a", tmp_path / "a" / "step_100.safetensors", null_draws=1)
     assert [c.diagonal[1].cka for c in single.training if c.series == "between"][-1] == pytest.approx(1)
     (tmp_path / "a" / "step_2.safetensors").unlink()
-    with pytest.raises(DataError, match=naming("2 checkpoints", "3")):
+    with pytest.raises(DataError, match=naming("a", 2, "b", 3)):
         layers(tmp_path / "a", tmp_path / "b")
     with pytest.raises(UsageError, match=naming("untrained", "b")):
         layers(last, last, untrained=(tmp_path / "b", last))

@@ -49,6 +49,20 @@ def test_patterns_numbers_and_last_choose(folder, spec, asked, expected):
     assert names(spec, asked=asked) == [f"layer_{i}" for i in expected]
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ('["stem", "block", "fc"]', ["stem", "block", "fc"]),
+        ('["stem", "fc"]', ["block", "fc", "stem"]),
+        ("no list", ["block", "fc", "stem"]),
+    ],
+)
+def test_a_file_may_say_the_order_of_its_layers(tmp_path, told, expected):
+    rows = np.ones((5, 2))
+    save_file({"block": rows, "fc": rows + 1, "stem": rows + 2}, tmp_path / "m.safetensors", {"layers": told})
+    assert names(tmp_path / "m.safetensors") == expected
+
+
 def test_without_numbers_in_names_a_number_is_a_place():
     assert choose(["stem", "middle", "top"], [1], "m") == ["middle"]
     with pytest.raises(DataError, match=naming("m", 3, "stem, middle, top")):

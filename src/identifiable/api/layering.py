@@ -82,8 +82,9 @@ def _opened(source: Any, name: str, ids: str | None, options: LayersOptions) -> 
     """The checkpoints of a model; one, unless it is a folder."""
     if is_path(source):
         found = open_layers(source, asked=options.layers, ids=ids, rows=options.blocks)
-        many = len(found) > 1
-        return [Model(f"{name}/{one.name}" if many else name, one.layers, one.path) for one in found]
+        *before, last = found
+        earlier = [Model(f"{name}/{one.name}", one.layers, one.path, one.name) for one in before]
+        return [*earlier, Model(name, last.layers, last.path, last.name if before else "")]
     if not isinstance(source, Mapping):
         if hasattr(source, "shape") or not isinstance(source, list | tuple):
             raise DataError(

@@ -27,6 +27,7 @@ NAMES = (  # of the files here, in the order of --help
     "disentangle",
     "heads",
     "layers",
+    "extract",
     "deconfound",
     "simulate",
     "reproduce",

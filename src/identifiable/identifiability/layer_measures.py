@@ -41,25 +41,32 @@ class PairMeasures(NamedTuple):
         return self._replace(r2=self.r2_back, r2_back=self.r2)
 
 
-def measure_pair(x: LayerSums, y: LayerSums, found: Crossed, plan: RowPlan, components: int) -> PairMeasures:
+def measure_pair(x: LayerSums, y: LayerSums, found: Crossed, plan: RowPlan) -> PairMeasures:
     """Of two layers, from their cross-scatter."""
+    left, right = _alike_many(x, y)
     squares = x.squares * y.squares
     diagonal = float(squares.sum())
     size = float(np.sum(found.cross**2))
     cka = _ratio(hsic(x.n, size, diagonal, x.trace, y.trace), x.hsic, y.hsic)
-    whole, left = found.cells.sum(axis=0), x.n - x.counts
+    whole, kept = found.cells.sum(axis=0), x.n - x.counts
     without = [
         np.sum((whole - own - np.outer(s, t) / n) ** 2)
-        for own, s, t, n in zip(found.cells, x.totals, y.totals, left, strict=True)
+        for own, s, t, n in zip(found.cells, x.totals, y.totals, kept, strict=True)
     ]
     sizes = size * np.array(without) / np.sum(whole**2)
-    crossed = hsic(left, sizes, diagonal - by_cell(squares, plan), x.trace_without, y.trace_without)
+    crossed = hsic(kept, sizes, diagonal - by_cell(squares, plan), x.trace_without, y.trace_without)
     return PairMeasures(
         float(cka),
         _ratio(crossed, x.hsic_without, y.hsic_without),
-        mean_correlation(x.principal[:, :components], found.cross, y.principal[:, :components]),
+        mean_correlation(left, found.cross, right),
         *held_out_r2(x, y, found.cells, plan.n_folds).tolist(),
     )
+
+
+def _alike_many(x: LayerSums, y: LayerSums) -> tuple[Array, Array]:
+    """The components of SVCCA: as many of both layers, fewer where one of them has fewer directions."""
+    k = min(x.principal.shape[1], y.principal.shape[1])
+    return x.principal[:, :k], y.principal[:, :k]
 
 
 def _ratio(cross: Array | float, left: Array | float, right: Array | float) -> Array:
@@ -160,14 +167,14 @@ def r2_without(x: LayerSums, y: LayerSums, plan: RowPlan, run: Run) -> Array:
     return np.array(in_threads(without, range(plan.n_cells), Run(workers=run.workers)))
 
 
-def svcca_without(x: LayerSums, y: LayerSums, components: int, plan: RowPlan, run: Run) -> Array:
+def svcca_without(x: LayerSums, y: LayerSums, plan: RowPlan, run: Run) -> Array:
     """SVCCA without each cell, in the components of all rows."""
     cells = gather_moments(
         [x.blocks, y.blocks],
         run,
         part=plan.cell,
         n_parts=plan.n_cells,
-        maps=[(layer.mean, layer.principal[:, :components]) for layer in (x, y)],
+        maps=[(layer.mean, kept) for layer, kept in zip((x, y), _alike_many(x, y), strict=True)],
     )
     return np.array(in_threads(cca, leave_one_out(cells), Run(workers=run.workers)))
 
@@ -205,12 +212,13 @@ def _kernel(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def shuffled_measures(
-    x: LayerSums, y: LayerSums, lists: tuple[Index, Index], components: int, plan: RowPlan, draws: int, run: Run
+    x: LayerSums, y: LayerSums, lists: tuple[Index, Index], plan: RowPlan, draws: int, run: Run
 ) -> dict[Measure, Null]:
     """SVCCA, R² there and back, and overlap of two layers with rows paired at random, beside those of the same rows as they are."""
-    rows = np.sort(plan.sample(max(MAP_NULL_ROWS, SVCCA_NULL_ROWS * components)))
+    kept = _alike_many(x, y)
+    rows = np.sort(plan.sample(max(MAP_NULL_ROWS, SVCCA_NULL_ROWS * kept[0].shape[1])))
     few = np.sort(plan.sample(MAP_NULL_ROWS))
-    white = [_whitened((layer.blocks[rows] - layer.mean) @ layer.principal[:, :components]) for layer in (x, y)]
+    white = [_whitened((layer.blocks[rows] - layer.mean) @ own) for layer, own in zip((x, y), kept, strict=True)]
     maps = _Maps(x, y, few, plan.fold[few] == plan.fold[few[0]])
     sizes = (len(rows), len(few), len(lists[1]))
 

@@ -99,7 +99,9 @@ def digest(
     """Two passes over one layer: its Gram matrix, then its rows in the leading components."""
     (total,) = gather_moments([blocks], run, original_rows=[original_rows])
     if not total.energy.any():
-        raise DataError(f"{model}:{name}: every row is the same, so there is nothing to compare.")
+        raise DataError(
+            f"{model}:{name}: every row is the same, so there is nothing to compare; leave it out (--layers)."
+        )
     variances, directions = np.linalg.eigh(total.scatter)
     variances, directions = variances[::-1].clip(0), directions[:, ::-1]
     trace = float(variances.sum())
@@ -151,8 +153,7 @@ def digest(
 
 def by_cell(values: Array, plan: RowPlan) -> Array:
     """Sums of the values of rows over every cell."""
-    sums: Array = np.bincount(plan.cell, values, plan.n_cells)
-    return sums
+    return np.asarray(np.bincount(plan.cell, values, plan.n_cells), dtype=np.float64)
 
 
 class _RowSums:

@@ -48,15 +48,21 @@ LEVEL = 0.05
 ROUNDING = 1e-9  # difference of two CKA that rounding can make
 HALF = 0.5  # of the weight in CKA: one direction then counts as much as all others together
 FEW_ROWS = 10  # per column
+FEWEST_DEPTHS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The layers of a model, or of a checkpoint of it, in their order; `source` is the file they come from."""
+    """The layers of a model, or of a checkpoint of it, in their order; `source` is the file they come from, `step` its name there."""
 
     name: str
     layers: tuple[Representation, ...]
     source: str = ""
+    step: str = ""
+
+    @property
+    def checkpoint(self) -> str:
+        return self.step or self.name
 
 
 def compare_layers(
@@ -202,13 +208,13 @@ class _Call:
     def _grid(self, first: _Digested, second: _Digested) -> _Grid:
         itself = first is second
         shape = (len(first.layers), len(second.layers))
-        k = min(layer.principal.shape[1] for layer in (*first.layers, *second.layers))
+        k = min(max(layer.principal.shape[1] for layer in model.layers) for model in (first, second))
         values = {measure: np.ones(shape) for measure in MEASURES}
         without = np.ones((*shape, self.plan.n_cells))
         quiet = Run(workers=self.run.workers)
         for tile in crossed(first.layers, second.layers, self.plan, self.run, itself=itself):
             measured = in_threads(
-                lambda found: measure_pair(first.layers[found.i], second.layers[found.j], found, self.plan, k),
+                lambda found: measure_pair(first.layers[found.i], second.layers[found.j], found, self.plan),
                 tile,
                 quiet,
             )
@@ -246,12 +252,12 @@ class _Call:
         found: dict[str, Any] = {}
         if self.plan.can_leave_out:
             r2 = r2_without(x, y, self.plan, self.run)
-            svcca = svcca_without(x, y, grid.components, self.plan, self.run)
+            svcca = svcca_without(x, y, self.plan, self.run)
             drawn = {"svcca": svcca, "r2": r2[:, 0], "r2_back": r2[:, 1]}
             found = {f"{name}_ci95": _interval(values[name], draws) for name, draws in drawn.items()}
             found["overlap_ci95"] = overlap_of(*lists, self.plan.cell[self.sample], 0.0).ci95
         null = {} if grid.chance is None else {"cka": null_of(grid.chance[:, i, j], len(self.sample))}
-        more = shuffled_measures(x, y, lists, grid.components, self.plan, self.options.null_draws, self.run)
+        more = shuffled_measures(x, y, lists, self.plan, self.options.null_draws, self.run)
         return {**found, "null": {**null, **more}}
 
     def _matches(self, grid: _Grid) -> tuple[LayerMatch, ...]:
@@ -303,16 +309,16 @@ class _Call:
             now = [own if end else self._digested(m) for m, end, own in zip(models, ends, last, strict=True)]
             for series, at in (("first", 0), ("second", 1)):
                 if several[at] and not ends[at]:
-                    end = (self.first, self.second)[at].name
-                    yield self._checkpoint(series, step, models[at].name, end, self._grid(now[at], last[at]))
+                    end = (self.first, self.second)[at]
+                    yield self._checkpoint(series, step, models[at], end, self._grid(now[at], last[at]))
             between = grid if all(ends) else self._grid(now[0], now[1])
-            yield self._checkpoint("between", step, models[0].name, models[1].name, between)
+            yield self._checkpoint("between", step, models[0], models[1], between)
 
-    def _checkpoint(self, series: Any, step: int, checkpoint: str, against: str, grid: _Grid) -> LayerCheckpoint:
+    def _checkpoint(self, series: Any, step: int, model: Model, other: Model, grid: _Grid) -> LayerCheckpoint:
         matches = self._matches(grid)
         matched, same = _counted(matches)
         diagonal = self._diagonal(grid, whole=False)
-        return LayerCheckpoint(series, step, checkpoint, against, matched, same, diagonal, matches)
+        return LayerCheckpoint(series, step, model.checkpoint, other.checkpoint, matched, same, diagonal, matches)
 
     # -- the result
 
@@ -416,11 +422,15 @@ class _Call:
         places = [match.layer for match in back]
         found = [places.index(match.best) for match in matches if match.clear]
         one_each = len(set(found)) == matched
+        often = max(set(found), key=found.count, default=0)
         if 2 * matched < len(matches):
             code = "layers_tied"
             counts["tied"] = sum(bool(match.tied) for match in matches)
         elif len(matches) == len(back) and one_each and same >= len(matches) - len(matches) // 10:
             code = "layers_one_to_one"
+        elif not one_each and 2 * found.count(often) > len(matches):
+            code = "layers_alike"
+            counts |= {"best": places[often], "times": found.count(often)}
         elif all(a <= b for a, b in pairwise(found)):
             code = "layers_in_order"
         else:
@@ -449,14 +459,17 @@ def _above(trained: LayerPair, untrained: LayerPair) -> bool:
 
 
 def _trend(diagonal: Sequence[LayerPair]) -> Iterator[Answer]:
-    """How CKA at the same depth goes with depth: by its rank correlation, if that is beyond chance at 5 % (t approximation)."""
+    """How CKA at the same depth goes with depth: by its rank correlation, if that is beyond chance at 5 % (t approximation).
+
+    Fewer than `FEWEST_DEPTHS` layers cannot say: the chance of a perfect order, 2 / n!, is above 5 %.
+    """
     from scipy.special import stdtrit
 
     if len(diagonal) < 2:
         return
     cka = [pair.cka for pair in diagonal]
     code, values, free = "depth_between", _span(cka), len(cka) - 2
-    if free > 0 and max(cka) - min(cka) > ROUNDING:
+    if len(cka) >= FEWEST_DEPTHS and "only" not in values:
         rank = spearman(np.arange(float(len(cka))), np.array(cka)) or 0.0
         limit = float(stdtrit(free, 1 - LEVEL / 2))
         if abs(rank) > limit / np.sqrt(free + limit**2):

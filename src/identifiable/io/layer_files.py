@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from identifiable.representation import Representation
 FORMATS = {s: r for s, r in READERS.items() if isinstance(r, type) and issubclass(r, NamedArrays)}
 CONFIG = "config.json"  # of a folder that holds a model and not its layers
 LAST = "last"
+ORDER = "layers"  # in the metadata of a .safetensors: names of layers from the first to the last
 
 
 class StoredLayers(NamedTuple):
@@ -37,6 +39,8 @@ def open_layers(
     rows: int | None = None,
 ) -> list[StoredLayers]:
     """The layers in a file (``path`` or ``path:pattern``), or in every file of a folder, in natural order.
+
+    A `.safetensors` whose metadata list its layers, as `extract` writes it, is in that order.
 
     Every 2-D array of numbers is a layer, but for `ids`; a pattern (``ft_*``, ``a,b``) chooses by name, and `asked` among these.
     """
@@ -73,7 +77,7 @@ def _file(
         raise DataError(
             f"{path}: expected layers, 2-D arrays of numbers, found none; it holds {named(container.names)}."
         )
-    names = sorted(own, key=natural)
+    names = _ordered(own, container.metadata)
     if pattern is not None:
         names = choose(names, pattern.split(",") if pattern not in names else [pattern], str(path))
     names = choose(names, asked, str(path))
@@ -89,6 +93,17 @@ def _file(
         for name in names
     ]
     return StoredLayers(stem_of(path), str(path), tuple(layers))
+
+
+def _ordered(names: Sequence[str], metadata: Mapping[str, str]) -> list[str]:
+    """As the file says, which `extract` wrote; else in natural order."""
+    try:
+        told = json.loads(metadata.get(ORDER, "[]"))
+    except ValueError:
+        told = []
+    if isinstance(told, list) and set(names) <= set(map(str, told)):
+        return sorted(names, key=list(map(str, told)).index)
+    return sorted(names, key=natural)
 
 
 def choose(names: Sequence[str], asked: Sequence[str | int], label: str) -> list[str]:

@@ -9,10 +9,12 @@ from identifiable.nn.compositional import Penalised, SlotAutoencoder, compositio
 from identifiable.nn.convolutional import PUBLISHED, Architecture
 from identifiable.nn.derivatives import load_program, products
 from identifiable.nn.discriminative import Classifier, Contrastive, LogBilinear
+from identifiable.nn.gpt import GPT, layer_states
 from identifiable.nn.representations import encodings, psnr, reconstructions, representation_model
 from identifiable.nn.training import Trained, Training, train
 
 __all__ = [
+    "GPT",
     "PUBLISHED",
     "Architecture",
     "Classifier",
@@ -25,6 +27,7 @@ __all__ = [
     "Training",
     "compositional_contrast",
     "encodings",
+    "layer_states",
     "load_program",
     "outputs",
     "products",

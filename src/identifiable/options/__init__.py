@@ -6,6 +6,7 @@ command line, the settings in the JSON, the recorded command and the reference p
 
 from identifiable.options.declaring import Declared, Option, Options, declared, takes
 from identifiable.options.experiments import CellsOptions, ReproduceOptions, Scale, SourcesOptions
+from identifiable.options.models import ExtractOptions
 from identifiable.options.screens import (
     AttributeOptions,
     AuditOptions,
@@ -53,6 +54,7 @@ __all__ = [
     "DecoderOptions",
     "DisentangleOptions",
     "EvaluateOptions",
+    "ExtractOptions",
     "GroupedOptions",
     "HarmonyOptions",
     "HeadsOptions",

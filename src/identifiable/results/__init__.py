@@ -65,6 +65,7 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
+from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
 from identifiable.results.mechanistic import GapCell, Mechanistic, SlotCell, SlotModel, SlotScore
@@ -126,6 +127,7 @@ from identifiable.results.screen import (
     ScreenDesign,
 )
 from identifiable.results.serial import SCHEMAS, from_json, to_json
+from identifiable.results.table1 import MapError, ModelPairs, OrderStep, Table1
 from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
 from identifiable.results.writing import whole_file, write_text, write_texts
 
@@ -167,6 +169,8 @@ __all__ = [
     "Errors",
     "Estimate",
     "Evaluation",
+    "ExtractedLayer",
+    "Extraction",
     "Factor",
     "FactorLatentMatrix",
     "FeatureCheck",
@@ -198,16 +202,20 @@ __all__ = [
     "Leakage",
     "Lift",
     "MapArrays",
+    "MapError",
     "MapFit",
     "Mechanistic",
     "MethodScore",
     "Metric",
+    "ModelCard",
+    "ModelPairs",
     "ModelRun",
     "MovedGroup",
     "Neighbours",
     "NoisePoint",
     "Note",
     "Null",
+    "OrderStep",
     "Overlap",
     "PairResult",
     "PairRun",
@@ -249,6 +257,7 @@ __all__ = [
     "Step",
     "Summary",
     "SupremumEstimate",
+    "Table1",
     "Table2",
     "Table3",
     "Tie",

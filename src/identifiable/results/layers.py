@@ -44,7 +44,7 @@ class LayerGrid:
     r2         held-out R² of a similarity from the first to the second, `r2_back` from the second to the first
     overlap    share of the nearest neighbours of a row that are the same in both
 
-    `components` are those of SVCCA.
+    `components` are those of SVCCA, fewer where a layer has a lower rank.
     """
 
     of: Literal["models", "self", "untrained"]

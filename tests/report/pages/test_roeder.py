@@ -15,7 +15,7 @@ from identifiable.results import RoederFigure
 
 MADE = make_roeder()
 BARE = make_roeder(claims=(), published={}, models=(), scatters=(), means=(), pairs=())
-AGREES, DOES_NOT, CANNOT = MADE.claims
+AGREES, DOES_NOT, CANNOT, OURS = MADE.claims
 
 
 @pytest.mark.parametrize("result", [*map(make_roeder, WHAT), BARE])
@@ -25,13 +25,14 @@ def test_every_special_result_is_drawn(result: RoederFigure) -> None:
 
 def test_every_statement_has_its_difference_and_what_this_run_says() -> None:
     claims, ends, published = tables_of(MADE, "verdict")
-    assert [(row[0], row[-1]) for row in claims.rows] == [
-        ("CCA (f)", "agrees"),
-        ("CCA (g)", "does not"),
-        ("R² (f)", "cannot tell"),
+    assert [(row[0], row[2], row[-1]) for row in claims.rows] == [
+        ("CCA (f)", "paper", "agrees"),
+        ("CCA (g)", "paper", "does not"),
+        ("R² (f)", "paper", "cannot tell"),
+        ("CCA (g)", "ours", "does not"),
     ]
     low, high = AGREES.difference_ci95 or (math.nan, math.nan)
-    assert claims.rows[0][2:5] == ("0, 600", f"+{number(AGREES.difference)} [{number(low)}, {number(high)}]", "5")
+    assert claims.rows[0][3:6] == ("0, 600", f"+{number(AGREES.difference)} [{number(low)}, {number(high)}]", "5")
     assert [row[3:] for row in ends.rows] == [("0.010", "0.400")] * 3
     assert published.rows == (("iterations", "4000"),)
 
@@ -40,6 +41,8 @@ def test_every_statement_has_its_difference_and_what_this_run_says() -> None:
     ("claims", "tone"),
     [
         ((AGREES,), "good"),
+        ((AGREES, OURS), "good"),
+        ((OURS,), "plain"),
         ((DOES_NOT,), "caution"),
         ((CANNOT,), "plain"),
         ((AGREES, CANNOT), "caution"),
@@ -53,7 +56,7 @@ def test_the_tone_is_good_only_where_every_statement_agrees(claims, tone) -> Non
 
 def test_the_headline_counts_statements_and_gives_the_first_interval() -> None:
     said = MADE.headline
-    assert "1 of 3 statements" in said
+    assert "1 of 3" in said
     assert number(AGREES.difference) in said
     assert "5 pairs" in said
     assert BARE.headline != said

@@ -7,6 +7,7 @@ pictures drawn here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,14 @@ from identifiable.experiments.images import read_images
 from identifiable.experiments.roeder.measuring import (
     Measures,
     Retrained,
-    check_least,
+    check_settings,
     disjoint,
     figure,
     from_heads,
     retrained,
     seeds_of,
     similarities,
+    training,
 )
 from identifiable.intake import content_hash
 from identifiable.io.stored_rows import FileBytes
@@ -65,14 +67,11 @@ class Settings:
     rows: int = 5000  # pictures held out
 
     def __post_init__(self) -> None:
-        least = {"pairs": 1, "patch": 1, "draws": 1, "layers": 1, "steps": 1, "batch": 2, "checkpoints": 1}
-        check_least(self, **least, outputs=2, width=1, rows=20 * self.outputs)
+        check_settings(self, pairs=1, patch=1, draws=1, layers=1, batch=2, outputs=2, width=1, rows=20 * self.outputs)
         for name, bound in (("widths", 1), ("images", self.batch)):
             given = getattr(self, name)
             if len(set(given)) < len(given) or min(given) < bound:
                 raise UsageError(f"{name} {given}: expected different whole numbers of at least {bound}.")
-        if self.steps % self.checkpoints:
-            raise UsageError(f"checkpoints {self.checkpoints}: expected a divisor of the {self.steps} steps.")
 
 
 # What differs from the paper's scale. On one core `small` takes five minutes, `smoke` seconds.
@@ -144,7 +143,8 @@ def drawn_pictures(n: int, rng: np.random.Generator) -> Pictures:
     angle, shift, width = rng.uniform(0, np.pi, (n, 1, 1)), rng.normal(0, 2, (n, 1, 1)), rng.uniform(0.7, 2, (n, 1, 1))
     bars = np.exp(-(((x * np.sin(angle) + y * np.cos(angle) - shift) / width) ** 2))
     noisy = (bars + 0.1 * rng.standard_normal(bars.shape)).clip(0, 1)
-    return np.round(255 * noisy).astype(np.uint8)[:, None]
+    drawn: Pictures = np.round(255 * noisy).astype(np.uint8)[:, None]
+    return drawn
 
 
 def _pictures(chosen: Settings, options: ReproduceOptions) -> tuple[Pictures, str]:
@@ -161,7 +161,7 @@ def _pictures(chosen: Settings, options: ReproduceOptions) -> tuple[Pictures, st
     found = read_images(options.data)
     if found.values.dtype != np.uint8:
         raise DataError(f"{found.name}: expected pictures of bytes (uint8), got {found.values.dtype}.")
-    return found.values[:, None], found.name
+    return found.values[:, None].astype(np.uint8, copy=False), found.name
 
 
 def patches(pictures: Pictures, size: int, rng: np.random.Generator) -> Pictures:
@@ -230,18 +230,9 @@ def _trained(
     *,
     checkpoints: int,
 ) -> Retrained:
-    from identifiable.nn import Contrastive, Training, outputs
+    from identifiable.nn import Contrastive, outputs
 
     widths = (held_out.shape[2], *(condition[1],) * (chosen.layers - 1), chosen.outputs)
-    how = Training(
-        learning_rate=chosen.learning_rate,
-        batch=chosen.batch,
-        epoch_steps=chosen.steps // checkpoints,
-        max_epochs=checkpoints,
-        patience=None,
-        clip=None,
-        keep="last",
-    )
 
     def measure(one: Any, other: Any) -> Measures:
         f = [outputs(model.f, held_out[:, 0]).astype(np.float64) for model in (one, other)]
@@ -253,7 +244,16 @@ def _trained(
 
     seeds = seeds_of(options.seed, 2 * chosen.pairs)  # the same under all conditions
     models = [Contrastive(widths, chosen.batch, seed=seed) for seed in seeds]
-    return retrained(models, rows, held_out, how, disjoint(len(models)), measure, options, of=_part(*condition))
+    return retrained(
+        models,
+        rows,
+        held_out,
+        training(chosen, checkpoints),
+        disjoint(len(models)),
+        measure,
+        options,
+        of=_part(*condition),
+    )
 
 
 def _part(images: int, width: int) -> str:
@@ -262,6 +262,13 @@ def _part(images: int, width: int) -> str:
 
 def _models(runs: Retrained, images: int, width: int) -> list[SeedModel]:
     return [
-        SeedModel(_part(images, width), k, run.steps, run.best_loss, None, "diverged" if k in runs.diverged else None)
+        SeedModel(
+            _part(images, width),
+            k,
+            run.steps,
+            run.validation[-1] if run.validation else math.nan,
+            None,
+            "diverged" if k in runs.diverged else None,
+        )
         for k, run in enumerate(runs.trained)
     ]

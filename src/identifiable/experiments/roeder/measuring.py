@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import stdtrit
@@ -71,13 +71,18 @@ def _similarities(X: Array, Y: Array, fold: Any, components: int | None) -> dict
     scale = np.sqrt(xx * yy)
     held_out = np.divide(cross, scale, out=np.zeros_like(cross), where=scale > 0)
     name: Measure = "cca" if components is None else "svcca"
-    whole = cca(total) if components is None else svcca(total, components)
+    whole = cca(total) if components is None else svcca(total, min(_directions(total, components)))
     ways = ((training, folds), tuple([m.reversed() for m in each] for each in (training, folds)))
     return {
         name: float(held_out.mean()) if count else math.nan,
         "cca_in_sample" if components is None else "svcca_in_sample": whole,
         "r2": fmean(_r2(*way) for way in ways),
     }
+
+
+def _directions(moments: Moments, components: int) -> tuple[int, int]:
+    """Principal components that there are, at most so many: a norm before the output leaves one fewer than columns."""
+    return principal(moments.xx, components).shape[1], principal(moments.yy, components).shape[1]
 
 
 def _canonical(moments: Moments, components: int | None) -> Canonical:
@@ -238,11 +243,30 @@ def seeds_of(seed: int, count: int, *kind: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence([seed, *kind]).generate_state(count)]
 
 
-def check_least(chosen: Any, **least: int) -> None:
-    """Refuse settings below the least that they can be."""
-    for name, bound in least.items():
+def training(chosen: Any, checkpoints: int | None = None) -> Training:
+    """How the models of an experiment are trained: so many steps, and a look at them at every checkpoint."""
+    from identifiable.nn import Training
+
+    looks = checkpoints or chosen.checkpoints
+    return Training(
+        learning_rate=chosen.learning_rate,
+        batch=chosen.batch,
+        epoch_steps=chosen.steps // looks,
+        max_epochs=looks,
+        patience=None,
+        clip=None,
+        keep="last",
+        schedule=getattr(chosen, "schedule", "constant"),
+    )
+
+
+def check_settings(chosen: Any, **least: int) -> None:
+    """Refuse settings below the least that they can be, and checkpoints that are not equally far apart."""
+    for name, bound in {"steps": 1, "batch": 1, "checkpoints": 1, **least}.items():
         if getattr(chosen, name) < bound:
             raise UsageError(f"{name} {getattr(chosen, name)}: expected a whole number of at least {bound}.")
+    if chosen.steps % chosen.checkpoints:
+        raise UsageError(f"checkpoints {chosen.checkpoints}: expected a divisor of the {chosen.steps} steps.")
 
 
 def over_pairs(values: Mapping[Pair, float]) -> tuple[float, Interval | None]:
@@ -290,12 +314,19 @@ def _mean(values: Iterable[float]) -> float:
     return fmean(known) if known else math.nan
 
 
-def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, measure: Measure) -> Claim:
+def judged(
+    pairs: Sequence[SeedPair],
+    claim: Claimed,
+    axis: str,
+    part: str,
+    measure: Measure,
+    source: Literal["paper", "ours"] = "paper",
+) -> Claim:
     """Whether a direction shows: the difference within pairs, its interval over pairs, and on which side of 0 that lies."""
     own = [pair for pair in pairs if (pair.axis, pair.part, pair.measure) == (axis, part, measure)]
     places = sorted({pair.at for pair in own})
     if not places:
-        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell")
+        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell", source)
     at = {place: {pair.seeds: pair for pair in own if pair.at == place} for place in (places[0], places[-1])}
     last = at[places[-1]]
     if claim == "rises":
@@ -310,7 +341,7 @@ def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, meas
     if ci95 is not None:
         found = "agrees" if ci95[0] > 0 else "does_not" if ci95[1] < 0 else "cannot_tell"
     first = places[0] if claim == "rises" else DEGREES["nearly"] if claim == "nearly" else None
-    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found)
+    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found, source)
 
 
 # -- the result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from identifiable.experiments.changing import changed
 from identifiable.experiments.roeder.measuring import (
     Measures,
     Retrained,
-    check_least,
+    check_settings,
     every,
     figure,
     from_heads,
@@ -30,6 +30,7 @@ from identifiable.experiments.roeder.measuring import (
     scatter,
     seeds_of,
     similarities,
+    training,
 )
 from identifiable.intake import content_hash
 from identifiable.moments import Array
@@ -62,11 +63,10 @@ class Settings:
     steps: int = 10_000
     checkpoints: int = 20
     rows: int = 5000  # held out
-    gate: float = 0.1  # loss above the entropy of the labels, as a share of what they tell about the point
+    gate: float = 0.25  # see `classified`
 
     def __post_init__(self) -> None:
-        least = {"labels": 2, "seeds": 2, "dimensions": 1, "steps": 1, "batch": 1, "checkpoints": 1}
-        check_least(self, **least, rows=20 * self.dimensions)
+        check_settings(self, labels=2, seeds=2, dimensions=1, rows=20 * self.dimensions)
         for name, known in (("rules", RULES), ("angle", tuple(ANGLES)), ("schedule", ("cosine", "constant"))):
             given = getattr(self, name)
             if not given or any(each not in known for each in ((given,) if isinstance(given, str) else given)):
@@ -74,8 +74,6 @@ class Settings:
         for name in ("spread", "sharpness", "gate"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} {getattr(self, name)}: expected a number above 0.")
-        if self.steps % self.checkpoints:
-            raise UsageError(f"checkpoints {self.checkpoints}: expected a divisor of the {self.steps} steps.")
 
 
 # What differs from the paper's scale. On one core `small` takes two minutes, `smoke` seconds.
@@ -90,7 +88,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "steps": 200,
         "checkpoints": 2,
         "rows": 1000,
-        "gate": 0.3,
     },
 }
 
@@ -119,7 +116,8 @@ class World:
             return shares
         whole = ANGLES[self.chosen.angle]
         sector = np.floor((angle % whole) / whole * labels).astype(int) % labels
-        return np.eye(labels)[sector]
+        certain: Array = np.eye(labels)[sector]
+        return certain
 
     def drawn(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Rows to train on: points with a label each."""
@@ -151,8 +149,13 @@ class Classified:
 
 
 def classified(world: World, options: ReproduceOptions) -> Classified:
-    """Train a classifier from every seed on the same points, in an order of its own, and judge it by its loss alone."""
-    from identifiable.nn import Classifier, Training, outputs
+    """Train a classifier from every seed on the same points, in an order of its own, and judge it by its loss alone.
+
+    The loss above the entropy of the labels, over the information that labels have about points, is the share of it that a model
+    misses. One whose features have a single dimension misses at least 0.53 (soft) or 0.63 (hard) with 18 labels, by the best of
+    such features found numerically; one that uses both dimensions can miss nothing. A `gate` of 0.25 is halfway.
+    """
+    from identifiable.nn import Classifier, outputs
 
     chosen, part = world.chosen, f"{world.rule} labels"
     rng = np.random.default_rng([options.seed, RULES.index(world.rule)])
@@ -168,21 +171,11 @@ def classified(world: World, options: ReproduceOptions) -> Classified:
         found = similarities(*features, seed=options.seed) | from_heads(weights, features, seed=options.seed)
         return {(part, name): values for name, values in found.items()}
 
-    how = Training(
-        learning_rate=chosen.learning_rate,
-        batch=chosen.batch,
-        epoch_steps=chosen.steps // chosen.checkpoints,
-        max_epochs=chosen.checkpoints,
-        patience=None,
-        clip=None,
-        keep="last",
-        schedule=chosen.schedule,  # type: ignore[arg-type]
-    )
     runs = retrained(
         [Classifier(widths, chosen.labels, seed=seed) for seed in seeds],
         rows,
         world.labelled(points, rng),
-        how,
+        training(chosen),
         every(chosen.seeds),
         measure,
         options,
@@ -195,8 +188,10 @@ def classified(world: World, options: ReproduceOptions) -> Classified:
     for k, trained in enumerate(runs.trained):
         logits = outputs(trained.model.g, outputs(trained.model.f, shown)).astype(np.float64)
         loss = float(-(probabilities * log_softmax(logits, axis=1)).sum(axis=1).mean())
-        removed = "diverged" if k in runs.diverged else "above_floor" if loss - floor > chosen.gate * told else None
-        models.append(SeedModel(part, k, trained.steps, loss, floor, removed))
+        missed = SeedModel(
+            part, k, trained.steps, loss, floor, "above_floor" if loss - floor > chosen.gate * told else None
+        )
+        models.append(replace(missed, removed="diverged") if k in runs.diverged else missed)
     return Classified(runs, models, points)
 
 
@@ -211,7 +206,7 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
         found = classified(World(chosen, rule), options)
         name, kept = f"points, {rule} labels", found.kept
         digest = content_hash(Blocks(found.points, name=name))
-        inputs.append(Input(name, *found.points.shape, str(found.points.dtype), digest))
+        inputs.append(Input(name, len(found.points), 2, str(found.points.dtype), digest))
         models += found.models
         pairs += [pair for pair in found.runs.over_training() if set(pair.seeds) <= set(kept)]
         if chosen.dimensions == 2 and len(kept) > 1:

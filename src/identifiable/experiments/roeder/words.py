@@ -27,7 +27,7 @@ from identifiable.blocks import Blocks
 from identifiable.experiments.changing import changed
 from identifiable.experiments.roeder.measuring import (
     Measures,
-    check_least,
+    check_settings,
     disjoint,
     figure,
     from_heads,
@@ -35,9 +35,11 @@ from identifiable.experiments.roeder.measuring import (
     scatter,
     seeds_of,
     similarities,
+    training,
 )
 from identifiable.intake import content_hash
 from identifiable.io.containers import check_is_file, reason
+from identifiable.moments import Array
 from identifiable.options import ReproduceOptions
 from identifiable.results import Input, RoederFigure, SeedModel
 
@@ -71,12 +73,9 @@ class Settings:
     rows: int = 5000  # held-out windows, at most
 
     def __post_init__(self) -> None:
-        least = {"pairs": 1, "words": 20, "window": 3, "noise_samples": 0, "batch": 1, "steps": 1, "checkpoints": 1}
-        check_least(self, **least, dimensions=1, rows=FEWEST_ROWS, text=1000)
+        check_settings(self, pairs=1, words=20, window=3, noise_samples=0, dimensions=1, rows=FEWEST_ROWS, text=1000)
         if self.window % 2 == 0:
             raise UsageError(f"window {self.window}: expected an odd number, so that one word is in the middle.")
-        if self.steps % self.checkpoints:
-            raise UsageError(f"checkpoints {self.checkpoints}: expected a divisor of the {self.steps} steps.")
 
 
 # What differs from the paper's scale. On one core `small` takes two minutes, `smoke` seconds.
@@ -172,11 +171,12 @@ class Text:
         order = [*range(middle), *range(middle + 1, size), middle]
         return found[:, order].astype(np.float32)
 
-    def unigrams(self) -> NDArray[np.int64]:
+    def unigrams(self) -> list[int]:
         """Numbers of words, each as often as in the text, in a table of fixed length."""
         counts = np.bincount(self.numbers, minlength=len(self.vocabulary))[: len(self.vocabulary)]
         ends = np.cumsum(counts) / counts.sum()
-        return np.searchsorted(ends, (np.arange(UNIGRAMS) + 0.5) / UNIGRAMS)
+        found: list[int] = np.searchsorted(ends, (np.arange(UNIGRAMS) + 0.5) / UNIGRAMS).tolist()
+        return found
 
 
 def _text(chosen: Settings, options: ReproduceOptions) -> Text:
@@ -193,23 +193,24 @@ def _text(chosen: Settings, options: ReproduceOptions) -> Text:
 
 def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> RoederFigure:
     """Train pairs, and compare f on held-out windows and g on held-out words."""
-    from identifiable.nn import LogBilinear, Training, outputs
+    from identifiable.nn import LogBilinear, outputs
 
     text = _text(chosen, options)
-    training, held_out = text.windows(chosen.window)
-    if len(training) < chosen.batch or len(held_out) < FEWEST_ROWS:
+    seen, held_out = text.windows(chosen.window)
+    if len(seen) < chosen.batch or len(held_out) < FEWEST_ROWS:
         raise DataError(
             f"{text.name}: expected at least {chosen.batch} windows to train on and {FEWEST_ROWS} held out, got "
-            f"{len(training)} and {len(held_out)}; pass a longer text, or set words higher."
+            f"{len(seen)} and {len(held_out)}; pass a longer text, or set words higher."
         )
     rng = np.random.default_rng([options.seed, 2])
     held_out = held_out[np.sort(rng.permutation(len(held_out))[: chosen.rows])]
     contexts = held_out[:, :-1]
 
-    def f(model: Any) -> NDArray[np.float64]:
-        return outputs(model, contexts, function=model.f).astype(np.float64)
+    def f(model: Any) -> Array:
+        features: Array = outputs(model, contexts, function=model.f).astype(np.float64)
+        return features
 
-    def g(model: Any) -> NDArray[np.float64]:
+    def g(model: Any) -> Array:
         return _array(model.word)
 
     def measure(one: Any, other: Any) -> Measures:
@@ -220,7 +221,7 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
         implied = from_heads(vectors, features, biases=biases, seed=options.seed)
         return found | {("contexts", name): v for name, v in implied.items()}
 
-    table = text.unigrams() if chosen.noise_samples else np.zeros(1, np.int64)
+    table = text.unigrams() if chosen.noise_samples else (0,)
     models = [
         LogBilinear(
             chosen.words,
@@ -232,16 +233,7 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
         )
         for seed in seeds_of(options.seed, 2 * chosen.pairs)
     ]
-    how = Training(
-        learning_rate=chosen.learning_rate,
-        batch=chosen.batch,
-        epoch_steps=chosen.steps // chosen.checkpoints,
-        max_epochs=chosen.checkpoints,
-        patience=None,
-        clip=None,
-        keep="last",
-    )
-    runs = retrained(models, training, held_out, how, disjoint(len(models)), measure, options, of="words")
+    runs = retrained(models, seen, held_out, training(chosen), disjoint(len(models)), measure, options, of="words")
     targets = held_out[:, -1].astype(int)
     found = []
     for k, trained in enumerate(runs.trained):
@@ -259,10 +251,10 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
     return figure(NAME, experiment, chosen, options, inputs=[given], pairs=pairs, models=found, scatters=scatters)
 
 
-def _array(parameter: Any) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = parameter.detach().numpy().astype(np.float64)
+def _array(parameter: Any) -> Array:
+    values: Array = parameter.detach().numpy().astype(np.float64)
     return values
 
 
-def _bias(model: Any) -> NDArray[np.float64]:
+def _bias(model: Any) -> Array:
     return _array(model.bias)

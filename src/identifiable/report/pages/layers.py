@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from identifiable.report.frame import framed, glossary, section, shade, terms
 from identifiable.report.page import NEXT, Block, Card, Code, Curve, Curves, Fold, Page, Table, Text, columns
@@ -112,7 +112,7 @@ def _untrained(result: Layers, measure: Measure) -> list[float]:
 def _neighbouring(result: Layers) -> list[float]:
     """CKA of each layer of the first model with its next one."""
     own = result.grid("self")
-    return [] if own is None else [own.cka[i][j] for i, j in pairwise(range(len(own.first)))]
+    return [] if own is None else [own.cka[i][j] for i, j in itertools.pairwise(range(len(own.first)))]
 
 
 # -- layers at the same depth
@@ -125,7 +125,7 @@ def _depth(result: Layers) -> Iterator[Block]:
     if len(pairs) > 1:
         yield Curves(
             "CKA at the same depth",
-            f"Layer {_name(pairs[0].first)} is 1. Bars are 95 % intervals.",
+            f"1 is {_name(pairs[0].first)}. Bars are 95 % intervals.",
             f"layer of {display_name(result.names[0])}",
             "CKA",
             tuple(
@@ -270,10 +270,18 @@ def _shaded(caption: str, grid: LayerGrid, measure: Measure) -> Table:
     values: Sequence[Sequence[float]] = getattr(grid, measure)
     return Table(
         caption,
-        columns("layer", *map(_name, grid.second)),
+        columns("layer", *_ends(grid.second)),
         tuple((_name(name), *(number(v, 2) for v in row)) for name, row in zip(grid.first, values, strict=True)),
         shades=tuple(tuple(shade(max(v, 0.0), 1.0) if known(v) else None for v in row) for row in values),
     )
+
+
+def _ends(names: Sequence[str]) -> list[str]:
+    """Names without what all of them begin with, to fit above narrow columns: 0, 1, 2 of layer_0, layer_1, layer_2."""
+    shared = (name for name in itertools.accumulate(names[0]) if all(other.startswith(name) for other in names))
+    begin = max(shared, key=len, default="").rstrip("0123456789")
+    ends = [name.removeprefix(begin) for name in names]
+    return [_name(end) for end in (ends if all(ends) else names)]
 
 
 # -- over training
@@ -292,7 +300,7 @@ def _training(result: Layers) -> Iterator[Block]:
             continue
         yield Curves(
             f"{title}: CKA at the same depth",
-            "The first checkpoint is 1. Bars are 95 % intervals." + _left_out(steps),
+            f"1 is {clip(one_line(steps[0].checkpoint), 40)}. Bars are 95 % intervals.{_left_out(steps)}",
             "checkpoint",
             "CKA",
             tuple(_over(steps)),

@@ -49,7 +49,7 @@ WHAT = {
     "roeder-fig3": ("Figure 3", "Contrastive coding of image patches: do two runs learn the same features?"),
     "roeder-fig4": ("Figure 4", "Language models: do two models have the same features, layer by layer?"),
 }
-DRAWN = ("cca", "svcca", "r2_heads")  # over an axis with several values
+DRAWN = ("cca", "svcca", "r2", "r2_heads")  # over an axis with several values
 STYLES = 8  # of curves
 WIDE = 20  # largest over smallest value of an axis, from which on it is logarithmic
 READING = ("CCA", "R²", "R² from heads", "Baselines", "Intervals", "Agrees")
@@ -98,16 +98,17 @@ def _ends(result: RoederFigure) -> list[SeedMean]:
 def _verdict(result: RoederFigure) -> Iterator[Block]:
     yield _card(result)
     yield Table(
-        "What the paper states, and this run",
+        "Statements of the paper, and ours beside them",
         columns(
-            *("measure", "the paper: it", "ends", "difference [95 %]", "pairs", "this run"),
-            words=("the paper: it", "ends", "this run"),
+            *("measure", "statement", "by", "ends", "difference [95 %]", "pairs", "this run"),
+            words=("statement", "by", "ends", "this run"),
             hidden=("pairs",),
         ),
         tuple(
             (
                 measure_words(claim.measure, claim.part),
                 claim_words(claim),
+                claim.source,
                 f"{short(claim.first)}, {short(claim.last)}"
                 if claim.claim == "rises" and claim.first is not None
                 else MISSING,
@@ -130,7 +131,7 @@ def _verdict(result: RoederFigure) -> Iterator[Block]:
 
 
 def _badge(result: RoederFigure) -> tuple[str, Tone]:
-    found = {claim.found for claim in result.claims}
+    found = {claim.found for claim in result.claims if claim.source == "paper"}
     if len(found) == 1:
         return BADGES[found.pop()]
     return ("agrees in part", "caution") if "agrees" in found else BADGES["does_not" if found else "cannot_tell"]
@@ -182,6 +183,7 @@ def _figures(result: RoederFigure) -> Iterator[Block]:
 
 
 def _forest(result: RoederFigure) -> Iterator[Block]:
+    ends = _ends(result)
     rows = tuple(
         DotRow(
             measure_words(m.measure, m.part),
@@ -189,14 +191,14 @@ def _forest(result: RoederFigure) -> Iterator[Block]:
             marks(("main", m.value), ("shuffle", m.shuffled), ("hollow", m.untrained)),
             interval=m.value_ci95 if m.value_ci95 is not None and all(map(known, m.value_ci95)) else None,
         )
-        for m in _ends(result)
+        for m in ends
         if known(m.value) and m.measure != "map_distance"
     )
     if rows:
         yield Dots(
             f"{WHAT[result.experiment][0]}: pairs of models beside their baselines",
-            "At the end of training. An untrained pair can already be far from 0; what training adds is the distance "
-            "between the two marks.",
+            f"At {one_line(ends[0].axis)} {short(ends[0].at)}. An untrained pair can already be far from 0; what training adds "
+            "is the distance between the two marks.",
             "mean over pairs; 1 is alike up to a linear map",
             rows,
             (
