@@ -79,23 +79,23 @@ def test_a_checkpoint_gives_the_same_scores_again(tiny: Mechanistic, tmp_path: P
     assert len(told) == 4
 
 
-def test_factors_without_a_common_basis_are_one_block() -> None:
+def test_owners_of_outputs_give_the_nearest_basis_where_points_differ_in_theirs() -> None:
+    rng = np.random.default_rng(3)
+    J = np.zeros((30, 16, 4))
+    J[:, :8, :2], J[:, 8:, 2:] = rng.standard_normal((2, 30, 8, 2))
+    turned = J @ (np.eye(4) + 0.1 * rng.standard_normal((30, 4, 4)))  # another basis at each point
+
     class Local:
-        subspaces: tuple[np.ndarray, ...] = ()
+        owners, n_factors = np.repeat([0, 1], 8), 2
 
-    basis, blocks = mechanistic._basis(Local(), 4)  # type: ignore[arg-type]
-    assert np.array_equal(basis, np.eye(4))
-    assert blocks == (4,)
-
-
-def test_directions_that_move_nothing_go_with_the_last_block() -> None:
-    class Deficient:
-        subspaces = (np.eye(4)[:, :2], np.eye(4)[:, 2:3])
-        null_space = np.eye(4)[:, 3:]
-
-    basis, blocks = mechanistic._basis(Deficient(), 4)  # type: ignore[arg-type]
-    assert np.array_equal(basis, np.eye(4))
-    assert blocks == (2, 2)
+    for given, most in ((J, 1e-6), (turned, 0.3)):
+        parts = mechanistic.nearest_subspaces(given, Local())  # type: ignore[arg-type]
+        assert [part.shape for part in parts] == [(4, 2), (4, 2)]
+        off = [
+            np.linalg.norm(part[rest]) / np.linalg.norm(part)
+            for part, rest in zip(parts, ([2, 3], [0, 1]), strict=True)
+        ]
+        assert max(off) < most
 
 
 def test_the_oracle_puts_shuffled_components_back_and_keeps_the_sizes_of_slots() -> None:

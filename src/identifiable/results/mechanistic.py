@@ -19,7 +19,7 @@ class SlotModel:
     """One autoencoder trained without a penalty, and the factors of its decoder.
 
     `loss` is the mean squared error on held-out rows of variance 1. `right`: the number of factors and all their dimensions are those
-    of the slots. `linear`: one basis serves all points; where none does, `found` has one block of all latents. `leak` is that of the
+    of the slots. `linear`: one basis serves all points; where none does, `found` is the nearest one. `leak` is that of the
     number found, `next_leak` that of one more.
     """
 

@@ -51,7 +51,6 @@ READING = (
 MOST = 0.9  # share of models with the right factors, and...
 LIFTED = 0.4  # ...the rise of the score, from which on the experiment is said to work: the aims of this experiment
 CONTRASTED: tuple[Way, ...] = ("raw", "found", "then_penalty", "penalty")
-KINDS = {"proportional": "proportional", "generic": "generic"}
 
 Condition = tuple[int, float, float]
 
@@ -194,7 +193,7 @@ def _gaps(result: Mechanistic) -> Iterator[Block]:
             "Two factors of one dimension: fewest derivatives of a mixed basis less those of the aligned one",
             columns("shared derivatives", "outputs of each", "shared", "gap", "closed form", "Type S"),
             tuple(
-                (KINDS[g.kind], count(g.outputs), count(g.shared), str(g.gap), str(g.formula), yes_no(g.gap > 0))
+                (g.kind, count(g.outputs), count(g.shared), str(g.gap), str(g.formula), yes_no(g.gap > 0))
                 for g in result.gaps
             ),
             brief=True,
@@ -217,6 +216,7 @@ def _models(result: Mechanistic) -> Iterator[Block]:
                 number(m.loss, 4),
                 " + ".join(map(str, m.dimensions)),
                 yes_no(m.certain),
+                yes_no(m.linear),
                 one_line(m.reason.replace("_", " ")),
                 number(m.leak),
                 number(m.next_leak),
@@ -232,6 +232,7 @@ def _models(result: Mechanistic) -> Iterator[Block]:
             "loss",
             "dimensions",
             "certain",
+            "linear",
             "reason",
             "leak",
             "next leak",
