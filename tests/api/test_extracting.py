@@ -109,7 +109,7 @@ def test_layers_of_a_module_are_what_its_parts_give(net):
     assert (found.n, found.pool, found.truncated, found.model.family) == (30, None, 0, "module")
     with safe_open("out.safetensors", "numpy") as file:
         about = file.metadata()
-    assert (about["schema"], about["weights_sha256"]) == ("identifiable/layers/1", found.model.sha256)
+    assert (about["schema"], about["weights_sha256"]) == ("identifiable/extracted/1", found.model.sha256)
     assert json.loads(about["final_norm"]) == {"blocks.1": "no", "norm": "yes", "output": "no"}
 
 

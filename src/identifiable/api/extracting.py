@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from identifiable.nn.encoders import Encoder
 
 SUFFIX = ".safetensors"
-SCHEMA = "identifiable/layers/1"  # of the file
+SCHEMA = "identifiable/extracted/1"  # of the file
 AT_ONCE = 256  # texts whose tokens are counted at once
 PROBED = 2  # inputs of the batch that a model is looked at with
 LIBRARIES = {"huggingface": ("torch", "transformers", "tokenizers"), "timm": ("torch", "timm"), "module": ("torch",)}

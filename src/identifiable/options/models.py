@@ -19,7 +19,7 @@ class ExtractOptions(Recorded):
 
     output: Annotated[
         Any, Option("the file to write (.safetensors)", short="-o", setting=False, metavar="PATH", required=True)
-    ] = ""
+    ] = None
     layers: Annotated[
         Sequence[int | str],
         Option(

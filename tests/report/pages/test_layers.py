@@ -72,7 +72,7 @@ def test_over_training_there_is_a_curve_for_each_layer_of_either_series() -> Non
 )
 def test_the_next_step_is_that_of_the_answer(made, expected) -> None:
     words = glossary("layers")
-    blocks = list(blocks_of(make_layers(**made), "next"))
+    blocks = list(blocks_of(make_layers(**made), "steps"))
     told = [block.text for block in blocks if isinstance(block, Text)]
     assert [name for text in told for name, said in words.items() if said == text] == expected
     commands = [block.text for block in blocks if isinstance(block, Code)]

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from identifiable.report.frame import framed, glossary, section, shade, terms
-from identifiable.report.page import NEXT, Block, Card, Code, Curve, Curves, Fold, Page, Table, Text, columns
+from identifiable.report.page import Block, Card, Code, Curve, Curves, Fold, Page, Table, Text, columns
 from identifiable.report.words import (
     clip,
     count,
@@ -25,7 +25,7 @@ from identifiable.report.words import (
     signed,
     yes_no,
 )
-from identifiable.results import LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
+from identifiable.results import Interval, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
 from identifiable.results.layers import MEASURES, Measure
 
 GUIDE = (
@@ -39,6 +39,7 @@ READING = (
 NAMES: dict[Measure, str] = {"cka": "CKA", "svcca": "SVCCA", "r2": "R²", "r2_back": "R² back", "overlap": "overlap"}
 STYLES: dict[Measure, int] = {"cka": 1, "svcca": 2, "r2": 3, "r2_back": 4, "overlap": 5}
 SERIES = 6  # layers of a curve over training: more lines cannot be told apart
+SPECIAL = set(" '\"`$&|;<>()*?!#~")  # to a shell
 NAME = 16  # characters of a layer in a heat map
 
 
@@ -58,7 +59,7 @@ def page(result: Layers) -> Page:
             section("maps", "Every layer against every layer", _maps(result)),
             section("training", "Over training", _training(result)),
             section("layers", "The layers", _layers(result)),
-            section(NEXT, "What to do next", _steps(result)),
+            section("steps", "What to do next", _steps(result)),
         ],
         reading=(Text(words[""]), terms("layers", *READING, *over)),
         methods=(words["Computed"], _judged(result), words["Sources"]),
@@ -122,40 +123,33 @@ def _depth(result: Layers) -> Iterator[Block]:
     pairs = result.diagonal
     if not pairs:
         return
+    across = f"layer of {display_name(result.names[0])}"
     if len(pairs) > 1:
-        yield Curves(
+        yield from _curves(
             "CKA at the same depth",
             f"1 is {_name(pairs[0].first)}. Bars are 95 % intervals.",
-            f"layer of {display_name(result.names[0])}",
-            "CKA",
-            tuple(
-                curve
-                for curve in (
-                    Curve("both models", _points([p.cka for p in pairs]), 1, bounds=tuple(p.cka_ci95 for p in pairs)),
-                    Curve("untrained pair", _points(_untrained(result, "cka")), 2),
-                    Curve("chance: shuffled rows", _points([_chance(p, "cka") for p in pairs]), 0),
-                    Curve(f"{display_name(result.names[0])}: with its next layer", _points(_neighbouring(result)), 4),
-                )
-                if curve.points
+            (across, "CKA"),
+            (
+                _curve("both models", [p.cka for p in pairs], 1, [p.cka_ci95 for p in pairs]),
+                _curve("untrained pair", _untrained(result, "cka"), 2),
+                _curve("chance: shuffled rows", [_chance(p, "cka") for p in pairs], 0),
+                _curve(f"{display_name(result.names[0])}: with its next layer", _neighbouring(result), 4),
             ),
-            top=1.0,
         )
-        yield Curves(
+        yield from _curves(
             "The other measures at the same depth",
             "Bars are 95 % intervals.",
-            f"layer of {display_name(result.names[0])}",
-            "value",
-            tuple(
-                Curve(
+            (across, "value"),
+            [
+                _curve(
                     NAMES[measure],
-                    _points([getattr(p, measure) for p in pairs]),
+                    [getattr(p, measure) for p in pairs],
                     STYLES[measure],
-                    bounds=tuple(getattr(p, f"{measure}_ci95") for p in pairs),
+                    [getattr(p, f"{measure}_ci95") for p in pairs],
                 )
                 for measure in MEASURES
                 if measure != "cka"
-            ),
-            top=1.0,
+            ],
         )
     yield Table(
         f"Layers at the same depth. SVCCA of {count(result.components)} components; overlap of {count(result.neighbours)} neighbours "
@@ -190,8 +184,19 @@ def _depth(result: Layers) -> Iterator[Block]:
     )
 
 
-def _points(values: Sequence[float | None]) -> tuple[tuple[float, float], ...]:
-    return tuple((i + 1.0, v) for i, v in enumerate(values) if v is not None and known(v))
+def _curve(label: str, values: Sequence[float | None], style: int, bounds: Sequence[Interval | None] = ()) -> Curve:
+    """The values that are known, by their place from 1, with their intervals."""
+    kept = [(i, v) for i, v in enumerate(values) if v is not None and known(v)]
+    points = tuple((i + 1.0, v) for i, v in kept)
+    return Curve(label, points, style, bounds=tuple(bounds[i] for i, _ in kept) if bounds else ())
+
+
+def _curves(
+    title: str, description: str, axes: tuple[str, str], curves: Sequence[Curve], *, ordered: bool = False
+) -> Iterator[Curves]:
+    """A figure of the curves that have points, if any has."""
+    if drawn := tuple(curve for curve in curves if curve.points):
+        yield Curves(title, description, *axes, drawn, top=1.0, ordered=ordered)
 
 
 def _chance(pair: LayerPair, measure: Measure) -> float | None:
@@ -277,10 +282,15 @@ def _shaded(caption: str, grid: LayerGrid, measure: Measure) -> Table:
 
 
 def _ends(names: Sequence[str]) -> list[str]:
-    """Names without what all of them begin with, to fit above narrow columns: 0, 1, 2 of layer_0, layer_1, layer_2."""
+    """Names without what all of them begin with, to fit above narrow columns: 0, 1, 2 of layer_0, layer_1, layer_2.
+
+    Names that are all the same are counted.
+    """
     shared = (name for name in itertools.accumulate(names[0]) if all(other.startswith(name) for other in names))
     begin = max(shared, key=len, default="").rstrip("0123456789")
     ends = [name.removeprefix(begin) for name in names]
+    if len(set(ends)) < len(ends):
+        return [str(i + 1) for i in range(len(ends))]
     return [_name(end) for end in (ends if all(ends) else names)]
 
 
@@ -298,13 +308,11 @@ def _training(result: Layers) -> Iterator[Block]:
         steps = [step for step in result.training if step.series == series]
         if not steps:
             continue
-        yield Curves(
+        yield from _curves(
             f"{title}: CKA at the same depth",
             f"1 is {clip(one_line(steps[0].checkpoint), 40)}. Bars are 95 % intervals.{_left_out(steps)}",
-            "checkpoint",
-            "CKA",
-            tuple(_over(steps)),
-            top=1.0,
+            ("checkpoint", "CKA"),
+            list(_over(steps)),
             ordered=True,
         )
         yield Table(
@@ -314,7 +322,7 @@ def _training(result: Layers) -> Iterator[Block]:
                 "with",
                 "matched",
                 "same",
-                *(_name(pair.first) for pair in steps[0].diagonal),
+                *_ends([pair.first for pair in steps[0].diagonal]),
                 words=("with",),
             ),
             tuple(
@@ -366,8 +374,7 @@ def _left_out(steps: Sequence[LayerCheckpoint]) -> str:
 def _over(steps: Sequence[LayerCheckpoint]) -> Iterator[Curve]:
     for style, i in enumerate(_drawn(steps)):
         pairs = [step.diagonal[i] for step in steps]
-        bounds = tuple(pair.cka_ci95 for pair in pairs)
-        yield Curve(_name(pairs[0].first), _points([pair.cka for pair in pairs]), style, bounds=bounds)
+        yield _curve(_name(pairs[0].first), [pair.cka for pair in pairs], style, [pair.cka_ci95 for pair in pairs])
 
 
 # -- the layers, and what to do
@@ -415,9 +422,15 @@ def _steps(result: Layers) -> Iterator[Block]:
         yield Text(words["Compare a pair"], brief=True)
         yield Code(
             "the pair at the same depth that is least alike",
-            shlex.join(["identifiable", "compare", *paths]),
+            " ".join(["identifiable compare", *map(_quoted, paths)]),
             brief=True,
         )
+
+
+def _quoted(path: str) -> str:
+    """A path as one word of a command to copy."""
+    word = one_line(path)
+    return shlex.quote(word) if SPECIAL & set(word) else word
 
 
 def _judged(result: Layers) -> str:
