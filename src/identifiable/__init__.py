@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from identifiable.api import compare as compare
     from identifiable.api import load as load
     from identifiable.api import load_basis as load_basis
+    from identifiable.api import mechanisms as mechanisms
     from identifiable.api import resolve as resolve
     from identifiable.api import save_basis as save_basis
     from identifiable.api import structural as structural
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from identifiable.results import Distortion as Distortion
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
+    from identifiable.results import Mechanisms as Mechanisms
     from identifiable.results import Resolution as Resolution
 
 _ROOM_OF = {
@@ -59,6 +61,7 @@ _ROOM_OF = {
     "ICA": "api.estimator",
     "IdentifiableError": "_checks",
     "JointResolution": "results",
+    "Mechanisms": "results",
     "Moments": "moments",
     "PairingError": "_checks",
     "Representation": "representation",
@@ -73,6 +76,7 @@ _ROOM_OF = {
     "load": "api",
     "load_basis": "api",
     "match_components": "ica",
+    "mechanisms": "api",
     "pair": "representation",
     "resolve": "api",
     "save_basis": "api",
@@ -95,6 +99,7 @@ __all__ = [
     "Heads",
     "IdentifiableError",
     "JointResolution",
+    "Mechanisms",
     "Moments",
     "PairingError",
     "Representation",
@@ -110,6 +115,7 @@ __all__ = [
     "load",
     "load_basis",
     "match_components",
+    "mechanisms",
     "metrics",
     "pair",
     "pp",

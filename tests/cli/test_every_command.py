@@ -24,6 +24,7 @@ CALLS = {
     "resolve": "resolve a.npy --restarts 1 --stability 0 --rank 2",
     "joint": "resolve a.npy b.npy --restarts 1 --stability 0",
     "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",
+    "mechanisms": "mechanisms a.npy --decoder model:decoder --blocks 2,1",
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
     "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
     "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",

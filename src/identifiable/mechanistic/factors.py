@@ -102,7 +102,7 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
     points = _at_points(jacobians, looked_at, rows, frame)
     forms: tuple[Form, ...] = ("outputs", "rows") if n > 1 else ("outputs",)
     views: list[View] = [Stacked(frame.white, rows.nodes, rows.points, rows.outputs, form, n) for form in forms]
-    counts = []
+    counts: list[Count] = []
     for view in views:
         run.say(COUNTING, len(counts), len(forms) + 1)
         counts.append(count(view, rng=rng))
@@ -191,8 +191,9 @@ def _described(
     K, linear = outcome.n_factors, bool(outcome.subspaces)
     normed = [basis @ np.linalg.inv(np.linalg.qr(frame.from_white.T @ basis, mode="r")) for basis in outcome.subspaces]
     metric = [np.linalg.qr(frame.from_white.T @ basis)[0] for basis in outcome.subspaces]
-    m, d = jacobians.shape[1:]
-    energies, turns = [], []
+    m = jacobians.shape[1]
+    energies: list[Array] = []
+    turns: list[list[float]] = []
     for i, point in zip(looked_at, points, strict=True):
         run.say(POINTS, len(energies), len(looked_at))
         J = np.asarray(jacobians[int(i) : int(i) + 1][0], np.float64)
@@ -265,7 +266,7 @@ def largest_angle(first: Array, second: Array) -> float:
     if first.shape[1] != second.shape[1]:
         return 90.0
     apart = second - first @ (first.T @ second)  # the sine: exact where the cosine rounds to 1
-    return float(np.degrees(np.arcsin(min(1.0, np.linalg.norm(apart, 2)))))
+    return float(np.degrees(np.arcsin(min(1.0, float(np.linalg.norm(apart, 2))))))
 
 
 def _local_subspaces(point: _AtPoint, found: Count, K: int) -> list[Array]:

@@ -18,6 +18,7 @@ from identifiable.results import (
     Distortion,
     Heads,
     JointResolution,
+    Mechanisms,
     Recommendation,
     Reproduction,
     Resolution,
@@ -164,6 +165,17 @@ def _heads(result: Heads) -> str:
     return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
 
 
+def _mechanisms(result: Mechanisms) -> str:
+    """How many factors, of which dimensions, and whether to rely on it."""
+    dimensions = ", ".join(count(factor.dimension) for factor in result.factors)
+    outputs = "outputs that change from point to point" if result.moving else "disjoint outputs"
+    if result.n_factors == 1:
+        told = f"no split of the {counted(result.latents, 'latent')} by the outputs they move"
+    else:
+        told = f"{counted(result.n_factors, 'factor')} of {dimensions} dimensions move {outputs}"
+    return told if result.certain else f"{told}, but this is not certain"
+
+
 def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
@@ -175,6 +187,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Disentanglement: _disentanglement,
     Distortion: _distortion,
     Heads: _heads,
+    Mechanisms: _mechanisms,
     Reproduction: _reproduction,
     Table2: _table2,
     Table3: _table3,

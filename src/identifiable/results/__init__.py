@@ -66,6 +66,7 @@ from identifiable.results.evaluation import (
     StageTime,
 )
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
+from identifiable.results.mechanisms import FormCount, IndependenceScores, MechanismFactor, Mechanisms
 from identifiable.results.recommendation import (
     AskedMetric,
     HeldOutScore,
@@ -174,6 +175,7 @@ __all__ = [
     "FoldCheck",
     "FoldScore",
     "Form",
+    "FormCount",
     "GeneConcentration",
     "GeneScore",
     "HeadDiversity",
@@ -182,6 +184,7 @@ __all__ = [
     "HeldOutScore",
     "Holder",
     "IcaAdvice",
+    "IndependenceScores",
     "Input",
     "Interval",
     "JointResolution",
@@ -190,6 +193,8 @@ __all__ = [
     "Lift",
     "MapArrays",
     "MapFit",
+    "MechanismFactor",
+    "Mechanisms",
     "MethodScore",
     "Metric",
     "ModelRun",
