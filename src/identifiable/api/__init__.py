@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from identifiable.api.comparing import compare, structural
 from identifiable.api.decoding import bilipschitz
-from identifiable.api.mechanisms import mechanisms
+from identifiable.api.factoring import mechanisms
 from identifiable.api.opening import connected, load
 from identifiable.api.resolving import resolve
 from identifiable.api.transforming import transform

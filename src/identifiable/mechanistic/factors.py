@@ -78,6 +78,7 @@ class _AtPoint:
     """Some outputs of one point in their own whitened frame."""
 
     outputs: Indices
+    values: Array
     frame: Frame
 
 
@@ -161,9 +162,9 @@ def _at_points(jacobians: Jacobians, looked_at: Indices, rows: Rows, frame: Fram
     for i in looked_at:
         values = np.asarray(jacobians[int(i) : int(i) + 1][0][outputs], np.float64)
         if values.any():
-            found.append(_AtPoint(outputs, whitened(values, rows.eps)))
+            found.append(_AtPoint(outputs, values, whitened(values, rows.eps)))
         else:
-            found.append(_AtPoint(outputs[:0], replace(frame, white=frame.white[:0])))
+            found.append(_AtPoint(outputs[:0], values[:0], replace(frame, white=frame.white[:0])))
     return found
 
 
@@ -243,7 +244,7 @@ def _alone(point: _AtPoint, eps: float) -> int:
     white = point.frame.white
     if not len(white):
         return 0
-    exact = exact_factors(white, eps=eps).n_factors
+    exact = exact_factors(point.values, eps=eps).n_factors
     return (
         exact if exact > 1 or point.frame.rank == 1 else likely_number(spectrum(white[(white**2).sum(axis=1) > 0]).leak)
     )

@@ -66,8 +66,8 @@ def _card(result: Mechanisms) -> Card:
         ("one basis for all points", yes_no(result.linear)),
     )
     badge = "certain" if result.certain else "not certain"
-    tone = "good" if result.certain else "caution"
-    return Card(display_name(result.decoder), badge, sentence_of(result.headline), tone, facts, brief=True)
+    said = sentence_of(result.headline)
+    return Card(display_name(result.decoder), badge, said, "good" if result.certain else "caution", facts, brief=True)
 
 
 def _name(factor: MechanismFactor) -> str:
@@ -143,11 +143,12 @@ def _grid(result: Mechanisms, factor: MechanismFactor, values: tuple[float, ...]
 
 
 def _leak(result: Mechanisms) -> Iterator[Block]:
-    if len(result.leak) > 1:
-        curves = tuple(
-            Curve(FORMS[form.form], tuple((k, v) for k, v in enumerate(form.leak, start=1)), style)
-            for style, form in enumerate(result.forms, start=1)
-        )
+    curves = tuple(
+        Curve(FORMS[form.form], points, style)
+        for style, form in enumerate(result.forms, start=1)
+        if (points := tuple((k, v) for k, v in enumerate(form.leak, start=1) if known(v)))
+    )
+    if curves:
         yield Curves(
             "The leak",
             "How far the Jacobians are from having k factors. It stays low up to the number of factors, then jumps.",

@@ -227,7 +227,8 @@ def _nearest(own: list[Array], directions: Array) -> list[tuple[tuple[int, ...],
     unit = directions / np.linalg.norm(directions, axis=0)
     cost = np.concatenate([np.tile(((basis.T @ unit) ** 2).sum(axis=0), (basis.shape[1], 1)) for basis in own])
     columns = linear_sum_assignment(cost, maximize=True)[1]
-    found, first = [], 0
+    found: list[tuple[tuple[int, ...], float | None]] = []
+    first = 0
     for basis in own:
         chosen = np.sort(columns[first : first + basis.shape[1]])
         first += basis.shape[1]
