@@ -540,6 +540,69 @@ def make_extraction(
     )
 
 
+def make_mechanisms(
+    *, certain: bool = True, linear: bool = True, moving: bool = False, one: bool = False
+) -> results.Mechanisms:
+    """Two factors of two latents each with six outputs, at nine points; or one factor."""
+    count = 1 if one else 2
+    leak = (0.0, 0.04, 0.62, 0.7, 0.8)
+    size = 4 // count
+    factors = tuple(
+        results.MechanismFactor(
+            index=k,
+            dimension=size,
+            outputs=() if moving else tuple(range(12 // count * k, 12 // count * (k + 1))),
+            n_outputs=12 // count,
+            subspace=tuple(tuple(float(i == size * k + j) for i in range(4)) for j in range(size)) if linear else (),
+            axes=tuple(range(size * k, size * (k + 1))) if linear else (),
+            axis_angle=34.5 if linear else None,
+            ica_angle=61.0 if linear else None,
+            turn=2.5 if linear else None,
+            turn_max=6.5 if linear else None,
+            maps=tuple(tuple(float((i < 6) == (k == 0)) for i in range(12)) for _ in range(3)) if linear else (),
+        )
+        for k in range(count)
+    )
+    scores = results.IndependenceScores((2, 2), 0.02, 0.0, 0.96, 1.0, 0.5, 0.4, 0.01, 0.03)
+    form: Literal["outputs", "rows", "local"] = "rows" if moving else "outputs" if linear else "local"
+    return results.Mechanisms(
+        inputs=(results.Input("latents", 9, 4, "float64", f"{7:064x}"),),
+        settings={"decoder": "model:decoder", "blocks": [2, 2], "seed": 0},
+        alerts=(results.Alert("directions_without_effect", {"directions": 1, "of": 5}),),
+        provenance=MADE_BY,
+        decoder="model:decoder",
+        n=9,
+        outputs=12,
+        latents=4,
+        n_factors=count,
+        certain=certain,
+        reason=results.Reason(
+            "separated" if certain else "overlap", {"factors": count, "leak": leak[count - 1], "next": leak[count]}
+        ),
+        form=form,
+        linear=linear,
+        moving=moving,
+        owned=0.6 if moving else 1.0,
+        leak=leak,
+        factors=factors,
+        null_space=(),
+        dead=0,
+        agree=7 / 9,
+        at_points=(2,) * 7 + (1, 3),
+        looked_at=tuple(range(9)),
+        forms=(
+            results.FormCount(form, count, leak, 0.06, 0.66, 0.9),
+            results.FormCount("rows", count, leak, 0.1, 0.5, None),
+        ),
+        rows_used=108,
+        complete=True,
+        shown_points=(0, 4, 8),
+        picture=(3, 4),
+        scores=scores if linear else None,
+        given=replace(scores, contrast=0.8),
+    )
+
+
 def make_distortion(
     n: int = 400,
     *,
@@ -1655,6 +1718,10 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "resolution": make_resolution,
     "joint": make_joint_resolution,
     "distortion": make_distortion,
+    "mechanisms": make_mechanisms,
+    "mechanisms, moving": lambda: make_mechanisms(certain=False, moving=True),
+    "mechanisms, local": lambda: make_mechanisms(linear=False),
+    "mechanisms, one": lambda: make_mechanisms(one=True),
     "heads": make_heads,
     "heads, no features": lambda: make_heads(features=False),
     "layers": make_layers,

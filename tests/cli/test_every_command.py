@@ -24,6 +24,7 @@ CALLS = {
     "resolve": "resolve a.npy --restarts 1 --stability 0 --rank 2",
     "joint": "resolve a.npy b.npy --restarts 1 --stability 0",
     "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",
+    "mechanisms": "mechanisms a.npy --decoder model:decoder --blocks 2,1",
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
     "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
     "layers": "layers stack.npz:a_* stack.npz:b_* --null-draws 2 --components 2",

@@ -68,5 +68,5 @@ def test_scales_of_outputs_change_nothing() -> None:
 
 
 def test_only_zeros_are_refused() -> None:
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="zero"):
         exact_factors(np.zeros((4, 2)))

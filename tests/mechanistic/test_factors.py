@@ -158,5 +158,5 @@ def test_small_and_degenerate_jacobians_get_an_honest_answer() -> None:
     assert not find_factors(rng.standard_normal((1, 6, 3))).certain
     several = find_factors(rng.standard_normal((9, 1, 2)))
     assert several.n_factors >= 1
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="zero"):
         find_factors(np.zeros((2, 3, 2)))

@@ -153,14 +153,14 @@ def test_closed_forms_of_ima_and_interaction() -> None:
 
 @pytest.mark.parametrize("blocks", [[], [[0], []], [[0], [0]], [[0], [2]]])
 def test_blocks_must_be_disjoint_latents(blocks: list[list[int]]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="from 0 to 1"):
         block_scores(np.ones((1, 3, 2)), blocks)
 
 
 def test_wrong_shapes_are_refused() -> None:
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=r"\(3, 2\)"):
         block_scores(np.ones((3, 2)), PAIR)
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=r"\(1, 3, 2\)"):
         sparsity_gap(np.ones((1, 3, 2)), PAIR)
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="got 1"):
         sparsity_gap(np.ones((3, 2)), PAIR)

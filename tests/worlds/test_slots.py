@@ -54,7 +54,7 @@ def test_separated_sprites_do_not_touch() -> None:
 def test_settings_outside_their_range_are_refused() -> None:
     rng = np.random.default_rng(0)
     for wrong in ({"dim": 0}, {"outputs": 2}, {"overlap": 2.0}, {"dependence": 1.0}):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=str(next(iter(wrong.values())))):
             SlotWorld.of(2, **wrong, rng=rng)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"0\.6"):
         MovingSprites(radius=0.6)

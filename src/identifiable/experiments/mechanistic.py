@@ -270,7 +270,7 @@ def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> 
 
 def _input(of: str, made: Sequence[Made]) -> Input:
     rows = np.concatenate([one.rows for one in made])
-    return Input(of, *rows.shape, str(rows.dtype), content_hash(Blocks(rows, name=of)))
+    return Input(of, rows.shape[0], rows.shape[1], str(rows.dtype), content_hash(Blocks(rows, name=of)))
 
 
 def _stack(
@@ -287,7 +287,8 @@ def _stack(
     }
     plain = trained_stack(made, starts, chosen.steps, chosen, options, of)
     factors = {w: _factors(plain[w].model, one, chosen, options.seed) for w, one in enumerate(made)}
-    turned, later = {}, {}
+    turned: dict[int, Any] = {}
+    later: dict[int, Trained] = {}
     for w, own in factors.items():
         turned[w] = Penalised(plain[w].model, own.blocks, weight=chosen.penalty, basis=own.basis)
     for k, blocks in enumerate(

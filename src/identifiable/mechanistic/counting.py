@@ -131,14 +131,17 @@ class PointByPoint:
                 turns = _rotations(int(mine.sum()), size, rng)
                 rows[mine, end - size : end] = np.einsum("ri,rij->rj", white[mine] @ basis, turns)
             whites.append(_white_again(rows))
-        return None if any(white is None for white in whites) else replace(self, whites=whites)
+        return self._with(whites)
 
     def resampled(self, rng: np.random.Generator) -> Self | None:
         if self.n_points >= LEAST_POINTS:
             return replace(self, whites=[self.whites[i] for i in rng.integers(0, self.n_points, self.n_points)])
         kept = np.flatnonzero(_kept(np.arange(len(self.whites[0])), rng))
-        whites = [_white_again(white[kept]) for white in self.whites]
-        return None if any(white is None for white in whites) else replace(self, whites=whites)
+        return self._with([_white_again(white[kept]) for white in self.whites])
+
+    def _with(self, whites: list[Array | None]) -> Self | None:
+        sound = [white for white in whites if white is not None]
+        return replace(self, whites=sound) if len(sound) == len(whites) else None
 
 
 def _rotations(count: int, size: int, rng: np.random.Generator) -> Array:

@@ -78,6 +78,7 @@ class _AtPoint:
     """Some outputs of one point in their own whitened frame."""
 
     outputs: Indices
+    values: Array
     frame: Frame
 
 
@@ -102,7 +103,7 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
     points = _at_points(jacobians, looked_at, rows, frame)
     forms: tuple[Form, ...] = ("outputs", "rows") if n > 1 else ("outputs",)
     views: list[View] = [Stacked(frame.white, rows.nodes, rows.points, rows.outputs, form, n) for form in forms]
-    counts = []
+    counts: list[Count] = []
     for view in views:
         run.say(COUNTING, len(counts), len(forms) + 1)
         counts.append(count(view, rng=rng))
@@ -161,9 +162,9 @@ def _at_points(jacobians: Jacobians, looked_at: Indices, rows: Rows, frame: Fram
     for i in looked_at:
         values = np.asarray(jacobians[int(i) : int(i) + 1][0][outputs], np.float64)
         if values.any():
-            found.append(_AtPoint(outputs, whitened(values, rows.eps)))
+            found.append(_AtPoint(outputs, values, whitened(values, rows.eps)))
         else:
-            found.append(_AtPoint(outputs[:0], replace(frame, white=frame.white[:0])))
+            found.append(_AtPoint(outputs[:0], values[:0], replace(frame, white=frame.white[:0])))
     return found
 
 
@@ -191,8 +192,9 @@ def _described(
     K, linear = outcome.n_factors, bool(outcome.subspaces)
     normed = [basis @ np.linalg.inv(np.linalg.qr(frame.from_white.T @ basis, mode="r")) for basis in outcome.subspaces]
     metric = [np.linalg.qr(frame.from_white.T @ basis)[0] for basis in outcome.subspaces]
-    m, d = jacobians.shape[1:]
-    energies, turns = [], []
+    m = jacobians.shape[1]
+    energies: list[Array] = []
+    turns: list[list[float]] = []
     for i, point in zip(looked_at, points, strict=True):
         run.say(POINTS, len(energies), len(looked_at))
         J = np.asarray(jacobians[int(i) : int(i) + 1][0], np.float64)
@@ -242,7 +244,7 @@ def _alone(point: _AtPoint, eps: float) -> int:
     white = point.frame.white
     if not len(white):
         return 0
-    exact = exact_factors(white, eps=eps).n_factors
+    exact = exact_factors(point.values, eps=eps).n_factors
     return (
         exact if exact > 1 or point.frame.rank == 1 else likely_number(spectrum(white[(white**2).sum(axis=1) > 0]).leak)
     )
@@ -265,7 +267,7 @@ def largest_angle(first: Array, second: Array) -> float:
     if first.shape[1] != second.shape[1]:
         return 90.0
     apart = second - first @ (first.T @ second)  # the sine: exact where the cosine rounds to 1
-    return float(np.degrees(np.arcsin(min(1.0, np.linalg.norm(apart, 2)))))
+    return float(np.degrees(np.arcsin(min(1.0, float(np.linalg.norm(apart, 2))))))
 
 
 def _local_subspaces(point: _AtPoint, found: Count, K: int) -> list[Array]:

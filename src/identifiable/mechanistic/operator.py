@@ -42,7 +42,7 @@ class Frame:
 
     @property
     def rank(self) -> int:
-        return self.white.shape[1]
+        return int(self.white.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def spectrum(white: Array, nodes: Indices | None = None) -> Spectrum:
     rank = white.shape[1]
     order = np.arange(len(white)) if nodes is None else np.argsort(nodes, kind="stable")
     count = len(white) if nodes is None else int(nodes.max()) + 1
-    sizes = np.bincount(order if nodes is None else nodes, (white**2).sum(axis=1), count)
+    sizes = np.asarray(np.bincount(order if nodes is None else nodes, (white**2).sum(axis=1), count), np.float64)
     wanted = rank + 1
     if operator_size(rank) <= count:
         size = operator_size(rank)

@@ -80,7 +80,7 @@ def rows_of(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN, allowed: i
     for a in range(0, n, step):
         part = _part(jacobians, a, min(a + step, n), run, READING).reshape(-1, d)
         eps = min(eps, precision_of(part))
-        triangle = np.linalg.qr(np.concatenate([triangle, np.asarray(part, np.float64)]), mode="r")
+        triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, np.asarray(part, np.float64)]), mode="r"))
     _some(np.flatnonzero(triangle))
     _, sizes, right = np.linalg.svd(triangle, full_matrices=False)
     rank = int((sizes > RANK * eps * d * sizes[0]).sum())

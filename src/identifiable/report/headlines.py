@@ -31,6 +31,7 @@ from identifiable.results import (
     Heads,
     JointResolution,
     Layers,
+    Mechanisms,
     Mechanistic,
     Recommendation,
     Reproduction,
@@ -222,6 +223,17 @@ def _extraction(result: Extraction) -> str:
     return f"{layers} of {model}: one vector of {widths} numbers{how} for each of {counted(result.n, nouns[result.kind])}{cut}"
 
 
+def _mechanisms(result: Mechanisms) -> str:
+    """How many factors, of which dimensions, and whether to rely on it."""
+    dimensions = ", ".join(count(factor.dimension) for factor in result.factors)
+    outputs = "outputs that change from point to point" if result.moving else "disjoint outputs"
+    if result.n_factors == 1:
+        told = f"no split of the {counted(result.latents, 'latent')} by the outputs they move"
+    else:
+        told = f"{counted(result.n_factors, 'factor')} of {dimensions} dimensions move {outputs}"
+    return told if result.certain else f"{told}, but this is not certain"
+
+
 def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
@@ -235,6 +247,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Heads: _heads,
     Layers: lambda result: str(result.text.message),
     Extraction: _extraction,
+    Mechanisms: _mechanisms,
     Reproduction: _reproduction,
     Table1: _table1,
     Table2: _table2,

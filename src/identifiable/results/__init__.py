@@ -68,6 +68,7 @@ from identifiable.results.evaluation import (
 from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
+from identifiable.results.mechanisms import FormCount, IndependenceScores, MechanismFactor, Mechanisms
 from identifiable.results.mechanistic import GapCell, Mechanistic, SlotCell, SlotModel, SlotScore
 from identifiable.results.recommendation import (
     AskedMetric,
@@ -180,6 +181,7 @@ __all__ = [
     "FoldCheck",
     "FoldScore",
     "Form",
+    "FormCount",
     "GapCell",
     "GeneConcentration",
     "GeneScore",
@@ -189,6 +191,7 @@ __all__ = [
     "HeldOutScore",
     "Holder",
     "IcaAdvice",
+    "IndependenceScores",
     "Input",
     "Interval",
     "JointResolution",
@@ -204,6 +207,8 @@ __all__ = [
     "MapArrays",
     "MapError",
     "MapFit",
+    "MechanismFactor",
+    "Mechanisms",
     "Mechanistic",
     "MethodScore",
     "Metric",

@@ -68,7 +68,7 @@ class SlotWorld:
     @property
     def own(self) -> int:
         """Outputs of a slot."""
-        return self.second.shape[1]
+        return int(self.second.shape[1])
 
     @property
     def outputs(self) -> int:

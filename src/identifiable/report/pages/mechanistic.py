@@ -256,6 +256,6 @@ def _models(result: Mechanistic) -> Iterator[Block]:
         for s in result.scores
     )
     if lines:
-        heads = ("slots", "overlap", "dependence", "seed", "way", "draws", "SIS", "contrast")
-        table = Table("Every score", columns(*heads, words=("way", "draws")), lines)
+        names = ("slots", "overlap", "dependence", "seed", "way", "draws", "SIS", "contrast")
+        table = Table("Every score", columns(*names, words=("way", "draws")), lines)
         yield Fold(f"{counted(len(lines), 'score')} of single models", (table,))
