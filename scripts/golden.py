@@ -52,6 +52,7 @@ RUNS = {
     "disentangle-all": "disentangle latents.npy factors.csv --metrics all --profile hsu-training",
     "disentangle-codes": "disentangle codes.npy factors.csv:shape,size --metrics infomec,mig,modularity --profile tripod",
     "heads": "heads heads.npz:head_a heads.npz:head_b --features a.npy wide.npy --null-draws 9",
+    "layers": "layers stack.npz:a_* stack.npz:b_* --untrained stack.npz:u_* stack.npz:v_* --null-draws 19",
     "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20 --min-wells 20",
     "recommend": "deconfound recommend cells.csv --preset rxrx3-core",
     "evaluate": "deconfound evaluate cells.csv --preset rxrx3-core --classifiers ridge,logistic --max-targets 2 --min-wells 8 "
@@ -73,6 +74,7 @@ PAGES: tuple[str, ...] = (
     "bilipschitz",
     "disentangle",
     "heads",
+    "layers",
     "audit",
     "recommend",
     "evaluate",
@@ -125,6 +127,10 @@ def make_inputs(folder: Path) -> None:
     head_b[:, :5] += 3 * head_a @ turn  # wide.npy is a.npy turned, with three columns of noise
     bias_a, bias_b = drawn.standard_normal((2, 12))
     np.savez(folder / "heads.npz", head_a=head_a, head_b=head_b, bias_a=bias_a, bias_b=bias_b)
+    stack: dict[str, Any] = {f"a_{i}": np.tanh(a @ drawn.standard_normal((5, 5))) for i in range(3)}
+    stack |= {f"b_{i}": stack[f"a_{i}"] @ turn + 0.2 * drawn.standard_normal((n, 5)) for i in range(3)}
+    stack |= {f"{m}_{i}": np.tanh(a @ drawn.standard_normal((5, 5))) for m in "uv" for i in range(3)}
+    np.savez(folder / "stack.npz", **stack)
     _run("simulate cells -o cells.csv --preset tiny")
     # 500 wells do not determine ICA of their own: the basis is one that any processor finds.
     np.save(folder / "many.npy", rng.laplace(size=(5000, 24)) @ rng.standard_normal((24, 24)))

@@ -453,6 +453,93 @@ def make_heads(
     )
 
 
+def make_layers(
+    count: int = 3, *, code: str = "layers_one_to_one", untrained: bool = True, training: int = 0, clear: bool = True
+) -> results.Layers:
+    """Two models of `count` layers whose CKA falls with depth from 0.9 by 0.1 a layer, beside an untrained pair at 0.4."""
+    names = tuple(f"layer_{i}" for i in range(count))
+    null = results.Null(mean=0.01, p=0.05, observed=0.8, draws=19, rows=200)
+
+    def values(top: float) -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(round(top - 0.1 * i - 0.2 * abs(i - j), 3) for j in range(count)) for i in range(count))
+
+    def grid(of: Any, top: float) -> results.LayerGrid:
+        return results.LayerGrid(of, names, names, *(values(top - 0.01 * k) for k in range(5)), components=16)
+
+    diagonal = tuple(
+        results.LayerPair(
+            name, name, *(round(0.9 - 0.1 * i - 0.01 * k, 3) for k in range(5)), *([(0.1 * i, 0.95)] * 5),
+            dict.fromkeys(results.layers.MEASURES, null),
+        )
+        for i, name in enumerate(names)
+    )  # fmt: skip
+    matches = tuple(
+        results.LayerMatch(
+            layer=name, best=name, cka=diagonal[i].cka, clear=clear, same=True, p=0.05,
+            by=dict.fromkeys(results.layers.MEASURES[1:], name), cka_ci95=(0.1, 0.95), runner_up=names[i - 1], gap=0.2,
+            gap_ci95=(0.1, 0.3), tied=() if clear else (names[i - 1],),
+        )
+        for i, name in enumerate(names)
+    )  # fmt: skip
+    steps = tuple(
+        results.LayerCheckpoint(series, step, f"a/{step}", "b", step, step, diagonal, matches)
+        for series in ("first", "between")
+        for step in range(training)
+    )
+    said = {"first": "a", "second": "b", "layers": count, "matched": count, "same": count, "tied": count, "cka": 0.9}
+    remark = results.Answer("depth_falls", {"begin": 0.9, "end": 0.7})
+    grids = [grid("models", 0.9), grid("self", 1.0), *([grid("untrained", 0.4)] if untrained else [])]
+    return results.Layers(
+        inputs=tuple(
+            results.Input(f"{m}:{n}", 200, 8, "float32", f"{i:064x}") for m in "ab" for i, n in enumerate(names)
+        ),
+        settings={"folds": 5, "null_draws": 19},
+        alerts=() if untrained else (results.Alert("untrained_missing", {"first": "a", "second": "b"}),),
+        provenance=MADE_BY,
+        names=("a", "b"),
+        n=200,
+        text=results.Answer(code, said, remarks=(remark,)),
+        matched=count if clear else 0,
+        same=count if clear else 0,
+        tied=0 if clear else count,
+        diagonal=diagonal,
+        matches=matches,
+        matches_back=matches,
+        layers=tuple(results.Layer(m, n, 8, 8, 0.5, 0.7, 0.3, 0.9) for m in "ab" for n in names),
+        grids=tuple(grids),
+        components=16,
+        map_components=256,
+        neighbours=10,
+        sample=200,
+        above_untrained=count if untrained else None,
+        sources=("a.npz", "b c.npz"),
+        training=steps,
+    )
+
+
+def make_extraction(
+    *, truncated: int = 12, untrained: int | None = None, layers: int = 2, pictures: bool = False
+) -> results.Extraction:
+    """Layers 4, 5, … of a small text model with a final norm behind the last, or of a picture model without one."""
+    tokens = {} if pictures else {"truncated": truncated, "limit": 512, "longest": 700, "tokens": 9000, "padding": 1000}
+    normed = [None if pictures else k == layers - 1 for k in range(layers)]
+    return results.Extraction(
+        inputs=(results.Input("texts.txt", 200, 700, "text", f"{0:064x}"),),
+        settings={"layers": [4, "last"], "pool": None, "batch": 32},
+        alerts=(results.Alert("inputs_truncated", {"inputs": 12, "of": 200, "limit": 512, "longest": 700}),)
+        if tokens
+        else (),
+        provenance=MADE_BY,
+        output="out.safetensors",
+        model=results.ModelCard("small", "huggingface", "BertModel", 120_000, f"{1:064x}", untrained),
+        layers=tuple(results.ExtractedLayer(f"layer_{4 + k}", 64, norm) for k, norm in enumerate(normed)),
+        kind="pictures" if pictures else "text",
+        n=200,
+        pool="patches" if pictures else "mean",
+        **tokens,
+    )
+
+
 def make_mechanisms(
     *, certain: bool = True, linear: bool = True, moving: bool = False, one: bool = False
 ) -> results.Mechanisms:
@@ -1487,6 +1574,60 @@ def make_table3(**rest: Any) -> results.Table3:
     return results.Table3(**{**found, **rest})
 
 
+def make_table1(**rest: Any) -> results.Table1:
+    """Two releases in which all is clear but ICA held out, and seeds in the published order."""
+    bounded = results.Bounded
+
+    def line(name: str, kind: Any, values: tuple[float, ...], **more: Any) -> results.ModelPairs:
+        names = ("signed_permutation", "ica", "similarity", "linear")
+        before = {
+            "untrained": bounded(0.5),
+            "untrained_held_out": bounded(0.51, (0.4, 0.62)),
+            "untrained_shuffled": 0.7,
+        }
+        errors = [
+            results.MapError(
+                each,
+                bounded(value, (value - 0.01, value + 0.01)),
+                bounded(value + 0.02, (value, value + 0.04)),
+                0.61,
+                **(before if kind == "seeds" else {}),
+            )
+            for each, value in zip(names, values, strict=True)
+        ]
+        word = more.get("found_held_out", "agrees")
+        held_out = (0.01 if word == "agrees" else -0.01, 0.2)
+        steps = [
+            results.OrderStep(a, b, bounded(x - y, (0.01, 0.2)), bounded(x - y, held_out), "agrees", word)
+            for (a, x), (b, y) in pairwise(zip(names, values, strict=True))
+        ]
+        made: dict[str, Any] = {
+            **{"name": name, "kind": kind, "models": ("a", "b"), "n": 800, "width": 16, "pairs": 1},
+            **{"intervals_over": "rows", "errors": tuple(errors), "order": tuple(steps)},
+            **{"efficiency": bounded(0.62, (0.5, 0.74)), "efficiency_held_out": None},
+            **{"found": "agrees", "found_held_out": "agrees"},
+        }
+        return results.ModelPairs(**{**made, **more})
+
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("states", "reproduce table1").items() if key != "design"},
+        "scale": "small",
+        "choices": (results.Choice("pairs", ("spacy", "gpt"), "ours", ("mae",)), results.Choice("left_out", 5, "ours")),
+        "published": {
+            "rows": {
+                "mae": {"title": "MAE", "signed_permutation": 0.197, "similarity": 0.109, "linear": 0.036, "ica": 0.145}
+                | {"efficiency": 0.59},
+                "lost": "a word",
+            }
+        },
+        "lines": (
+            line("spaCy", "releases", (0.469, 0.355, 0.286, 0.254), found_held_out="cannot_tell"),
+            line("seeds", "seeds", (0.52, 0.39, 0.297, 0.242), intervals_over="models", pairs=20),
+        ),
+    }
+    return results.Table1(**{**found, **rest})
+
+
 def make_roeder(
     experiment: Literal["roeder-fig1", "roeder-fig2", "roeder-fig3", "roeder-fig4"] = "roeder-fig3", **rest: Any
 ) -> results.RoederFigure:
@@ -1510,7 +1651,10 @@ def make_roeder(
         "stand_in": True,
         "choices": (results.Choice("pairs", 5, "paper", 5), results.Choice("steps", 600, "ours")),
         "published": {"iterations": 4000},
-        "claims": tuple(judged(pairs, "rises", "iterations", part, measure) for measure, part in asked),
+        "claims": (
+            *(judged(pairs, "rises", "iterations", part, measure) for measure, part in asked),
+            judged(pairs, "above_untrained", "iterations", "g", "cca", "ours"),
+        ),
         "means": means(pairs),
         "pairs": tuple(pairs),
         "models": (
@@ -1521,6 +1665,49 @@ def make_roeder(
         "scatters": (results.Scatter("words", (0, 1), points, points[::-1], points),),
     }
     return results.RoederFigure(**{**found, **rest})
+
+
+def make_mechanistic(dependences: Sequence[float] = (0.0, 0.7), **rest: Any) -> results.Mechanistic:
+    """Two slots, two seeds: found is 0.9, ICA 0.9 on independent slots and 0.4 on dependent ones; one model finds three factors."""
+    ways = {"true": 0.97, "raw": 0.2, "ica": 0.9, "found": 0.9, "then_penalty": 0.95, "penalty": 0.5}
+    draws = {0.0: ("independent",), 0.7: ("independent", "own")}
+    scores = [
+        results.SlotScore(
+            2,
+            0.0,
+            dependence,
+            seed,
+            way,
+            drawn,
+            (sis - 0.5 * (way == "ica" and dependence > 0)) * (1 if drawn == "independent" else 0.5) + 0.01 * seed,
+            None if way in ("true", "ica") else 0.3,
+        )
+        for dependence in dependences
+        for drawn in draws[dependence]
+        for way, sis in ways.items()
+        for seed in (0, 1)
+    ]
+    keys = dict.fromkeys((s.slots, s.overlap, s.dependence, s.way, s.draws) for s in scores)
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("2 slots", "reproduce mechanistic").items() if key != "design"},
+        "scale": "small",
+        "choices": (results.Choice("seeds", 2, "ours", 5), results.Choice("law", "uniform", "ours")),
+        "published": {"claim": "small overlap works"},
+        "lift": results.Estimate(0.7, (0.65, 0.75), 2),
+        "over_ica": results.Estimate(0.5, (0.45, 0.55), 2) if any(dependences) else None,
+        "cells": tuple(results.SlotCell(*key, results.Estimate(ways[key[3]], (0.1, 0.99), 2)) for key in keys),
+        "gaps": (results.GapCell("proportional", 6, 1, 4, 4), results.GapCell("proportional", 6, 3, 0, 0)),
+        "models": tuple(
+            results.SlotModel(2, 0.0, dependence, seed, 0.004, len(sizes), sizes, right, right, reason, True, 0.05, 0.7)
+            for dependence in dependences
+            for seed, sizes, right, reason in (
+                (0, (3, 3), True, "separated"),
+                (1, (3, 2, 1), not dependence, "overlap"),
+            )
+        ),
+        "scores": tuple(scores),
+    }
+    return results.Mechanistic(**{**found, **rest})
 
 
 EXAMPLES: Mapping[str, Callable[[], Any]] = {
@@ -1537,11 +1724,18 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "mechanisms, one": lambda: make_mechanisms(one=True),
     "heads": make_heads,
     "heads, no features": lambda: make_heads(features=False),
+    "layers": make_layers,
+    "layers, over training": lambda: make_layers(8, untrained=False, training=3),
+    "extraction": make_extraction,
+    "extraction, pictures": lambda: make_extraction(pictures=True, untrained=3, layers=6),
     "reproduction": make_reproduction,
     "disentanglement": make_disentanglement,
+    "table1": make_table1,
     "table2": make_table2,
     "table3": make_table3,
     "roeder": make_roeder,
+    "mechanistic": make_mechanistic,
+    "mechanistic, independent": lambda: make_mechanistic((0.0,)),
     "audit": make_audit,
     "evaluation": make_evaluation,
     "attribution": lambda: make_attribution(size=8, grid=(8, 12)),

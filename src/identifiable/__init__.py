@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from identifiable.api import transform as transform
     from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
+    from identifiable.api.extracting import extract as extract
+    from identifiable.api.layering import layers as layers
     from identifiable.api.unembedding import heads as heads
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
     from identifiable.results import Comparison as Comparison
     from identifiable.results import Disentanglement as Disentanglement
     from identifiable.results import Distortion as Distortion
+    from identifiable.results import Extraction as Extraction
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
+    from identifiable.results import Layers as Layers
     from identifiable.results import Mechanisms as Mechanisms
     from identifiable.results import Resolution as Resolution
 
@@ -56,11 +60,13 @@ _ROOM_OF = {
     "DataWarning": "_checks",
     "Disentanglement": "results",
     "Distortion": "results",
+    "Extraction": "results",
     "GROUPS": "groups",
     "Heads": "results",
     "ICA": "api.estimator",
     "IdentifiableError": "_checks",
     "JointResolution": "results",
+    "Layers": "results",
     "Mechanisms": "results",
     "Moments": "moments",
     "PairingError": "_checks",
@@ -71,8 +77,10 @@ _ROOM_OF = {
     "bilipschitz": "api",
     "compare": "api",
     "disentangle": "api.disentangling",
+    "extract": "api.extracting",
     "fold": "blocks",
     "heads": "api.unembedding",
+    "layers": "api.layering",
     "load": "api",
     "load_basis": "api",
     "match_components": "ica",
@@ -96,9 +104,11 @@ __all__ = [
     "DataWarning",
     "Disentanglement",
     "Distortion",
+    "Extraction",
     "Heads",
     "IdentifiableError",
     "JointResolution",
+    "Layers",
     "Mechanisms",
     "Moments",
     "PairingError",
@@ -110,8 +120,10 @@ __all__ = [
     "compare",
     "deconfound",
     "disentangle",
+    "extract",
     "fold",
     "heads",
+    "layers",
     "load",
     "load_basis",
     "match_components",

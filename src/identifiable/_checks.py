@@ -42,6 +42,14 @@ class DataWarning(UserWarning):
     """The data can be used, but hold less than the call takes for granted: too few rows, directions without variance."""
 
 
+CHARACTERS = 300  # of an error in someone else's code that are worth repeating
+
+
+def words_of(error: BaseException) -> str:
+    """What an error in someone else's code says, on one line and not too long."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:CHARACTERS]}"
+
+
 def check_matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     """Return `(n, d)` if `shape` is that of a table with at least one row and one column."""
     if len(shape) != 2:

@@ -23,6 +23,7 @@ PATIENCE = 0.3  # seconds for files that are just taking their names, and for a 
 steady = allocate_lock()  # held while a temporary file appears or takes its name: a command does not end in between
 unfinished: dict[str, None] = {}  # absolute paths of temporary files and of new folders, a folder before what is in it
 complete: list[str] = []  # files that have taken their names
+resumable: dict[str, None] = {}  # files of finished parts, from which the same command goes on
 
 _received = count()
 
@@ -49,7 +50,8 @@ def end_on_signals() -> None:
 def last_words(word: str) -> str:
     """What is said when a command is stopped."""
     kept = f"files completed: {len(complete)} (last: {complete[-1]})" if complete else "no result was written"
-    return f"identifiable: {word}; {kept}."
+    on = f"; run the command again to go on from {next(iter(resumable))}" if resumable else ""
+    return f"identifiable: {word}; {kept}{on}."
 
 
 def _go_on(number: int, frame: object) -> None:

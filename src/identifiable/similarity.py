@@ -5,6 +5,8 @@ Invariances (and what they are not invariant to) are declared in `INVARIANT_TO` 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from identifiable._checks import DataError
@@ -54,7 +56,12 @@ def svcca(moments: Moments, k: int) -> float:
     left, right = principal(moments.xx, k), principal(moments.yy, k)
     if left.shape[1] < k or right.shape[1] < k:
         raise DataError(f"svcca needs {k} directions with variance, got {left.shape[1]} and {right.shape[1]}.")
-    return float(_singular(left.T @ moments.xy @ right).mean())
+    return mean_correlation(left, moments.xy, right)
+
+
+def mean_correlation(left: Array, cross: Array, right: Array) -> float:
+    """Mean canonical correlation of directions in which either side is white (`principal`), from the cross-scatter."""
+    return float(_singular(left.T @ cross @ right).mean())
 
 
 def cka(moments: Moments) -> float:
@@ -74,16 +81,21 @@ def cka_debiased(moments: Moments, squares: Array) -> float:
     if n < 4:
         return float("nan")
 
-    def hsic(product: float, diagonal: float, trace_a: float, trace_b: float) -> float:
-        # With the diagonals of K and L set to zero and centred rows: 1'K1 = -trace K, 1'KL1 = diagonal.
-        return product - diagonal + trace_a * trace_b / ((n - 1) * (n - 2)) - 2 * diagonal / (n - 2)
-
     fourth = squares.T @ squares
     return _ratio(
-        hsic(float(np.sum(moments.xy**2)), fourth[0, 1], xx, yy),
-        hsic(float(np.sum(moments.xx**2)), fourth[0, 0], xx, xx),
-        hsic(float(np.sum(moments.yy**2)), fourth[1, 1], yy, yy),
+        float(hsic(n, float(np.sum(moments.xy**2)), fourth[0, 1], xx, yy)),
+        float(hsic(n, float(np.sum(moments.xx**2)), fourth[0, 0], xx, xx)),
+        float(hsic(n, float(np.sum(moments.yy**2)), fourth[1, 1], yy, yy)),
     )
+
+
+def hsic(n: Any, product: Any, diagonal: Any, trace_x: Any, trace_y: Any) -> Any:
+    """The unbiased estimate of HSIC with linear kernels, but for a factor of n: numbers, or arrays of them.
+
+    Of centred rows: `product` is |X^T Y|^2, `diagonal` the sum of |x|^2 |y|^2, the traces the sums of |x|^2 and of |y|^2.
+    """
+    # With the diagonals of K and L set to zero and centred rows: 1'K1 = -trace K, 1'KL1 = diagonal.
+    return product - diagonal + trace_x * trace_y / ((n - 1) * (n - 2)) - 2 * diagonal / (n - 2)
 
 
 def _ratio(cross: float, left: float, right: float) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import make_reproduction, make_roeder, make_table2
+from builders import make_mechanistic, make_reproduction, make_roeder, make_table1, make_table2
 from commands import files, one_line, refused, run, says
 from identifiable import experiments
 from identifiable.api import load
@@ -27,11 +27,15 @@ CALLS = {
     "mechanisms": "mechanisms a.npy --decoder model:decoder --blocks 2,1",
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
     "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
+    "layers": "layers stack.npz:a_* stack.npz:b_* --null-draws 2 --components 2",
+    "extract": "extract model:net a.npy --output layers.safetensors --layers 0,last --batch 50",
     "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",
     "fig2": "reproduce fig2 --set pairs=3",
     "figA6": "reproduce figA6",
+    "table1": "reproduce table1 --scale small",
     "table2": "reproduce table2 --scale small",
     "roeder": "reproduce roeder-fig3 --scale small",
+    "mechanistic": "reproduce mechanistic --scale small",
 }
 MODEL = """
 import numpy as np
@@ -42,6 +46,11 @@ class Squeeze:
         return v * [2.0, 0.8, 1.0]
 
 decoder = Squeeze()
+
+def net():
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
 """
 
 
@@ -56,6 +65,9 @@ def source(tmp_path_factory):
     (folder / "model.py").write_text(MODEL)
     for name in ("h1.npy", "h2.npy"):
         np.save(folder / name, rng.standard_normal((7, 3)))
+    np.savez(
+        folder / "stack.npz", **{f"{m}_{i}": np.load(folder / f"{m}.npy") ** (i + 1) for m in "ab" for i in (0, 1)}
+    )
     assert main(["simulate", "cells", "--preset", "tiny", "-o", str(folder / "wells.csv"), "--quiet"]) == 0
     return folder
 
@@ -68,7 +80,12 @@ def folder(source, tmp_path, monkeypatch):
             (tmp_path / path.name).symlink_to(path)
 
     def stand_in(name, *, command, seed, **_):
-        whole = {"table2": make_table2, "roeder-fig3": make_roeder}
+        whole = {
+            "table1": make_table1,
+            "table2": make_table2,
+            "roeder-fig3": make_roeder,
+            "mechanistic": make_mechanistic,
+        }
         made = whole.get(name, lambda **known: make_reproduction(name, pairs=3, **known))
         return made(provenance=default_provenance(seed, command))
 
@@ -116,12 +133,13 @@ BEFORE_THE_WORK = [
 
 @pytest.mark.parametrize(("extra", "code", "part"), BEFORE_THE_WORK)
 @pytest.mark.parametrize(
-    "call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "audit", "fig2", "table2"]
+    "call",
+    ["compare", "resolve", "bilipschitz", "disentangle", "heads", "layers", "extract", "audit", "fig2", "table2"],
 )
 def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeypatch, call, extra, code, part):
     Path("taken").mkdir()
     before = files()
-    words = CALLS[call].replace("a.npy", "absent.npy").replace("wells.csv", "absent.csv")
+    words = CALLS[call].replace("a.npy", "absent.npy").replace("stack", "absent").replace("wells.csv", "absent.csv")
     monkeypatch.setattr(experiments, "reproduce", None)
     err = refused(*shlex.split(words), *extra, code=code, capsys=capsys)
     assert part in err
@@ -168,7 +186,9 @@ def test_a_condition_that_cannot_be_read_names_what_can_stand_there(
     folder, capsys, monkeypatch, call, condition, parts
 ):
     monkeypatch.setattr(experiments, "reproduce", None)
-    words = CALLS[call].replace("a.npy", "absent.npy").replace("--stability 0", "--stability 2")
+    words = (
+        CALLS[call].replace("a.npy", "absent.npy").replace("stack", "absent").replace("--stability 0", "--stability 2")
+    )
     err = refused(*shlex.split(words), "--fail-if", condition, code=2, capsys=capsys)
     assert says(err, *parts)
     assert "absent" not in err
@@ -193,7 +213,7 @@ def test_a_gate_that_cannot_decide_leaves_no_output(folder, capsys, call, condit
     assert files() == before
 
 
-@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "audit"])
+@pytest.mark.parametrize("call", ["compare", "resolve", "bilipschitz", "disentangle", "heads", "extract", "audit"])
 def test_an_input_is_never_written_over(folder, capsys, call):
     words = shlex.split(CALLS[call])
     table = next(word for word in words if word.endswith((".npy", ".csv")))
@@ -206,7 +226,19 @@ def test_an_input_is_never_written_over(folder, capsys, call):
 
 
 @pytest.mark.parametrize(
-    "command", ["compare", "resolve", "transform", "bilipschitz", "disentangle", "heads", "reproduce", "report", "demo"]
+    "command",
+    [
+        "compare",
+        "resolve",
+        "transform",
+        "bilipschitz",
+        "disentangle",
+        "heads",
+        "extract",
+        "reproduce",
+        "report",
+        "demo",
+    ],
 )
 def test_help_of_every_command_shows_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import children
-from builders import make_reproduction, make_table2
+from builders import make_reproduction, make_roeder, make_table2
 from commands import check_gates, files, one_line, run, says
 from identifiable import experiments
 from identifiable.api import load
@@ -43,6 +43,8 @@ def calls(tmp_path, monkeypatch):
                 if options["say"] is not None:
                     options["say"](f"run {k}/2: sprites")
             return make_table2(provenance=provenance)
+        if name.startswith("roeder-"):
+            return make_roeder(name, provenance=provenance)
         return make_reproduction(name, pairs=3, below=0.3, provenance=provenance)
 
     monkeypatch.setattr(experiments, "reproduce", stand_in)
@@ -127,6 +129,13 @@ def test_fail_if_decides_the_exit_code(calls, capsys):
         fails="lift < 2; lift_low < 0.22; lift_high > 0.3; after > 0.6",
         capsys=capsys,
     )
+    check_gates(
+        ["reproduce", "roeder-fig3", "--quiet"],
+        holds="claims.does_not > 2; claims.paper.does_not > 1; claims.agrees < 1; removed > 2; means.cca.shuffled > 0.1; models < 3",
+        fails="claims.does_not > 1; claims.paper.does_not > 0; claims.cannot_tell > 0; removed > 1; "
+        "claims.difference_ci95.low < 0; models > 2",
+        capsys=capsys,
+    )
 
 
 def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys, monkeypatch):
@@ -140,7 +149,7 @@ def test_a_gate_that_cannot_decide_fails_but_keeps_what_took_hours(calls, capsys
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["reproduce"], 2, "fig2, figA6, table2, table3; --list"),
+        (["reproduce"], 2, "fig2, figA6, table1, table2, table3, roeder-fig1, "),
         (["reproduce", "fig2", "--list"], 2, "leave 'fig2' out"),
         (["reproduce", "fig2", "figA6"], 2, "arguments: figA6"),
         ([*CALL, "--set", "epochs"], 2, "--set 'epochs': expected NAME=VALUE"),
@@ -164,7 +173,7 @@ def test_wrong_usage_is_one_line_before_the_work(calls, capsys, words, code, mes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["reproduce", "fig3"], "'fig3'; choose from fig2, figA6, table2"),
+        (["reproduce", "fig3"], "'fig3'; choose from fig2, figA6, table1"),
         ([*CALL, "--scale", "large"], "scale 'large'"),
         ([*CALL, "--set", "no_such_setting=1"], "no_such_setting"),
     ],

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from identifiable import bounds
-from identifiable._checks import DataError, IdentifiableError, UsageError
+from identifiable._checks import DataError, IdentifiableError, UsageError, words_of
 from identifiable.api.opening import is_path, open_sources
 from identifiable.diameter import Diameter, diameter
 from identifiable.intake import NonFinite, as_representation, blocks_of, default_provenance, inputs_of
@@ -267,7 +267,6 @@ def with_torch(provenance: Provenance, known: Decoder) -> Provenance:
 
 PROGRAM = ".pt2"
 ACCEPTED = f"a torch.nn.Module, a {PROGRAM} program, an object with a jvp, g(z) for torch or jvp(z, v)"
-CHARACTERS = 300  # of an error in someone else's code that are worth repeating
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,11 +311,6 @@ class Decoder:
                 f"{self.name}: the decoder failed at {len(rows[0])} points of {rows[0].shape[1]} latents "
                 f"({words_of(error)}); {self.hint}"
             ) from error
-
-
-def words_of(error: Exception) -> str:
-    """What an error in someone else's code says, on one line and not too long."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:CHARACTERS]}"
 
 
 def decoder_of(source: Any, *, shape: tuple[int, ...] | None, latents: int, name: str | None = None) -> Decoder:

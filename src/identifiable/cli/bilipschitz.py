@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from identifiable._checks import UsageError
+from identifiable._checks import UsageError, words_of
 from identifiable.cli.measuring import Command, Job
 from identifiable.cli.options import TABLE_FORMATS
 from identifiable.options import DecoderOptions
@@ -50,8 +50,6 @@ def _module(name: str, what: str) -> Any:
             f"{what}: importing {name} ended with exit code {error.code}; guard its script with if __name__ == '__main__'."
         ) from None
     except Exception as error:  # someone else's code: anything may come out of it
-        from identifiable.api.decoding import words_of
-
         raise UsageError(
             f"{what}: importing {name} failed ({words_of(error)}); it must import without errors."
         ) from error

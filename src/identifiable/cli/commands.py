@@ -27,6 +27,8 @@ NAMES = (  # of the files here, in the order of --help
     "mechanisms",
     "disentangle",
     "heads",
+    "layers",
+    "extract",
     "deconfound",
     "simulate",
     "reproduce",

@@ -351,6 +351,10 @@ def _name(item: Any, whole: str = "") -> str:
     """What a message calls a result, or a part of the whole of that name."""
     if isinstance(item, results.PairResult):
         return f"{item.source} -> {item.target}"
+    if isinstance(item, results.LayerPair):
+        return f"{item.first}, {item.second}"
+    if isinstance(item, results.Layers):
+        return " and ".join(item.names)
     if isinstance(item, results.AfterICA):
         return f"{whole}, {item.mode} ICA"
     if isinstance(item, results.Disentanglement):

@@ -13,7 +13,7 @@ from identifiable.options import Declared, Options, declared
 
 Kind = TypeVar("Kind", bound=Options)
 
-TABLE_FORMATS = ".npy .npz .csv .tsv .safetensors .parquet .h5ad (file:part names a part)"
+TABLE_FORMATS = ".npy .npz .csv .tsv .safetensors .pt .parquet .h5ad (file:part names a part)"
 ALL, NONE = "all", "none"  # in place of a list: every choice, or an empty one
 
 
@@ -51,9 +51,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
             groups[option.option.group] = place
         if option.option.negative is not None:
             place = place.add_mutually_exclusive_group()
-        place.add_argument(
-            option.flag, dest=option.name, default=argparse.SUPPRESS, help=_help(option), **_form(option)
-        )
+        flags = [flag for flag in (option.option.short, option.flag) if flag]
+        place.add_argument(*flags, dest=option.name, default=argparse.SUPPRESS, help=_help(option), **_form(option))
         if option.option.negative is not None:
             place.add_argument(
                 option.option.negative,

@@ -88,7 +88,8 @@ def deliver(
         return
     if not options.quiet:
         for path in saved:
-            say(f"{'basis' if Path(path).suffix.lower() == BASIS else 'table'}: {path}")
+            what = getattr(result, "written", "basis" if Path(path).suffix.lower() == BASIS else "table")
+            say(f"{what}: {path}")
     if options.report and (always_path or not options.quiet):
         say(f"page: {Path(options.report).resolve() if always_path else options.report}")
     for file in saved.values():

@@ -94,7 +94,7 @@ class PictureArchive(NpzFile):
         return self._layouts[name]
 
     def _picture_rows(self, name: str) -> StoredRows:
-        return StoredRows(*_flat(*self._located(name)), partial(_archive_again, self._path.absolute(), name))
+        return StoredRows(*_flat(*self.located(name)), partial(_archive_again, self._path.absolute(), name))
 
 
 class RowStore:

@@ -17,7 +17,7 @@ import numpy as np
 from identifiable.blocks import in_threads
 from identifiable.groups import Linear, correlation, permutation_matrix, procrustes, projection
 from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder
-from identifiable.moments import Array, Moments
+from identifiable.moments import Array, Moments, jackknife_spread
 from identifiable.options.tables import Rung as RungName
 from identifiable.run import PLAIN, Run, Stage
 
@@ -38,7 +38,7 @@ class Maps:
         """Fitted to fewer rows: the same penalty per row, everything else anew."""
         before = self.ladder
         share = training.n / self.training.n
-        rotation, back = _turned(training, before)
+        rotation, back = turned(training, before)
         ladder = Ladder(
             training.mean_x,
             training.mean_y,
@@ -63,7 +63,7 @@ class Maps:
 
     def mapped(self, rows: Array, shape: int, direction: int) -> Array:
         """Rows of the source in the target's coordinates, by permutation, rotation (both with their scale) or linear map."""
-        known = _sides(self.training)[direction]
+        known = sides(self.training)[direction]
         matrix = self.matrices(direction)[shape]
         scale = self._scale(matrix, known, shape)
         result: Array = scale * ((rows - known.mean_x) @ matrix) + known.mean_y
@@ -72,7 +72,7 @@ class Maps:
     def squares(self, rows: Moments) -> tuple[Array, Array]:
         """Sums of squared errors (shape, direction), and those about the training mean (direction), on these rows."""
         errors, about = np.zeros((len(SHAPES), 2)), np.zeros(2)
-        for direction, new, known in zip(DIRECTIONS, _sides(rows), _sides(self.training), strict=True):
+        for direction, new, known in zip(DIRECTIONS, sides(rows), sides(self.training), strict=True):
             off_x, off_y = new.mean_x - known.mean_x, new.mean_y - known.mean_y
             spread = float(np.trace(new.yy))
             about[direction] = spread + rows.n * (off_y @ off_y)
@@ -116,12 +116,13 @@ class _Side:
         return float(np.sum(matrix * (self.xx @ matrix)))
 
 
-def _sides(moments: Moments) -> tuple[_Side, _Side]:
+def sides(moments: Moments) -> tuple[_Side, _Side]:
+    """Moments of two tables seen from the first, and from the second."""
     m = moments
     return _Side(m.mean_x, m.mean_y, m.xx, m.yy, m.xy), _Side(m.mean_y, m.mean_x, m.yy, m.xx, m.xy.T)
 
 
-def _turned(training: Moments, before: Ladder) -> tuple[Array, Array]:
+def turned(training: Moments, before: Ladder) -> tuple[Array, Array]:
     d_x, d_y = training.widths
     rotation = procrustes(training.xy)[0]
     forward = projection(training.xx, training.xy, before.rotation) if d_x > d_y else rotation
@@ -132,7 +133,7 @@ def _turned(training: Moments, before: Ladder) -> tuple[Array, Array]:
 def _penalised(training: Moments, penalty: float, direction: int) -> Array:
     from scipy.linalg import solve
 
-    side = _sides(training)[direction]
+    side = sides(training)[direction]
     if penalty > 0:
         result: Array = solve(side.xx + penalty * np.eye(len(side.xx)), side.xy, assume_a="pos")
         return result
@@ -158,13 +159,13 @@ class Agreement:
     def r2_interval(self) -> Array:
         """(low and high, shape, direction), symmetric in log(1 - R²)."""
         lost = np.log((1 - self.r2).clip(LEAST))
-        spread = _spread(np.log((1 - self.r2_without).clip(LEAST)))
+        spread = jackknife_spread(np.log((1 - self.r2_without).clip(LEAST)))
         bounds: Array = 1 - np.exp(np.stack([lost + spread, lost - spread]))
         return bounds
 
     def kept_interval(self) -> Array:
         """(low and high, shape, direction)."""
-        spread = _spread(_kept(self.r2_without))
+        spread = jackknife_spread(_kept(self.r2_without))
         return np.stack([self.kept - spread, self.kept + spread])
 
     def relative_error_interval(self) -> Array:
@@ -172,24 +173,13 @@ class Agreement:
 
         Such an error goes with the root of 1 - R², so it has half its spread on the logarithmic scale.
         """
-        spread = _spread(np.log((1 - self.r2_without).clip(LEAST))) / 2
+        spread = jackknife_spread(np.log((1 - self.r2_without).clip(LEAST))) / 2
         return np.exp(np.stack([-spread, spread]))
 
 
 def _kept(r2: Array) -> Array:
     linear = r2[..., SHAPES.index("linear"), :][..., None, :]
     return np.where(linear > 0, r2 / np.where(linear > 0, linear, 1.0), 0.0)
-
-
-def _spread(draws: Array) -> Array:
-    """Half the width of a 95 % interval from values with one group left out (Efron and Stein 1981), Student's t."""
-    from scipy.special import stdtrit
-
-    count = len(draws)
-    if count < 2:
-        return np.full(draws.shape[1:], np.nan)
-    deviation = np.sqrt((count - 1) / count * np.sum((draws - draws.mean(axis=0)) ** 2, axis=0))
-    return np.asarray(stdtrit(count - 1, 0.975) * deviation)
 
 
 def measure_agreement(

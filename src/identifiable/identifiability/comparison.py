@@ -20,7 +20,7 @@ from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import as_representation, blocks_of, default_provenance, distinct, identical_inputs, inputs_of
 from identifiable.moments import Array
-from identifiable.options import CompareOptions
+from identifiable.options import CompareOptions, IcaOptions
 from identifiable.representation import Pairing, Representation, pair
 from identifiable.results import Comparison, Consensus, ConsensusDistance, ErrorMatrix, PairResult
 from identifiable.run import PLAIN, Run, Stage
@@ -33,6 +33,7 @@ def compare(
     group_by_name: str | None = None,
     labels_name: str | None = None,
     cluster: Any = None,
+    ica: IcaOptions | None = None,
 ) -> Comparison:
     """Compare two or more representations of the same rows, for every ordered pair.
 
@@ -51,10 +52,12 @@ def compare(
         in the result.
     cluster
         A `distributed.Client`: its workers make the passes over the rows.
+    ica
+        How the rung of ICA is fitted, if not as `resolve` does.
     """
     if len(representations) < 2:
         raise UsageError(f"compare needs at least two representations, got {len(representations)}.")
-    run = CompareRun.of(options, cluster=cluster, settings=options)
+    run = CompareRun.of(options, cluster=cluster, settings=options, **({} if ica is None else {"ica": ica}))
     import_module("scipy.optimize")  # columns are matched in threads, which do not import
     names = {
         "group_by": group_by_name or ("labels" if options.group_by is not None else None),

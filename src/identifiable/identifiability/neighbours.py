@@ -113,7 +113,7 @@ def compare_neighbours(
     """
     n, k = x.lists.shape
     part = np.arange(n) % _FOLDS if part is None else part
-    mutual = _overlap(x.lists, y.lists, part, chance=k / (n - 1))
+    mutual = overlap_of(x.lists, y.lists, part, chance=k / (n - 1))
     observed = _agreement(x.lists, x.kernel, y.lists, y.kernel)
     drawn = np.array([_shuffled(x, y, standing) for standing in shuffles]).reshape(-1, 2)
     null = {
@@ -128,7 +128,7 @@ def compare_neighbours(
             own = (source.rows - source.rows.mean(axis=0)) * scale + target.rows.mean(axis=0)
             images = {AS_GIVEN: own, **images}
         searched = {
-            name: _overlap(target.index.nearest(image, k, run), target.lists, part) for name, image in images.items()
+            name: overlap_of(target.index.nearest(image, k, run), target.lists, part) for name, image in images.items()
         }
         results.append(Neighbours(k, n, mutual, searched, observed[1], null))
     return results[0], results[1]
@@ -148,13 +148,13 @@ def cknna(x: Neighbourhood, y: Neighbourhood) -> float:
 
 def _agreement(lists_x: Index, kernel_x: Array, lists_y: Index, kernel_y: Array) -> tuple[float, float]:
     """Mutual overlap and CKNNA."""
-    row, in_x, in_y = _common(lists_x, lists_y)
+    row, in_x, in_y = common_entries(lists_x, lists_y)
     products = float(kernel_x[row, in_x] @ kernel_y[row, in_y])
     size = float(np.sqrt(np.sum(kernel_x**2) * np.sum(kernel_y**2)))
     return len(row) / lists_x.size, products / size if size > 0 else float("nan")
 
 
-def _common(first: Index, second: Index) -> tuple[Index, Index, Index]:
+def common_entries(first: Index, second: Index) -> tuple[Index, Index, Index]:
     """The entries that two lists of a row share: the row and the place in either; by blocks, since k² pairs are compared a row."""
     n, k = first.shape
     step = max(1, _COMPARED // k**2)
@@ -173,9 +173,10 @@ def _shuffled(x: Neighbourhood, y: Neighbourhood, standing: Index) -> tuple[floa
     return _agreement(x.lists, x.kernel, place[y.lists[standing]], y.kernel[standing])
 
 
-def _overlap(found: Index, lists: Index, part: NDArray[np.int64], chance: float | None = None) -> Overlap:
+def overlap_of(found: Index, lists: Index, part: NDArray[np.int64], chance: float | None = None) -> Overlap:
+    """The share of two lists of a row that is in both, over all rows, with its interval."""
     n, k = lists.shape
-    row, place, _ = _common(found, lists)
+    row, place, _ = common_entries(found, lists)
     if chance is None:
         times_found, times_near = (np.bincount(a.ravel(), minlength=n).astype(np.float64) for a in (found, lists))
         chance = float(times_found @ times_near - len(row)) / (n * (n - 1) * k)

@@ -147,10 +147,10 @@ class _Sample:
         y, y_test = self.y[rows[0]], self.y_test[rows[1]]
         cross = self.x.T @ y
         scaled = self.ridges is not None
-        moments = _with_cross(self.moments, cross)
+        moments = with_cross(self.moments, cross)
         ladder = Ladder.fit(moments, self.rungs, linear=self._linear, ica=self.ica, scaled=scaled)
         errors: Array = ladder.errors(self.x_test, y_test).mean(axis=0)
-        whole = _with_cross(self.whole, cross + self.x_test.T @ y_test + self.between)
+        whole = with_cross(self.whole, cross + self.x_test.T @ y_test + self.between)
         return errors, np.array([similarity.cca(whole, *self.whole_white), similarity.cka(whole)])
 
     def rotated(self, rng: np.random.Generator) -> Array:
@@ -200,7 +200,7 @@ def shuffled_rows(n: int, group: NDArray[np.int64] | None, seed: Any) -> NDArray
     return rows
 
 
-def _with_cross(moments: Moments, cross: Array) -> Moments:
+def with_cross(moments: Moments, cross: Array) -> Moments:
     """The same moments with another cross-scatter."""
     d = moments.widths[0]
     scatter = moments.scatter.copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ class CompareRun(Run):
     """One call of compare: the settings, its folds and the ids of its rows."""
 
     settings: CompareOptions
+    ica: IcaOptions = field(default_factory=IcaOptions)  # of the rung; its seed is that of the settings
     plan: RowPlan = field(init=False)
     ids: NDArray[Any] | None = field(init=False, default=None)
     labels: NDArray[Any] | None = field(init=False, default=None)
@@ -118,7 +119,7 @@ class Table:
         return ica.fit(
             self.blocks,
             self.moments,
-            IcaOptions(seed=self.run.settings.seed),
+            replace(self.run.ica, seed=self.run.settings.seed),
             self.run,
             stage=Stage("resolving", self.name),
         )

@@ -1,4 +1,4 @@
-"""Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv` (also `.gz`), `.safetensors`, `.parquet`, `.h5ad`;
+"""Files to representations and back: `.npy`, `.npz`, `.csv`/`.tsv` (also `.gz`), `.safetensors`, `.pt`, `.parquet`, `.h5ad`;
 screens: embeddings with the metadata of their wells; a basis as `.safetensors`.
 
 Every format is read a block of rows at a time and never loaded whole, and nothing in a file is ever

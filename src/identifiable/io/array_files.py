@@ -13,8 +13,9 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -78,6 +79,10 @@ class NpyFile:
     def layout(self, name: str = "") -> Layout:
         return self._layout
 
+    def located(self, name: str = "") -> tuple[FileBytes, Layout]:
+        """The file the array's bytes are in, and where."""
+        return self._file, self._layout
+
     def array(self, name: str = "") -> NDArray[Any]:
         """The array, of any shape, whole."""
         return whole_array(self._file, self._layout, self._label)
@@ -96,6 +101,7 @@ class NamedArrays:
         self._path, self._label = path, str(path)
         self._file = FileBytes.open(path, self._label)
         self._layouts: dict[str, Layout] = {}
+        self.metadata: dict[str, str] = {}  # what else a file says about its arrays
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         name = self._choose(part, 2)
@@ -106,7 +112,7 @@ class NamedArrays:
     def rows(self, part: str) -> StoredRows:
         name = self._choose(part, 2)
         check_table(self._layouts[name], self._at(name))
-        return StoredRows(*self._located(name), partial(reopened, type(self), self._path.absolute(), name))
+        return StoredRows(*self.located(name), partial(reopened, type(self), self._path.absolute(), name))
 
     def column(self, part: str | None) -> IdentifiedColumn:
         name = self._choose(part, 1)
@@ -121,17 +127,17 @@ class NamedArrays:
 
     def array(self, name: str) -> NDArray[Any]:
         """The array of that name, one of `names`, of any shape, whole."""
-        return whole_array(*self._located(name), self._at(name))
+        return whole_array(*self.located(name), self._at(name))
 
     def _at(self, name: str) -> str:
         return f"{self._label}:{shown(name)}"
 
-    def _located(self, name: str) -> tuple[FileBytes, Layout]:
+    def located(self, name: str) -> tuple[FileBytes, Layout]:
         """The file the array's bytes are in, and where."""
         return self._file, self._layouts[name]
 
     def _whole(self, name: str) -> NDArray[Any]:
-        return read_whole(*self._located(name), self._at(name))
+        return read_whole(*self.located(name), self._at(name))
 
     def _choose(self, part: str | None, ndim: int) -> str:
         """The name of the array to read: `part`, or the only one that could be meant."""
@@ -191,10 +197,10 @@ class NpzFile(NamedArrays):
             raise self._broken[name]
         if self._layouts[name].stored.hasobject:
             raise DataError(pickled(self._at(name)))
-        file, layout = self._located(name)
+        file, layout = self.located(name)
         member, before = self._members[name], self._layouts[name].offset
         try:
-            raw = np.empty(math.prod(layout.shape) * layout.stored.itemsize, np.uint8)
+            raw = np.empty(layout.nbytes, np.uint8)
         except MemoryError:
             raise DataError(f"{self._at(name)}: {member.file_size:,} bytes do not fit in memory.") from None
         file.read_into(layout.offset, raw)
@@ -218,18 +224,11 @@ class NpzFile(NamedArrays):
             raise DataError(pickled(self._at(name)))
         return super()._whole(name)
 
-    def _located(self, name: str) -> tuple[FileBytes, Layout]:
+    def located(self, name: str) -> tuple[FileBytes, Layout]:
         member, layout = self._members[name], self._layouts[name]
         if member.compress_type != zipfile.ZIP_STORED:
             return self._unpacked(name), layout
-        head = self._file.read(member.header_offset, LOCAL_HEADER.size)
-        signature, name_length, extra_length = LOCAL_HEADER.unpack(head.ljust(LOCAL_HEADER.size, b"\0"))
-        start = member.header_offset + LOCAL_HEADER.size + name_length + extra_length
-        fits = member.compress_size == member.file_size and start + member.file_size <= self._file.size
-        if signature != b"PK\x03\x04" or not fits:
-            raise self._damaged(f"the entry of {name!r} does not match the archive's directory")
-        inside = Layout(start + layout.offset, layout.shape, layout.stored, layout.fortran)
-        return self._file, inside
+        return self._file, stored_at(self._file, member, layout, self._damaged)
 
     def _unpacked(self, name: str) -> FileBytes:
         member = self._members[name]
@@ -296,6 +295,7 @@ class SafetensorsFile(NamedArrays):
             for name, entry in header.items():
                 if name != "__metadata__":
                     self._place(name, entry, start)
+            self.metadata = dict(header.get("__metadata__") or {})
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             if isinstance(error, DataError):
                 raise
@@ -352,9 +352,20 @@ def whole_array(file: FileBytes, layout: Layout, label: str) -> NDArray[Any]:
     """An array of any shape in memory."""
     if layout.stored.hasobject:
         raise DataError(pickled(label))
-    raw = np.empty(math.prod(layout.shape) * layout.stored.itemsize, np.uint8)
+    raw = np.empty(layout.nbytes, np.uint8)
     file.read_into(layout.offset, raw)
     return layout.decode(raw).reshape(layout.shape, order="F" if layout.fortran else "C")
+
+
+def stored_at(file: FileBytes, member: zipfile.ZipInfo, inside: Layout, damaged: Callable[[str], DataError]) -> Layout:
+    """Where an array lies in an archive, from where it lies in a member that is stored as it is."""
+    head = file.read(member.header_offset, LOCAL_HEADER.size)
+    signature, name_length, extra_length = LOCAL_HEADER.unpack(head.ljust(LOCAL_HEADER.size, b"\0"))
+    start = member.header_offset + LOCAL_HEADER.size + name_length + extra_length
+    fits = member.compress_size == member.file_size and start + member.file_size <= file.size
+    if signature != b"PK\x03\x04" or not fits:
+        raise damaged(f"the entry of {member.filename!r} does not match the archive's directory")
+    return replace(inside, offset=start + inside.offset)
 
 
 def layout_of(head: bytes, label: str) -> Layout:
@@ -387,7 +398,7 @@ def check_size(layout: Layout, size: int, label: str) -> None:
     """The declared shape must account for every byte, before anything is allocated."""
     if layout.stored.hasobject:
         return  # refused later, for a better reason
-    expected = math.prod(layout.shape) * layout.stored.itemsize
+    expected = layout.nbytes
     present = size - layout.offset
     if present == expected:
         return

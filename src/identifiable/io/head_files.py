@@ -1,4 +1,4 @@
-"""Output layers (heads) from `.npy`, `.npz`, `.safetensors` and Hugging Face model directories. Nothing is ever unpickled."""
+"""Output layers (heads) from `.npy`, `.npz`, `.safetensors`, `.pt` and Hugging Face model directories. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from identifiable._checks import DataError, check_numeric
 from identifiable.io.array_files import NamedArrays, NpyFile, NpzFile, SafetensorsFile
 from identifiable.io.containers import check_is_file, did_you_mean, listed, named, shown, split_spec, suffix_of
 from identifiable.io.opening import READERS, read_labels
+from identifiable.io.torch_files import SUFFIXES, TorchFile
 
 FORMATS: dict[str, Callable[[Path], NpyFile | NamedArrays]] = {
     ".npy": NpyFile,
     ".npz": NpzFile,
     ".safetensors": SafetensorsFile,
+    ".pt": TorchFile,
+    ".pth": TorchFile,
 }
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+PICKLES = (".bin", ".ckpt", ".pkl", ".pickle")
 CONFIG, INDEX, WHOLE = "config.json", "model.safetensors.index.json", "model.safetensors"
 WEIGHT, BIAS = "weight", "bias"
 PRECISION = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
@@ -204,7 +207,7 @@ class _Directory(_Held):
             return [self._path / Path(str(name)).name for name in sorted(set(placed.values()))]
         found = [self._path / WHOLE] if (self._path / WHOLE).is_file() else sorted(self._path.glob("*.safetensors"))
         if not found:
-            pickled = sorted(p.name for p in self._path.iterdir() if p.suffix in PICKLES)
+            pickled = sorted(p.name for p in self._path.iterdir() if p.suffix in (*PICKLES, *SUFFIXES))
             why = f"; {named(pickled)} is pickled and never loaded" if pickled else ""
             raise DataError(
                 f"{self.label}: holds no .safetensors file{why}: save the model with safe_serialization=True."

@@ -25,6 +25,7 @@ from identifiable.io.containers import (
 from identifiable.io.labelled import LabelledTable
 from identifiable.io.parquet_files import ParquetTable
 from identifiable.io.tables import TextTable, read_lines
+from identifiable.io.torch_files import TorchFile
 from identifiable.representation import Representation
 
 READERS: dict[str, Callable[..., Container]] = {
@@ -35,6 +36,8 @@ READERS: dict[str, Callable[..., Container]] = {
     ".csv.gz": TextTable,
     ".tsv.gz": TextTable,
     ".safetensors": SafetensorsFile,
+    ".pt": TorchFile,
+    ".pth": TorchFile,
     ".parquet": ParquetTable,
     ".h5ad": AnnDataFile,
 }
@@ -51,7 +54,7 @@ def open_representation(
     ----------
     spec
         ``path`` or ``path:part``. A part is the key of an array in a `.npz`, the name of a tensor in a
-        `.safetensors`, columns of a `.csv`/`.tsv`/`.parquet` by names and patterns (``feature_*``, ``a,b``), a column of
+        `.safetensors` or `.pt`, columns of a `.csv`/`.tsv`/`.parquet` by names and patterns (``feature_*``, ``a,b``), a column of
         lists in a `.parquet`, a key of `obsm` or a layer of a `.h5ad`. Without one: the only array of a file, all
         columns of a text table, the features of a `.parquet` (`label_columns.choose_features`), `X` of a `.h5ad`.
     ids

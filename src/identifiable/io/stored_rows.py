@@ -9,6 +9,7 @@ the process.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import shutil
 import tempfile
@@ -138,6 +139,10 @@ class Layout:
     @property
     def stored_dtype(self) -> str:
         return "bfloat16" if self.bfloat16 else str(self.stored)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.stored.itemsize
 
     def decode(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
         """Numbers in native byte order from bytes; the last axis shrinks by the item size."""

@@ -6,6 +6,7 @@ command line, the settings in the JSON, the recorded command and the reference p
 
 from identifiable.options.declaring import Declared, Option, Options, declared, takes
 from identifiable.options.experiments import CellsOptions, ReproduceOptions, Scale, SourcesOptions
+from identifiable.options.models import ExtractOptions
 from identifiable.options.screens import (
     AttributeOptions,
     AuditOptions,
@@ -32,6 +33,7 @@ from identifiable.options.tables import (
     DisentangleOptions,
     HeadsOptions,
     IcaOptions,
+    LayersOptions,
     MechanismsCommandOptions,
     MechanismsOptions,
     ResolveOptions,
@@ -54,10 +56,12 @@ __all__ = [
     "DecoderOptions",
     "DisentangleOptions",
     "EvaluateOptions",
+    "ExtractOptions",
     "GroupedOptions",
     "HarmonyOptions",
     "HeadsOptions",
     "IcaOptions",
+    "LayersOptions",
     "MechanismsCommandOptions",
     "MechanismsOptions",
     "Option",

@@ -36,9 +36,10 @@ class Option:
     """What a field of an options class is, for readers and for the command line.
 
     `moves`: it affects results, so the recorded command keeps it; and so do the settings, unless it says where data are
-    (`setting`). `flag`: its name on the command line, derived from the field's if empty; None keeps it out of there. `negative`
-    is a second flag that sets False, `bare` what the flag stands for when no value follows, `repeat` allows the flag several
-    times, `values` is how many follow it, `read` turns its text into a value, `shown` is the default in words.
+    (`setting`). `flag`: its name on the command line, derived from the field's if empty; None keeps it out of there; `short` is
+    another name there. `negative` is a second flag that sets False, `bare` what the flag stands for when no value follows,
+    `repeat` allows the flag several times, `values` is how many follow it, `read` turns its text into a value, `shown` is the
+    default in words.
     """
 
     help: str
@@ -50,6 +51,7 @@ class Option:
     moves: bool = True
     setting: bool = True
     flag: str | None = ""
+    short: str | None = None
     metavar: str | None = None
     group: str | None = None
     negative: str | None = None

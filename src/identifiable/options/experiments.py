@@ -71,7 +71,7 @@ class ReproduceOptions(Seeded):
     data: Annotated[
         str | None,
         Option(
-            "mnist.npz, train-images-idx3-ubyte(.gz), or a folder of data sets; see --list",
+            "mnist.npz, train-images-idx3-ubyte(.gz), a text file, or a folder of data sets; see --list",
             setting=False,
             metavar="PATH",
         ),

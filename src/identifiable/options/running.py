@@ -13,10 +13,9 @@ UNMOVED = "does not affect results"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seeded(Options):
-    """A call that draws at random. `command` is what the result records as having made it."""
+class Recorded(Options):
+    """A call that takes time and leaves a result. `command` is what the result records as having made it."""
 
-    seed: Annotated[int, Option("seed of every random choice", least=0, most=SEED_END, setting=False, metavar="N")] = 0
     progress: Annotated[
         Callable[..., None] | None,
         Option(
@@ -26,6 +25,13 @@ class Seeded(Options):
         ),
     ] = None
     command: Annotated[str, Option("the command to record in the result", flag=None, moves=False)] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Recorded):
+    """A call that draws at random."""
+
+    seed: Annotated[int, Option("seed of every random choice", least=0, most=SEED_END, setting=False, metavar="N")] = 0
 
 
 @dataclass(frozen=True, kw_only=True)

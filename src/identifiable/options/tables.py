@@ -348,3 +348,45 @@ class HeadsOptions(Tables):
             given = getattr(self, name)
             if given is not None and (isinstance(given, str) or len(given) != 2):
                 raise UsageError(f"{name}: expected two, one for each head.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersOptions(Tables):
+    """Which layers of two models are alike?"""
+
+    layers: Annotated[
+        Sequence[str | int],
+        Option(
+            "layers to compare, of every file: numbers (the layer whose name ends so, else its place from 0), last, or patterns",
+            metavar="LIST",
+            shown="all",
+        ),
+    ] = ()
+    untrained: Annotated[
+        Any,
+        Option(
+            "the same layers of both models before training, as a baseline",
+            values=2,
+            setting=False,
+            metavar="FILE",
+        ),
+    ] = None
+    components: Annotated[
+        int | None,
+        Option(
+            "principal components of each layer that SVCCA and R² use, at most",
+            least=1,
+            metavar="K",
+            shown="256; SVCCA at most a tenth of the rows",
+        ),
+    ] = None
+    folds: Annotated[int, Option("number of cross-validation folds", least=2, metavar="K")] = 5
+    neighbours: Annotated[
+        int, Option("nearest neighbours of each row to look for on the other side", least=1, metavar="K")
+    ] = 10
+    null_draws: Annotated[int, Option("shuffles of the rows", least=1, metavar="N")] = 19
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.untrained is not None and (isinstance(self.untrained, str) or len(self.untrained) != 2):
+            raise UsageError("untrained: expected two, one for each model.")

@@ -7,7 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from identifiable.report.answer import answer
-from identifiable.report.words import MISSING, count, counted, estimate, one_line, percent, signed
+from identifiable.report.words import (
+    MISSING,
+    count,
+    counted,
+    display_name,
+    estimate,
+    listed,
+    one_line,
+    percent,
+    short,
+    signed,
+)
 from identifiable.results import (
     Attribution,
     Audit,
@@ -16,14 +27,18 @@ from identifiable.results import (
     Comparison,
     Disentanglement,
     Distortion,
+    Extraction,
     Heads,
     JointResolution,
+    Layers,
     Mechanisms,
+    Mechanistic,
     Recommendation,
     Reproduction,
     Resolution,
     RoederFigure,
     ScreenEvaluation,
+    Table1,
     Table2,
     Table3,
 )
@@ -85,6 +100,16 @@ def _reproduction(result: Reproduction) -> str:
     return f"{told}: Spearman {found.spearman:.2f} [{low:.2f}, {high:.2f}] over {counted(found.n, 'pair')} of {seeds}"
 
 
+def _table1(result: Table1) -> str:
+    """In how many lines the errors fall in the published order, in either protocol."""
+    lines = len(result.lines)
+    held_out, in_sample = (
+        sum(getattr(line, name) == "agrees" for line in result.lines) for name in ("found_held_out", "found")
+    )
+    told = f"the published order (permutation > ICA > similarity > linear) holds held out in {count(held_out)} of {counted(lines, 'line')}"
+    return f"{told}, in the paper's protocol in {count(in_sample)}"
+
+
 def _table2(result: Table2) -> str:
     """Whether ICA lifts InfoM of the plain autoencoder."""
     found = result.lift()
@@ -129,21 +154,37 @@ def claim_words(claim: Claim) -> str:
     """The direction that Roeder et al. state of a measure."""
     if claim.claim == "rises":
         return f"rises with {one_line(claim.axis)}"
-    return "is above untrained models" if claim.claim == "above_untrained" else "is above chance"
+    return {
+        "above_untrained": "is above untrained models",
+        "above_shuffled": "is above chance",
+        "nearly": f"is above {MISSING if claim.first is None else short(claim.first)}",
+    }[claim.claim]
 
 
 def _roeder(result: RoederFigure) -> str:
     """How many of the paper's directions show, and the first of them with its interval."""
-    if not result.claims:
+    stated = [claim for claim in result.claims if claim.source == "paper"]
+    if not stated:
         return "the paper states no direction that could be tested here"
-    counts = {found: sum(claim.found == found for claim in result.claims) for found in VERDICTS}
-    told = f"this run agrees with {count(counts['agrees'])} of {counted(len(result.claims), 'statement')} of the paper"
+    counts = {found: sum(claim.found == found for claim in stated) for found in VERDICTS}
+    told = f"this run agrees with {count(counts['agrees'])} of {counted(len(stated), 'statement')} of the paper"
     told += f", disagrees with {count(counts['does_not'])}" if counts["does_not"] else ""
     told += f", cannot tell about {count(counts['cannot_tell'])}" if counts["cannot_tell"] else ""
-    first = result.claims[0]
+    first = stated[0]
     size = estimate(first.difference, first.difference_ci95, signed)
     what = f"{measure_words(first.measure, first.part)} {claim_words(first)}"
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
+
+
+def _mechanistic(result: Mechanistic) -> str:
+    """How many decoders show their slots, what the basis gains, and what it gains over ICA where slots are dependent."""
+    right = f"{count(sum(model.right for model in result.models))} of {counted(len(result.models), 'decoder')}"
+    gain = estimate(result.lift.mean, result.lift.ci95, signed)
+    told = f"the slots of {right} are found from the Jacobians; the found basis changes the slot score by {gain}"
+    if result.over_ica is None:
+        return told
+    beyond = estimate(result.over_ica.mean, result.over_ica.ci95, signed)
+    return f"{told}; with dependent slots it differs from ICA with an oracle by {beyond}"
 
 
 def _heads(result: Heads) -> str:
@@ -163,6 +204,23 @@ def _heads(result: Heads) -> str:
     explains = f"there the map from weights alone explains R² {r2[0]}"
     beside = f"against {r2[1]} fitted and {r2[2]} by chance"
     return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
+
+
+def _extraction(result: Extraction) -> str:
+    """What was written, pooled how, and how many inputs were cut off."""
+    nouns = {"text": "text", "tokens": "token sequence", "pictures": "picture", "arrays": "array"}
+    pools = {"mean": "mean over tokens", "last": "last token", "cls": "class token", "patches": "mean over patches"}
+    names = listed(one_line(layer.name) for layer in result.layers) if len(result.layers) <= 4 else ""
+    layers = f"{counted(len(result.layers), 'layer')}{f' ({names})' if names else ''}"
+    model = f"{'untrained ' if result.model.untrained is not None else ''}{display_name(result.model.name)}"
+    widths = listed(count(width) for width in dict.fromkeys(layer.width for layer in result.layers))
+    how = f" ({pools[result.pool]})" if result.pool is not None else ""
+    cut = (
+        f"; {counted(result.truncated, 'input')} cut off at {counted(result.limit or 0, 'token')}"
+        if result.truncated
+        else ""
+    )
+    return f"{layers} of {model}: one vector of {widths} numbers{how} for each of {counted(result.n, nouns[result.kind])}{cut}"
 
 
 def _mechanisms(result: Mechanisms) -> str:
@@ -187,11 +245,15 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Disentanglement: _disentanglement,
     Distortion: _distortion,
     Heads: _heads,
+    Layers: lambda result: str(result.text.message),
+    Extraction: _extraction,
     Mechanisms: _mechanisms,
     Reproduction: _reproduction,
+    Table1: _table1,
     Table2: _table2,
     Table3: _table3,
     RoederFigure: _roeder,
+    Mechanistic: _mechanistic,
     Attribution: lambda result: str(result.text),
     Audit: _judged,
     ScreenEvaluation: _judged,

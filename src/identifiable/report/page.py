@@ -187,13 +187,14 @@ class Dots(Block):
 class Curve:
     """A line. `style` (0 to 7) picks colour, dashes and dots; None is one of many, drawn thin and muted.
 
-    Among points a line goes without dots of its own (`dotted`).
+    Among points a line goes without dots of its own (`dotted`). `bounds` has the interval of each point, None where it has none.
     """
 
     label: str
     points: tuple[Interval, ...]
     style: int | None
     dotted: bool = True
+    bounds: tuple[Interval | None, ...] = ()
 
 
 @dataclass(frozen=True)

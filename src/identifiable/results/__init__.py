@@ -65,8 +65,11 @@ from identifiable.results.evaluation import (
     ScreenEvaluation,
     StageTime,
 )
+from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
+from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
 from identifiable.results.mechanisms import FormCount, IndependenceScores, MechanismFactor, Mechanisms
+from identifiable.results.mechanistic import GapCell, Mechanistic, SlotCell, SlotModel, SlotScore
 from identifiable.results.recommendation import (
     AskedMetric,
     HeldOutScore,
@@ -125,6 +128,7 @@ from identifiable.results.screen import (
     ScreenDesign,
 )
 from identifiable.results.serial import SCHEMAS, from_json, to_json
+from identifiable.results.table1 import MapError, ModelPairs, OrderStep, Table1
 from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
 from identifiable.results.writing import whole_file, write_text, write_texts
 
@@ -166,6 +170,8 @@ __all__ = [
     "Errors",
     "Estimate",
     "Evaluation",
+    "ExtractedLayer",
+    "Extraction",
     "Factor",
     "FactorLatentMatrix",
     "FeatureCheck",
@@ -176,6 +182,7 @@ __all__ = [
     "FoldScore",
     "Form",
     "FormCount",
+    "GapCell",
     "GeneConcentration",
     "GeneScore",
     "HeadDiversity",
@@ -188,21 +195,32 @@ __all__ = [
     "Input",
     "Interval",
     "JointResolution",
+    "Layer",
+    "LayerCheckpoint",
+    "LayerGrid",
+    "LayerMatch",
+    "LayerPair",
+    "Layers",
     "Leak",
     "Leakage",
     "Lift",
     "MapArrays",
+    "MapError",
     "MapFit",
     "MechanismFactor",
     "Mechanisms",
+    "Mechanistic",
     "MethodScore",
     "Metric",
+    "ModelCard",
+    "ModelPairs",
     "ModelRun",
     "MovedGroup",
     "Neighbours",
     "NoisePoint",
     "Note",
     "Null",
+    "OrderStep",
     "Overlap",
     "PairResult",
     "PairRun",
@@ -233,6 +251,9 @@ __all__ = [
     "SharedDimensions",
     "Shown",
     "Similarity",
+    "SlotCell",
+    "SlotModel",
+    "SlotScore",
     "Solver",
     "SpaceMetric",
     "Spectrum",
@@ -241,6 +262,7 @@ __all__ = [
     "Step",
     "Summary",
     "SupremumEstimate",
+    "Table1",
     "Table2",
     "Table3",
     "Tie",

@@ -10,7 +10,7 @@ from identifiable.results.record import Interval, Shown
 from identifiable.results.reproduction import Choice
 
 Measure = Literal["cca", "cca_in_sample", "svcca", "svcca_in_sample", "r2", "r2_heads", "map_distance"]
-Claimed = Literal["rises", "above_untrained", "above_shuffled"]
+Claimed = Literal["rises", "above_untrained", "above_shuffled", "nearly"]
 Found = Literal["agrees", "does_not", "cannot_tell"]
 
 
@@ -65,13 +65,15 @@ class SeedMean:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper about a direction, and whether this run's interval supports it.
+    """A statement about a direction, and whether this run's interval supports it.
 
     rises             the measure at `last` is above that at `first` of the axis
     above_untrained   the measure at `last` is above that of the same models before training
     above_shuffled    the measure at `last` is above that with rows or labels paired at random
+    nearly            the measure at `last` is above `first`, from which on `compare` calls two representations nearly alike
 
-    `difference` is the mean over pairs, with its 95 % interval. `found`: agrees where the interval lies above 0, does_not where it
+    `source` ours: the paper does not state it; it is shown because the theorem implies it, or as a baseline. `difference` is the mean
+    over pairs, with its 95 % interval. `found`: agrees where the interval lies above 0, does_not where it
     lies below 0, else cannot_tell.
     """
 
@@ -85,6 +87,7 @@ class Claim:
     difference: float
     difference_ci95: Interval | None
     found: Found
+    source: Literal["paper", "ours"] = "paper"
 
 
 @dataclass(frozen=True)

@@ -108,10 +108,20 @@ def new_folder(path: Path) -> Iterator[None]:
             path.rmdir()
 
 
+def take_name(finished: Path, path: str | os.PathLike[str]) -> None:
+    """A finished file becomes `path`; in a block of `together` with the others. If that fails it stays where it is."""
+    waiting = _waiting.get()
+    if waiting is None:
+        _deliver([(finished, Path(path))])
+    else:
+        waiting.append((finished, Path(path)))
+
+
 def _discard(temporary: Path) -> None:
-    """A temporary file goes, if it has not taken its name."""
-    temporary.unlink(missing_ok=True)
-    unfinished.pop(str(temporary), None)
+    """A temporary file goes, if it has not taken its name. One that was not made here is no temporary file."""
+    if str(temporary) in unfinished:
+        temporary.unlink(missing_ok=True)
+        unfinished.pop(str(temporary), None)
 
 
 def _deliver(files: list[tuple[Path, Path]]) -> None:
@@ -131,7 +141,7 @@ def _deliver(files: list[tuple[Path, Path]]) -> None:
                 temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is an ordinary file
                 os.replace(temporary, path)
             complete.append(str(path))
-            unfinished.pop(str(temporary))
+            unfinished.pop(str(temporary), None)
 
 
 @contextmanager

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, UsageError
+from identifiable.api.unembedding import heads
 from identifiable.experiments.recording import choices, with_torch
 from identifiable.groups import Linear
+from identifiable.identifiability.judgement import DEGREES
 from identifiable.identifiability.shared import Canonical
 from identifiable.intake import default_provenance
 from identifiable.moments import Array, Moments, leave_one_out
@@ -24,9 +28,15 @@ from identifiable.similarity import cca, principal, svcca
 
 if TYPE_CHECKING:
     from identifiable.experiments import Experiment
+    from identifiable.nn import Trained, Training
+
+Pair = tuple[int, int]
+Measures = dict[tuple[str, Measure], tuple[float, float]]
+"""Of each part and measure the value, and that for rows or labels paired at random."""
 
 FOLDS = 5
-SHUFFLES = 5  # draws of rows paired at random, of which the mean is taken
+SHUFFLES = 2  # draws of rows paired at random, of which the mean is taken
+SHUFFLED_HEADS = 10  # draws of labels, of which the largest is taken
 SCATTERED = 500  # points of a picture, at most
 
 
@@ -61,13 +71,18 @@ def _similarities(X: Array, Y: Array, fold: Any, components: int | None) -> dict
     scale = np.sqrt(xx * yy)
     held_out = np.divide(cross, scale, out=np.zeros_like(cross), where=scale > 0)
     name: Measure = "cca" if components is None else "svcca"
-    whole = cca(total) if components is None else svcca(total, components)
-    r2 = [_r2(A, B, fold) for A, B in ((X, Y), (Y, X))]
+    whole = cca(total) if components is None else svcca(total, min(_directions(total, components)))
+    ways = ((training, folds), tuple([m.reversed() for m in each] for each in (training, folds)))
     return {
         name: float(held_out.mean()) if count else math.nan,
         "cca_in_sample" if components is None else "svcca_in_sample": whole,
-        "r2": fmean(r2),
+        "r2": fmean(_r2(*way) for way in ways),
     }
+
+
+def _directions(moments: Moments, components: int) -> tuple[int, int]:
+    """Principal components that there are, at most so many: a norm before the output leaves one fewer than columns."""
+    return principal(moments.xx, components).shape[1], principal(moments.yy, components).shape[1]
 
 
 def _canonical(moments: Moments, components: int | None) -> Canonical:
@@ -76,18 +91,38 @@ def _canonical(moments: Moments, components: int | None) -> Canonical:
     return Canonical.between(principal(moments.xx, components), principal(moments.yy, components), moments.xy)
 
 
-def _r2(X: Array, Y: Array, fold: Any) -> float:
-    """R² on held-out rows of linear maps from X to Y."""
+def _r2(training: Sequence[Moments], folds: Sequence[Moments]) -> float:
+    """R² of linear maps from x to y on the rows they were not fitted to."""
     missed = spread = 0.0
-    for k in range(FOLDS):
-        held = fold == k
-        fitted = Linear().fit(Moments.of(np.hstack([X, Y])[~held], (X.shape[1], Y.shape[1])))
-        missed += float(np.sum((Y[held] - fitted(X[held])) ** 2))
-        spread += float(np.sum((Y[held] - Y[~held].mean(axis=0)) ** 2))
+    for fitted, held in zip(training, folds, strict=True):
+        A = Linear().fit(fitted).matrix
+        x, y = held.mean_x - fitted.mean_x, held.mean_y - fitted.mean_y
+        around = np.trace(held.yy) - 2 * np.sum(A * held.xy) + np.sum((held.xx @ A) * A)
+        missed += float(around + held.n * np.sum((y - x @ A) ** 2))
+        spread += float(np.trace(held.yy) + held.n * np.sum(y**2))
     return 1 - missed / spread if spread else math.nan
 
 
-def scatter(part: str, seeds: tuple[int, int], X: Array, Y: Array, *, seed: int) -> Scatter:
+def from_heads(
+    weights: Sequence[Array], features: Sequence[Array], *, seed: int, biases: Sequence[Array] | None = None
+) -> dict[Measure, tuple[float, float]]:
+    """How well the map read off two heads (with the ridge that is best on training rows) predicts features on other rows.
+
+    The mean of both ways, and the largest of the same with labels shuffled.
+
+    `map_distance` is |A_heads - A_fitted| / |A_fitted| under the covariance of the features; nothing is known of it by chance.
+    """
+    found = heads(*weights, features=list(features), bias=biases, null_draws=SHUFFLED_HEADS, seed=seed, workers=1)
+    fits = [way.fit for way in found.maps if way.fit is not None]
+    if not fits:
+        return {"r2_heads": (math.nan, math.nan), "map_distance": (math.nan, math.nan)}
+    return {
+        "r2_heads": (fmean(fit.r2_ridge for fit in fits), fmean(fit.null_r2_ridge for fit in fits)),
+        "map_distance": (fmean(fit.distance for fit in fits), math.nan),
+    }
+
+
+def scatter(part: str, seeds: Pair, X: Array, Y: Array, *, seed: int) -> Scatter:
     """Some rows of two plane representations, and of the second mapped to the first by a map fitted on other rows."""
     order = np.random.default_rng([seed, len(X), 1]).permutation(len(X))
     shown, others = np.sort(order[: min(SCATTERED, len(X) // 2)]), order[len(X) // 2 :]
@@ -102,16 +137,139 @@ def scatter(part: str, seeds: tuple[int, int], X: Array, Y: Array, *, seed: int)
 # -- pairs
 
 
-def disjoint(models: int) -> list[tuple[int, int]]:
+def disjoint(models: int) -> list[Pair]:
     """(0, 1), (2, 3), …: pairs that share no model, so that they are independent."""
     return [(k, k + 1) for k in range(0, models - 1, 2)]
 
 
-def every(models: int) -> list[tuple[int, int]]:
+def every(models: int) -> list[Pair]:
     return list(combinations(range(models), 2))
 
 
-def over_pairs(values: Mapping[tuple[int, int], float]) -> tuple[float, Interval | None]:
+@dataclass(frozen=True, eq=False)
+class Retrained:
+    """Models of one kind from several seeds, and the measures of their pairs before and over training."""
+
+    trained: list[Trained]
+    untrained: dict[Pair, Measures]
+    checkpoints: list[tuple[int, dict[Pair, Measures]]]  # steps done, and the measures then
+
+    @property
+    def diverged(self) -> set[int]:
+        return {k for k, run in enumerate(self.trained) if run.stopped == "diverged"}
+
+    def over_training(self) -> list[SeedPair]:
+        """Every checkpoint, the untrained models first."""
+        points = [(0, self.untrained), *self.checkpoints]
+        return [row for steps, found in points for row in self._rows("iterations", steps, found)]
+
+    def at_end(self, axis: str, at: float) -> list[SeedPair]:
+        """The last checkpoint, as one value of another axis."""
+        return list(self._rows(axis, at, self.checkpoints[-1][1] if self.checkpoints else {}))
+
+    def _rows(self, axis: str, at: float, found: Mapping[Pair, Measures]) -> Iterable[SeedPair]:
+        for pair, measures in found.items():
+            if not self.diverged & set(pair):
+                for (part, measure), (value, shuffled) in measures.items():
+                    untrained = self.untrained[pair][part, measure][0]
+                    yield SeedPair(axis, float(at), part, measure, pair, value, shuffled, untrained)
+
+
+def retrained(
+    models: Sequence[Any],
+    rows: Any,
+    validation: Any,
+    how: Training,
+    pairs: Sequence[Pair],
+    measure: Callable[[Any, Any], Measures],
+    options: ReproduceOptions,
+    *,
+    of: str,
+) -> Retrained:
+    """Train all models at once, and measure their pairs before training and after every epoch.
+
+    Models are known by their `seed`. `of` names this kind of model: for progress, and its folder among the checkpoints.
+    """
+    from identifiable.nn import train
+
+    place = {model.seed: k for k, model in enumerate(models)}
+
+    def measured(present: Sequence[Any]) -> dict[Pair, Measures]:
+        by_place = {place[model.seed]: model for model in present}
+        return {(a, b): measure(by_place[a], by_place[b]) for a, b in pairs if {a, b} <= by_place.keys()}
+
+    def watch(steps: int, present: Sequence[Any]) -> list[Any]:
+        """Of every model the pairs it is the first of, as lists that JSON can hold."""
+        found = measured(present)
+        return [
+            [
+                [b, *key, *values]
+                for (a, b), own in found.items()
+                if a == place[model.seed]
+                for key, values in own.items()
+            ]
+            for model in present
+        ]
+
+    untrained = measured(models)
+    trained = train(
+        models,
+        rows,
+        validation,
+        how,
+        seeds=[model.seed for model in models],
+        together=len(models),
+        watch=watch,
+        watch_name=f"{of}, pairs {list(pairs)}",
+        checkpoint=None if options.checkpoint is None else Path(options.checkpoint) / of.replace(" ", "-"),
+        progress=options.progress,
+        of=of,
+    )
+    epochs = max((len(run.watched) for run in trained), default=0)
+    checkpoints = []
+    for epoch in range(epochs):
+        found: dict[Pair, Measures] = {}
+        for k, run in enumerate(trained):
+            for b, part, name, value, shuffled in run.watched[epoch] if epoch < len(run.watched) else ():
+                found.setdefault((k, b), {})[part, name] = (value, shuffled)
+        checkpoints.append(((epoch + 1) * (how.epoch_steps or 1), found))
+    if options.say is not None:
+        options.say(f"{of}: {len(trained)} models trained")
+    return Retrained(trained, untrained, checkpoints)
+
+
+def seeds_of(seed: int, count: int, *kind: int) -> list[int]:
+    """Seeds of so many models of a kind."""
+    return [int(s) for s in np.random.SeedSequence([seed, *kind]).generate_state(count)]
+
+
+def training(chosen: Any, checkpoints: int | None = None) -> Training:
+    """How the models of an experiment are trained: so many steps, and a look at them at every checkpoint."""
+    from identifiable.nn import Training
+
+    looks = checkpoints or chosen.checkpoints
+    return Training(
+        learning_rate=chosen.learning_rate,
+        batch=chosen.batch,
+        epoch_steps=chosen.steps // looks,
+        max_epochs=looks,
+        patience=None,
+        clip=None,
+        keep="last",
+        schedule=getattr(chosen, "schedule", "constant"),
+    )
+
+
+def check_settings(chosen: Any, **least: int) -> None:
+    """Refuse settings below the least that they can be, and checkpoints that are not equally far apart."""
+    for name, bound in {"steps": 1, "batch": 1, "checkpoints": 1, **least}.items():
+        if getattr(chosen, name) < bound:
+            raise UsageError(f"{name} {getattr(chosen, name)}: expected a whole number of at least {bound}.")
+    if chosen.steps % chosen.checkpoints:
+        raise UsageError(f"checkpoints {chosen.checkpoints}: expected a divisor of the {chosen.steps} steps.")
+
+
+def over_pairs(values: Mapping[Pair, float]) -> tuple[float, Interval | None]:
     """The mean over pairs of models and its 95 % interval; none of fewer than three independent units.
 
     Ours: Student's t over pairs where no model is in two of them; else the jackknife that leaves out one model at a time, with
@@ -130,11 +288,9 @@ def over_pairs(values: Mapping[tuple[int, int], float]) -> tuple[float, Interval
     units = len(left)
     if units < 3 or units < len(without):
         return mean, None
-    from scipy.stats import t
-
     centre = fmean(left)
     error = math.sqrt((units - 1) / units * sum((value - centre) ** 2 for value in left))
-    reach = float(t.ppf(0.975, units - 1)) * error
+    reach = float(stdtrit(units - 1, 0.975)) * error
     return mean, (mean - reach, mean + reach)
 
 
@@ -158,16 +314,25 @@ def _mean(values: Iterable[float]) -> float:
     return fmean(known) if known else math.nan
 
 
-def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, measure: Measure) -> Claim:
+def judged(
+    pairs: Sequence[SeedPair],
+    claim: Claimed,
+    axis: str,
+    part: str,
+    measure: Measure,
+    source: Literal["paper", "ours"] = "paper",
+) -> Claim:
     """Whether a direction shows: the difference within pairs, its interval over pairs, and on which side of 0 that lies."""
     own = [pair for pair in pairs if (pair.axis, pair.part, pair.measure) == (axis, part, measure)]
     places = sorted({pair.at for pair in own})
     if not places:
-        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell")
+        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell", source)
     at = {place: {pair.seeds: pair for pair in own if pair.at == place} for place in (places[0], places[-1])}
     last = at[places[-1]]
     if claim == "rises":
         below = {seeds: pair.value for seeds, pair in at[places[0]].items()}
+    elif claim == "nearly":
+        below = dict.fromkeys(last, DEGREES["nearly"])
     else:
         below = {seeds: getattr(pair, claim.removeprefix("above_")) for seeds, pair in last.items()}
     gains = {seeds: pair.value - below[seeds] for seeds, pair in last.items() if seeds in below}
@@ -175,8 +340,8 @@ def judged(pairs: Sequence[SeedPair], claim: Claimed, axis: str, part: str, meas
     found: Found = "cannot_tell"
     if ci95 is not None:
         found = "agrees" if ci95[0] > 0 else "does_not" if ci95[1] < 0 else "cannot_tell"
-    first = places[0] if claim == "rises" else None
-    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found)
+    first = places[0] if claim == "rises" else DEGREES["nearly"] if claim == "nearly" else None
+    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found, source)
 
 
 # -- the result

@@ -49,7 +49,9 @@ WHAT = {
     "roeder-fig3": ("Figure 3", "Contrastive coding of image patches: do two runs learn the same features?"),
     "roeder-fig4": ("Figure 4", "Language models: do two models have the same features, layer by layer?"),
 }
-DRAWN = ("cca", "svcca", "r2_heads")  # over an axis with several values
+DRAWN = ("cca", "svcca", "r2", "r2_heads")  # over an axis with several values
+STYLES = 8  # of curves
+WIDE = 20  # largest over smallest value of an axis, from which on it is logarithmic
 READING = ("CCA", "R²", "R² from heads", "Baselines", "Intervals", "Agrees")
 REMOVED = {"diverged": "loss not finite", "above_floor": "loss too far above the least possible"}
 BADGES: dict[str, tuple[str, Tone]] = {
@@ -81,10 +83,10 @@ def page(result: RoederFigure) -> Page:
 
 
 def _ends(result: RoederFigure) -> list[SeedMean]:
-    """Of every axis, part and measure the mean at the largest value of the axis."""
-    last: dict[tuple[str, str, str], SeedMean] = {}
-    for mean in result.means:
-        key = (mean.axis, mean.part, mean.measure)
+    """Of every part and measure the mean at the largest value of the first axis."""
+    last: dict[tuple[str, str], SeedMean] = {}
+    for mean in (m for m in result.means if m.axis == result.means[0].axis):
+        key = (mean.part, mean.measure)
         if key not in last or not mean.at < last[key].at:
             last[key] = mean
     return list(last.values())
@@ -96,17 +98,20 @@ def _ends(result: RoederFigure) -> list[SeedMean]:
 def _verdict(result: RoederFigure) -> Iterator[Block]:
     yield _card(result)
     yield Table(
-        "What the paper states, and this run",
+        "Statements of the paper, and ours beside them",
         columns(
-            *("measure", "the paper: it", "ends", "difference [95 %]", "pairs", "this run"),
-            words=("the paper: it", "ends", "this run"),
+            *("measure", "statement", "by", "ends", "difference [95 %]", "pairs", "this run"),
+            words=("statement", "by", "ends", "this run"),
             hidden=("pairs",),
         ),
         tuple(
             (
                 measure_words(claim.measure, claim.part),
                 claim_words(claim),
-                f"{short(claim.first)}, {short(claim.last)}" if claim.first is not None else MISSING,
+                claim.source,
+                f"{short(claim.first)}, {short(claim.last)}"
+                if claim.claim == "rises" and claim.first is not None
+                else MISSING,
                 estimate(claim.difference, claim.difference_ci95, signed),
                 count(claim.pairs),
                 VERDICTS[claim.found],
@@ -126,7 +131,7 @@ def _verdict(result: RoederFigure) -> Iterator[Block]:
 
 
 def _badge(result: RoederFigure) -> tuple[str, Tone]:
-    found = {claim.found for claim in result.claims}
+    found = {claim.found for claim in result.claims if claim.source == "paper"}
     if len(found) == 1:
         return BADGES[found.pop()]
     return ("agrees in part", "caution") if "agrees" in found else BADGES["does_not" if found else "cannot_tell"]
@@ -146,19 +151,20 @@ def _card(result: RoederFigure) -> Card:
 
 
 def _last(result: RoederFigure) -> Table:
+    ends = _ends(result)
+    where = f" ({one_line(ends[0].axis)} {short(ends[0].at)})" if ends else ""
     return Table(
-        "At the end of every axis: mean over pairs, beside both baselines",
-        columns("measure", "axis", "at", "mean [95 %]", "shuffled", "untrained", words=("axis",)),
+        f"At the end{where}: mean over pairs, beside both baselines",
+        columns("measure", "pairs", "mean [95 %]", "shuffled", "untrained"),
         tuple(
             (
                 measure_words(m.measure, m.part),
-                one_line(m.axis),
-                short(m.at),
+                count(m.pairs),
                 estimate(m.value, m.value_ci95),
                 number(m.shuffled),
                 number(m.untrained),
             )
-            for m in _ends(result)
+            for m in ends
         ),
         brief=True,
     )
@@ -177,21 +183,22 @@ def _figures(result: RoederFigure) -> Iterator[Block]:
 
 
 def _forest(result: RoederFigure) -> Iterator[Block]:
+    ends = _ends(result)
     rows = tuple(
         DotRow(
-            f"{measure_words(m.measure, m.part)}, {one_line(m.axis)} {short(m.at)}",
+            measure_words(m.measure, m.part),
             number(m.value),
             marks(("main", m.value), ("shuffle", m.shuffled), ("hollow", m.untrained)),
             interval=m.value_ci95 if m.value_ci95 is not None and all(map(known, m.value_ci95)) else None,
         )
-        for m in _ends(result)
+        for m in ends
         if known(m.value) and m.measure != "map_distance"
     )
     if rows:
         yield Dots(
             f"{WHAT[result.experiment][0]}: pairs of models beside their baselines",
-            "At the largest value of every axis. An untrained pair can already be far from 0; what training adds is the distance "
-            "between the two marks.",
+            f"At {one_line(ends[0].axis)} {short(ends[0].at)}. An untrained pair can already be far from 0; what training adds "
+            "is the distance between the two marks.",
             "mean over pairs; 1 is alike up to a linear map",
             rows,
             (
@@ -205,37 +212,28 @@ def _forest(result: RoederFigure) -> Iterator[Block]:
 
 
 def _over(result: RoederFigure, axis: str, measure: str) -> Iterator[Block]:
-    """A measure over an axis: the mean of every part thick, its pairs thin, and the baselines as marks."""
+    """A measure over an axis: the mean of every part as a line, single pairs as points, and the baselines as marks."""
     own = [m for m in result.means if (m.axis, m.measure) == (axis, measure) and known(m.value) and known(m.at)]
     if len({m.at for m in own}) < 2:
         return
-    parts = list(dict.fromkeys(m.part for m in own))
-    curves = [
-        Curve(one_line(part) or MEASURES[measure], _line([m for m in own if m.part == part]), min(k, 5))
-        for k, part in enumerate(parts)
+    curves, clouds = [], []
+    for k, part in enumerate(dict.fromkeys(m.part for m in own)):
+        style = k % STYLES
+        points = [(p.at, p.value) for p in result.pairs if (p.axis, p.measure, p.part) == (axis, measure, part)]
+        curves.append(Curve(one_line(part) or "mean", _line([m for m in own if m.part == part]), style, dotted=False))
+        clouds.append(Cloud("", tuple(p for p in points if all(map(known, p))), "main", style))
+    clouds += [
+        Cloud("untrained", tuple((m.at, m.untrained) for m in own if known(m.untrained)), "hollow"),
+        Cloud("paired at random", tuple((m.at, m.shuffled) for m in own if known(m.shuffled)), "shuffle"),
     ]
-    for part in parts:
-        drawn = [p for p in result.pairs if (p.axis, p.measure, p.part) == (axis, measure, part) and known(p.value)]
-        for seeds in dict.fromkeys(p.seeds for p in drawn):
-            line = tuple(sorted((p.at, p.value) for p in drawn if p.seeds == seeds and known(p.at)))
-            curves.append(Curve("single pairs", line, None))
-    baselines = (("untrained", "hollow"), ("shuffled", "shuffle"))
-    clouds = tuple(
-        Cloud(
-            {"untrained": "untrained", "shuffled": "paired at random"}[name],
-            tuple((m.at, getattr(m, name)) for m in own if known(getattr(m, name))),
-            kind,  # type: ignore[arg-type]
-        )
-        for name, kind in baselines
-    )
     yield Curves(
         f"{MEASURES[measure]} over {one_line(axis)}",
-        "Thick: mean over pairs of models that differ in their seeds. Thin: single pairs.",
+        "Lines: mean over pairs of models that differ in their seeds. Points: single pairs.",
         one_line(axis),
         MEASURES[measure],
         tuple(curves),
         clouds=tuple(cloud for cloud in clouds if cloud.points),
-        log_across=min(m.at for m in own) > 0 and max(m.at for m in own) > 20 * min(m.at for m in own),
+        log_across=min(m.at for m in own) > 0 and max(m.at for m in own) > WIDE * min(m.at for m in own),
     )
 
 
@@ -261,7 +259,6 @@ def _planes(found: Scatter) -> Iterator[Block]:
                 (f"seed {found.seeds[1]}", other, 1),
             )
         )
-        lows = [min((p[k] for cloud in clouds for p in cloud.points), default=0.0) for k in (0, 1)]
         if any(cloud.points for cloud in clouds):
             yield Curves(
                 f"{one_line(found.part)}: {when} the linear map",
@@ -269,8 +266,7 @@ def _planes(found: Scatter) -> Iterator[Block]:
                 "first dimension",
                 "second dimension",
                 clouds=tuple(cloud for cloud in clouds if cloud.points),
-                base=lows[1],
-                across_base=lows[0],
+                across_base=0.0,
             )
 
 

@@ -126,7 +126,8 @@ def _bounds(row: DotRow) -> list[tuple[Interval, int]]:
 
 def draw_curves(figure: Curves) -> Markup:
     """Lines and points over common axes."""
-    points = [p for curve in figure.curves for p in curve.points] + [p for cloud in figure.clouds for p in cloud.points]
+    points = [p for curve in figure.curves for p in (*curve.points, *_ends(curve))]
+    points += [p for cloud in figure.clouds for p in cloud.points]
     low_x, high_x, across_ticks = _across_axis([x for x, _ in points], figure)
     low_y, high_y, ticks = _log_axis([y for _, y in points]) if figure.log else _linear_axis(points, figure)
     low_y -= MARGIN * (high_y - low_y) if figure.log and figure.clouds else 0
@@ -161,6 +162,9 @@ def draw_curves(figure: Curves) -> Markup:
     )
     for curve in sorted(figure.curves, key=lambda c: c.style != SOLID):  # what it would hide is drawn on top
         parts += _line(curve, _placed(curve.points, across, up))
+        ends = _placed(_ends(curve), across, up)
+        drawn = "".join(f"M{x} {low}V{high}" for (x, low), (_, high) in zip(ends[::2], ends[1::2], strict=True))
+        parts += [f'<path class="bound {_style(curve)}" d="{drawn}"/>'] if drawn else []
     many = sum(len(cloud.points) for cloud in figure.clouds) > MANY_POINTS
     parts.append(f'<g class="cloud{" fine" if many else ""}">' if figure.clouds else "")
     for cloud in figure.clouds:
@@ -179,6 +183,12 @@ def draw_curves(figure: Curves) -> Markup:
             _words(figure.cut[0], x + (-1 if left else 1), PLOT_TOP + 12, "limit-label", "end" if left else "start")
         )
     return _svg(figure.title, figure.description, PLOT_TOP + PLOT_HEIGHT + 44, parts)
+
+
+def _ends(curve: Curve) -> list[tuple[float, float]]:
+    """The lower and the upper end of every interval of a curve, in turn."""
+    drawn = [(x, bound) for (x, _), bound in zip(curve.points, curve.bounds, strict=False) if bound is not None]
+    return [(x, end) for x, bound in drawn for end in bound if all(map(math.isfinite, bound))]
 
 
 def _placed(
