@@ -30,6 +30,8 @@ from identifiable.results import (
     Heads,
     JointResolution,
     Layers,
+    Mechanisms,
+    Mechanistic,
     Recommendation,
     Reproduction,
     Resolution,
@@ -173,6 +175,17 @@ def _roeder(result: RoederFigure) -> str:
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
 
 
+def _mechanistic(result: Mechanistic) -> str:
+    """How many decoders show their slots, what the basis gains, and what it gains over ICA where slots are dependent."""
+    right = f"{count(sum(model.right for model in result.models))} of {counted(len(result.models), 'decoder')}"
+    gain = estimate(result.lift.mean, result.lift.ci95, signed)
+    told = f"the slots of {right} are found from the Jacobians; the found basis changes the slot score by {gain}"
+    if result.over_ica is None:
+        return told
+    beyond = estimate(result.over_ica.mean, result.over_ica.ci95, signed)
+    return f"{told}; with dependent slots it differs from ICA with an oracle by {beyond}"
+
+
 def _extraction(result: Extraction) -> str:
     """What was written, pooled how, and how many inputs were cut off."""
     nouns = {"text": "text", "tokens": "token sequence", "pictures": "picture", "arrays": "array"}
@@ -190,6 +203,17 @@ def _extraction(result: Extraction) -> str:
     return f"{layers} of {model}: one vector of {widths} numbers{how} for each of {counted(result.n, nouns[result.kind])}{cut}"
 
 
+def _mechanisms(result: Mechanisms) -> str:
+    """How many factors, of which dimensions, and whether to rely on it."""
+    dimensions = ", ".join(count(factor.dimension) for factor in result.factors)
+    outputs = "outputs that change from point to point" if result.moving else "disjoint outputs"
+    if result.n_factors == 1:
+        told = f"no split of the {counted(result.latents, 'latent')} by the outputs they move"
+    else:
+        told = f"{counted(result.n_factors, 'factor')} (dimensions {dimensions}) move {outputs}"
+    return told if result.certain else f"{told}, but this is not certain"
+
+
 def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
@@ -203,11 +227,13 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Heads: lambda result: str(result.text.message),
     Layers: lambda result: str(result.text.message),
     Extraction: _extraction,
+    Mechanisms: _mechanisms,
     Reproduction: _reproduction,
     Table1: _table1,
     Table2: _table2,
     Table3: _table3,
     RoederFigure: _roeder,
+    Mechanistic: _mechanistic,
     Attribution: lambda result: str(result.text),
     Audit: _judged,
     ScreenEvaluation: _judged,
