@@ -160,6 +160,15 @@ def claim_words(claim: Claim) -> str:
     }[claim.claim]
 
 
+def absent_words(result: RoederFigure, part: str) -> str:
+    """Why there is no pair of a part."""
+    models = [model for model in result.models if model.part == part]
+    removed = sum(model.removed is not None for model in models)
+    if not models:
+        return f"{one_line(part)}: not measured in this run"
+    return f"no pair of {one_line(part)} was left: {count(removed)} of {counted(len(models), 'model')} were removed"
+
+
 def _roeder(result: RoederFigure) -> str:
     """How many of the paper's directions show, and the first of them with its interval."""
     stated = [claim for claim in result.claims if claim.source == "paper"]
@@ -169,7 +178,9 @@ def _roeder(result: RoederFigure) -> str:
     told = f"this run agrees with {count(counts['agrees'])} of {counted(len(stated), 'statement')} of the paper"
     told += f", disagrees with {count(counts['does_not'])}" if counts["does_not"] else ""
     told += f", cannot tell about {count(counts['cannot_tell'])}" if counts["cannot_tell"] else ""
-    first = stated[0]
+    first = next((claim for claim in stated if claim.pairs), None)
+    if first is None:
+        return f"{told}; {absent_words(result, stated[0].part)}"
     size = estimate(first.difference, first.difference_ci95, signed)
     what = f"{measure_words(first.measure, first.part)} {claim_words(first)}"
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
