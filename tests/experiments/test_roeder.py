@@ -117,6 +117,7 @@ def test_both_ends_of_an_interval_are_cut_at_what_is_possible(measure, values, e
     [
         ("layer", 0.2, ("does_not", False)),
         ("layer", 0.5, ("cannot_tell", True)),
+        ("layer", 0.35, ("cannot_tell", True)),  # above at one end only
         ("layer", math.nan, ("does_not", False)),
         ("iterations", 0.5, ("does_not", False)),  # the first end is the untrained models
     ],

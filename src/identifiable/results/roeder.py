@@ -79,7 +79,7 @@ class Claim:
 
     `source` ours: the paper does not state it; it is shown because the theorem implies it, or as a baseline. `difference` is the mean
     over pairs, with its 95 % interval. `found`: agrees where the interval lies above 0, does_not where it
-    lies below 0, else cannot_tell. `as_untrained`: at both ends the measure is no better than that of untrained models, so a
+    lies below 0, else cannot_tell. `as_untrained`: at an end of the axis the measure is no better than that of untrained models, so a
     rise or fall cannot tell.
     """
 

@@ -335,7 +335,8 @@ def judged(
 ) -> Claim:
     """Whether a direction shows: the difference within pairs, its interval over pairs, and on which side of 0 that lies.
 
-    Ours: a rise or fall of a measure that is above untrained models at neither end says nothing about training, so it cannot tell.
+    Ours: where the measure is not above untrained models at both ends, untrained models can rise or fall in the same way, so this
+    cannot tell.
     Over iterations the first end is the untrained models, so the rule does not apply.
     """
     degree = DEGREES["nearly"] if claim == "nearly" else None
@@ -357,7 +358,7 @@ def judged(
     if ci95 is not None:
         found = "agrees" if ci95[0] > 0 else "does_not" if ci95[1] < 0 else "cannot_tell"
     measured = ci95 is not None and claim == "rises" and axis != ITERATIONS
-    as_untrained = measured and not any(map(_above_untrained, at.values()))
+    as_untrained = measured and not all(map(_above_untrained, at.values()))
     if as_untrained:
         found = "cannot_tell"
     first = places[0] if claim == "rises" else degree
