@@ -182,8 +182,9 @@ class Heads(Shown):
             said |= {"temperature": self.temperature, "scaled": fit.r2_scale}
         if fit.draws:
             said["chance"] = fit.null_r2_scale if self.rescaled else fit.null_r2_ridge
-        code = "heads_map_and_temperature" if self.rescaled else "heads_map"
-        return Answer(code if fit.draws else f"{code}_without_null", said)
+        if self.rescaled:
+            return Answer("heads_map_and_temperature" if fit.draws else "heads_map_and_temperature_without_null", said)
+        return Answer("heads_map" if fit.draws else "heads_map_without_null", said)
 
     @property
     def about(self) -> str:

@@ -301,7 +301,8 @@ def shuffles(centred: Array, draws: int, rng: np.random.Generator) -> list[NDArr
     exist = np.exp(min(log_orders, 50.0)) - 1 - mirrored
     if exist < FEWEST_SHUFFLES - 0.5:
         return []
-    seen, found = {label.tobytes(), (-label + 0.0).tobytes()}, []
+    seen = {label.tobytes(), (-label + 0.0).tobytes()}
+    found: list[NDArray[np.int64]] = []
     while len(found) < min(draws, round(exist)):
         order = rng.permutation(len(label))
         if (key := label[order].tobytes()) not in seen:
