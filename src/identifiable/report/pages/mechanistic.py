@@ -30,12 +30,12 @@ GUIDE = (
     "basis that the decoder's Jacobians give, and both with ICA, where slots are dependent."
 )
 WAYS: dict[Way, str] = {
-    "true": "true latents",
-    "raw": "as trained",
-    "ica": "ICA, oracle",
-    "found": "found basis",
-    "then_penalty": "found, penalty",
-    "penalty": "penalty only",
+    "true": "true",
+    "raw": "trained",
+    "ica": "ICA",
+    "found": "found",
+    "then_penalty": "found + penalty",
+    "penalty": "penalty",
 }
 READING = (
     "SIS",
