@@ -165,6 +165,17 @@ def leave_one_out(parts: Sequence[Moments]) -> list[Moments]:
     ]
 
 
+def jackknife_spread(draws: Array) -> Array:
+    """Half the width of a 95 % interval from values with one group left out (Efron and Stein 1981), Student's t."""
+    from scipy.special import stdtrit
+
+    count = len(draws)
+    if count < 2:
+        return np.full(draws.shape[1:], np.nan)
+    deviation = np.sqrt((count - 1) / count * np.sum((draws - draws.mean(axis=0)) ** 2, axis=0))
+    return np.asarray(stdtrit(count - 1, 0.975) * deviation)
+
+
 class MomentSums:
     """The statistic that folds rows into one `Moments` per cross-validation fold.
 

@@ -182,6 +182,34 @@ def test_a_ridge_is_chosen_where_the_head_is_ill_conditioned_and_helps_held_out_
     assert there.r2_ridge > there.r2
 
 
+def test_intervals_of_r2_cover_what_many_rows_give():
+    made, n, draws = planted(), 120, 30
+    rng = np.random.default_rng(11)
+
+    def fit(rows: int):
+        F = rng.standard_t(5, size=(rows, 5))  # heavier tails than normal
+        F2 = F @ made.A + made.offset + 0.8 * rng.standard_normal((rows, 5))
+        return made.call(features=(F, F2), null_draws=1).maps[0].fit
+
+    truth = fit(10_000)
+    found = [fit(n) for _ in range(draws)]
+    for name in ("r2", "r2_ridge"):
+        bounds = [getattr(each, f"{name}_ci95") for each in found]
+        covered = np.mean([low <= getattr(truth, name) <= high for low, high in bounds])
+        assert covered >= 0.85
+        assert all(low < getattr(each, name) < high for each, (low, high) in zip(found, bounds, strict=True))
+        width, wide = (np.median([high - low for low, high in b]) for b in ([getattr(truth, f"{name}_ci95")], bounds))
+        assert width < 0.3 * wide  # more rows, a narrower one
+
+
+def test_there_is_no_interval_of_one_row_in_a_part():
+    made = planted()
+    few = made.call(features=(made.F[:19], made.F2[:19]), null_draws=1).maps[0].fit
+    enough = made.call(features=(made.F[:20], made.F2[:20]), null_draws=1).maps[0].fit
+    assert (few.r2_ci95, few.r2_ridge_ci95) == (None, None)
+    assert enough.r2_ci95 is not None
+
+
 def test_unrelated_features_are_at_chance():
     rng = np.random.default_rng(0)
     made = planted(k=30, m=6)

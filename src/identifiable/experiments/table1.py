@@ -23,12 +23,11 @@ from identifiable.experiments.changing import changed
 from identifiable.experiments.gpt_seeds import GPT_SMOKE, GptSettings, gpt_seeds
 from identifiable.experiments.recording import choices, with_torch
 from identifiable.identifiability import compare
-from identifiable.identifiability.agreement import jackknife_spread
 from identifiable.identifiability.judgement import efficiency
 from identifiable.intake import blocks_of, default_provenance, inputs_of
 from identifiable.io import open_representation
 from identifiable.io.layer_files import open_layers
-from identifiable.moments import Array
+from identifiable.moments import Array, jackknife_spread
 from identifiable.options import CompareOptions, IcaOptions, ReproduceOptions
 from identifiable.representation import Representation, pair
 from identifiable.results import Alert, Bounded, Comparison, Input, PairResult, Table1

@@ -17,7 +17,7 @@ import numpy as np
 from identifiable.blocks import in_threads
 from identifiable.groups import Linear, correlation, permutation_matrix, procrustes, projection
 from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder
-from identifiable.moments import Array, Moments
+from identifiable.moments import Array, Moments, jackknife_spread
 from identifiable.options.tables import Rung as RungName
 from identifiable.run import PLAIN, Run, Stage
 
@@ -180,17 +180,6 @@ class Agreement:
 def _kept(r2: Array) -> Array:
     linear = r2[..., SHAPES.index("linear"), :][..., None, :]
     return np.where(linear > 0, r2 / np.where(linear > 0, linear, 1.0), 0.0)
-
-
-def jackknife_spread(draws: Array) -> Array:
-    """Half the width of a 95 % interval from values with one group left out (Efron and Stein 1981), Student's t."""
-    from scipy.special import stdtrit
-
-    count = len(draws)
-    if count < 2:
-        return np.full(draws.shape[1:], np.nan)
-    deviation = np.sqrt((count - 1) / count * np.sum((draws - draws.mean(axis=0)) ** 2, axis=0))
-    return np.asarray(stdtrit(count - 1, 0.975) * deviation)
 
 
 def measure_agreement(

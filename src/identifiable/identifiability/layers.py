@@ -11,7 +11,7 @@ import numpy as np
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import in_threads, one_blas_thread
-from identifiable.identifiability.agreement import LEAST, jackknife_spread
+from identifiable.identifiability.agreement import LEAST
 from identifiable.identifiability.layer_measures import (
     measure_pair,
     null_of,
@@ -25,7 +25,7 @@ from identifiable.identifiability.neighbours import SAMPLE_ROWS, Index, Neighbou
 from identifiable.identifiability.rows import FEWEST_UNITS, plan_rows
 from identifiable.identifiability.trend import spearman
 from identifiable.intake import blocks_of, default_provenance, identical_inputs, inputs_of
-from identifiable.moments import Array
+from identifiable.moments import Array, jackknife_spread
 from identifiable.options import LayersOptions
 from identifiable.representation import Representation, pair
 from identifiable.results import (

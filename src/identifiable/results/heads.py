@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from identifiable._checks import UsageError
-from identifiable.results.record import Shown
+from identifiable.results.record import Interval, Shown
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MapFit:
     the heads leaves the means apart, in units of the rms spread there.
 
     r2, r2_ridge    of the map as read, and with the `ridge` (relative to the squared largest singular value) that is best
-                    on training rows
+                    on training rows; `…_ci95` are their 95 % intervals over rows, None where rows are too few
     r2_fitted       of a linear map fitted to the features by least squares
     scale           the scalar on the map that is best on training rows, `r2_scale` with it
     correlation     of the map's prediction with the features, over all entries
@@ -67,6 +67,8 @@ class MapFit:
     null_correlation: float
     p: float
     draws: int
+    r2_ci95: Interval | None = None
+    r2_ridge_ci95: Interval | None = None
 
 
 class MapArrays(NamedTuple):

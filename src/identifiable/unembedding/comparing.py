@@ -20,7 +20,7 @@ from identifiable.results import Alert, HeadDiversity, HeadMap, Heads, Input, Pr
 from identifiable.rows import uniforms
 from identifiable.run import Run, Stage
 from identifiable.unembedding.head import Head, joined
-from identifiable.unembedding.maps import HeadRelation, fit_of
+from identifiable.unembedding.maps import CELLS, HeadRelation, fit_of
 
 LOGITS = 2**21  # logits of a model that are held at once
 ILL_CONDITIONED = 10  # of a head, from which on a ridge predicts features better (measured: spec/models.md)
@@ -51,8 +51,8 @@ def compare_heads(
                 raise DataError(f"{head.name}: all labels have the same weights, so it separates none; check the file.")
         rows = _measured(heads, features, options, run) if features else None
         diversity = [_diversity(head, i, given, rows) for i, head in enumerate(heads)]
-        folds = rows.folds if rows else []
-        maps = [_map(*way, folds, options, run) for way in ((heads, False), (heads[::-1], True))]
+        cells = rows.cells if rows else []
+        maps = [_map(*way, cells, options, run) for way in ((heads, False), (heads[::-1], True))]
     for found in diversity:
         if not found.diverse:
             values = {"name": found.name, "labels": found.labels, "dimensions": found.dimensions, "rank": found.rank}
@@ -97,9 +97,9 @@ def _checked_frequencies(frequencies: Array | None, labels: int) -> Array | None
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """What the rows of features leave behind: moments by fold, the premise, mean probabilities of either model."""
+    """What the rows of features leave behind: moments of `CELLS` parts of every fold, the premise, mean probabilities of either model."""
 
-    folds: list[Moments]
+    cells: list[Moments]
     premise: Premise
     probabilities: list[Array]
 
@@ -107,7 +107,7 @@ class _Rows:
 def _diversity(head: Head, which: int, given: Array | None, rows: _Rows | None) -> HeadDiversity:
     if rows is None:
         return replace(head.diversity(given), frequencies=None if given is None else "given")
-    total = reduce(Moments.merge, rows.folds).alone(which).scatter
+    total = reduce(Moments.merge, rows.cells).alone(which).scatter
     right, whole = head.spectrum.right, float(np.trace(total))
     return replace(
         head.diversity(rows.probabilities[which] if given is None else given),
@@ -136,20 +136,21 @@ def _measured(heads: Sequence[Head], features: Sequence[Representation], options
         blocks_of(table) if rows is None else blocks_of(table).select(rows)
         for table, rows in zip(features, pairing.rows, strict=True)
     ]
-    part = np.argsort(np.argsort(uniforms(options.seed, 0, pairing.n), kind="stable")) % options.folds
-    folds = gather_moments(tables, run, part=part, n_parts=options.folds, original_rows=pairing.rows)
+    rank = np.argsort(np.argsort(uniforms(options.seed, 0, pairing.n), kind="stable"))
+    cell = rank % options.folds * CELLS + rank // options.folds % CELLS
+    cells = gather_moments(tables, run, part=cell, n_parts=CELLS * options.folds, original_rows=pairing.rows)
     sums = fold(tables, partial(_Logits, heads), **run.how, stage=Stage("logits"))
-    return _Rows(folds, sums.premise(), [total / pairing.n for total in sums.probabilities])
+    return _Rows(cells, sums.premise(), [total / pairing.n for total in sums.probabilities])
 
 
-def _map(heads: Sequence[Head], back: bool, folds: Sequence[Moments], options: HeadsOptions, run: Run) -> HeadMap:
+def _map(heads: Sequence[Head], back: bool, cells: Sequence[Moments], options: HeadsOptions, run: Run) -> HeadMap:
     source, target = heads
     relation = HeadRelation.of(source, target)
     found = relation.record(source, target)
-    if not (folds and found.fixed):
+    if not (cells and found.fixed):
         return found
     rng = np.random.default_rng([options.seed, int(back)])
-    ways = [m.reversed() for m in folds] if back else folds
+    ways = [m.reversed() for m in cells] if back else cells
     return replace(found, fit=fit_of(source, target, relation, ways, draws=options.null_draws, rng=rng, run=run))
 
 

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 
 from identifiable.report.frame import framed, glossary, marks, section, terms
 from identifiable.report.page import Block, Card, DotRow, Dots, Page, Table, Text, columns
-from identifiable.report.words import MISSING, count, display_name, known, number, percent, sentence_of, short, yes_no
+from identifiable.report.words import (
+    MISSING,
+    count,
+    display_name,
+    estimate,
+    known,
+    number,
+    percent,
+    sentence_of,
+    short,
+    yes_no,
+)
 from identifiable.results import HeadMap, Heads, MapFit
 
 GUIDE = (
@@ -60,7 +71,7 @@ def _card(result: Heads) -> Card:
         ]
     if fit is not None:
         facts += [
-            ("R² from heads", number(fit.r2_ridge)),
+            ("R² from heads", estimate(fit.r2_ridge, fit.r2_ridge_ci95)),
             ("fitted", number(fit.r2_fitted)),
             ("by chance", number(fit.null_r2_ridge)),
             ("correlation", number(fit.correlation)),
@@ -84,21 +95,27 @@ def _map(result: Heads) -> Iterator[Block]:
                     _way(way),
                     number(fit.r2_ridge),
                     marks(("main", fit.r2_ridge), ("hollow", fit.r2_fitted), ("shuffle", fit.null_r2_ridge)),
+                    interval=fit.r2_ridge_ci95,
                 )
                 for way, fit in fits
             ),
-            (("main", "from heads, with ridge"), ("hollow", "fitted"), ("shuffle", "chance: shuffled labels")),
+            (
+                ("main", "from heads, with ridge"),
+                ("whisker", "95 % interval over rows"),
+                ("hollow", "fitted"),
+                ("shuffle", "chance: shuffled labels"),
+            ),
             span=True,
         )
         yield Table(
             "R² on held-out rows, in the fixed dimensions",
-            columns("map", "R² heads", "ridge", "with ridge", "fitted", "chance", "best scale", "with scale"),
+            columns("map", "R² heads", "ridge", "with ridge [95 %]", "fitted", "chance", "best scale", "with scale"),
             tuple(
                 (
                     _way(way),
                     number(fit.r2),
                     short(fit.ridge),
-                    number(fit.r2_ridge),
+                    estimate(fit.r2_ridge, fit.r2_ridge_ci95),
                     number(fit.r2_fitted),
                     number(fit.null_r2_ridge),
                     number(fit.scale),

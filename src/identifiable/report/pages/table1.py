@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from identifiable.report.frame import framed, glossary, marks, section, terms
@@ -102,6 +103,8 @@ def _table(result: Table1) -> Iterator[Block]:
     )
     if missing := [one_line(line.name) for line in result.lines if not _has_untrained(line)]:
         yield Text(f"Untrained models are not at hand for {listed(missing)}.", note=True, brief=True)
+    if result.lines and all(map(_ordered_by_chance, result.lines)):
+        yield Text(glossary("table1")["Order by chance"], note=True, brief=True)
     yield Table(
         "The models",
         columns("models", *MODELS, words=("what relates them", "intervals over")),
@@ -116,6 +119,12 @@ def _table(result: Table1) -> Iterator[Block]:
         ),
         brief=True,
     )
+
+
+def _ordered_by_chance(line: ModelPairs) -> bool:
+    """Whether shuffled rows have the published order down to the similarity."""
+    chance = [line.error(name).shuffled for name in ORDER[:-1]]
+    return all(a > b for a, b in pairwise(chance))
 
 
 def _has_untrained(line: ModelPairs) -> bool:
