@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ica_plot import Panel, scaling_svg
 from machine import machine, timed
 
 from identifiable.mechanistic import exact_factors, find_factors
@@ -261,6 +262,21 @@ def cost(seed: int, cases: int) -> list[dict[str, Any]]:
         assert ours.result.n_factors == 4
         row = {"outputs": m, "latents": d, "pivoted_cpu": ours.cpu, "dense_cpu": full.cpu if full else None}
         found.append({**row, "times": full.cpu / ours.cpu if full else None})
+    panels = [
+        Panel(
+            f"exact stage, {fixed} = {at}",
+            axis,
+            "CPU seconds",
+            [(r[axis], r["pivoted_cpu"]) for r in found if r[fixed] == at],
+            slope,
+            label,
+        )
+        for axis, fixed, at, slope, label in (
+            ("outputs", "latents", 16, 1, "∝ m"),
+            ("latents", "outputs", 4000, 2, "∝ d²"),
+        )
+    ]
+    (Path(__file__).parent / "results" / "mechanisms_cost.svg").write_text(scaling_svg(panels))
     return found
 
 

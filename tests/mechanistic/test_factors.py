@@ -156,6 +156,9 @@ def test_small_and_degenerate_jacobians_get_an_honest_answer() -> None:
     one_output = find_factors(rng.standard_normal((1, 1, 3)))
     assert (one_output.n_factors, one_output.rank, one_output.null_space.shape) == (1, 1, (3, 2))
     assert not find_factors(rng.standard_normal((1, 6, 3))).certain
+    asleep = block_jacobians([2, 2], rng, points=6).jacobians
+    asleep[3] = 0
+    assert find_factors(asleep).at_points == (2, 2, 2, 0, 2, 2)
     several = find_factors(rng.standard_normal((9, 1, 2)))
     assert several.n_factors >= 1
     with pytest.raises(DataError, match="zero"):

@@ -33,7 +33,7 @@ def _check(job: Job) -> None:
 
 
 def _call(job: Job) -> Any:
-    from identifiable.api import mechanisms
+    from identifiable.api.factoring import mechanisms
     from identifiable.options import MechanismsOptions
 
     file = _file(job)

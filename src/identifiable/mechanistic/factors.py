@@ -157,10 +157,11 @@ def _at_points(jacobians: Jacobians, looked_at: Indices, rows: Rows, frame: Fram
     m = jacobians.shape[1]
     weight = np.bincount(rows.outputs, (frame.white**2).sum(axis=1), m)
     outputs = np.sort(np.argsort(-weight, kind="stable")[:OUTPUTS])
-    outputs = outputs[weight[outputs] > 0]
+    read = np.stack([np.asarray(jacobians[int(i) : int(i) + 1][0][outputs], np.float64) for i in looked_at])
+    live = read.any(axis=(0, 2))
+    outputs, read = outputs[live], read[:, live]
     found = []
-    for i in looked_at:
-        values = np.asarray(jacobians[int(i) : int(i) + 1][0][outputs], np.float64)
+    for values in read:
         if values.any():
             found.append(_AtPoint(outputs, values, whitened(values, rows.eps)))
         else:
@@ -169,12 +170,10 @@ def _at_points(jacobians: Jacobians, looked_at: Indices, rows: Rows, frame: Fram
 
 
 def _together(points: list[_AtPoint]) -> PointByPoint | None:
-    """The local form, of the outputs that are alive at some point; None where a point has too few rows to say anything."""
+    """The local form; None where a point has too few rows to say anything."""
     whites = [point.frame.white for point in points if len(point.outputs)]
-    if not whites or min(len(white) / white.shape[1] for white in whites) < FEW:
-        return None
-    live = sum((white**2).sum(axis=1) for white in whites) > 0
-    return PointByPoint([white[live] for white in whites])
+    few = not whites or min(len(white) / white.shape[1] for white in whites) < FEW
+    return None if few else PointByPoint(whites)
 
 
 def _described(

@@ -230,7 +230,7 @@ def _mechanisms(result: Mechanisms) -> str:
     if result.n_factors == 1:
         told = f"no split of the {counted(result.latents, 'latent')} by the outputs they move"
     else:
-        told = f"{counted(result.n_factors, 'factor')} of {dimensions} dimensions move {outputs}"
+        told = f"{counted(result.n_factors, 'factor')} (dimensions {dimensions}) move {outputs}"
     return told if result.certain else f"{told}, but this is not certain"
 
 

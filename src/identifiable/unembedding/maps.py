@@ -201,7 +201,8 @@ def _intervals(cells: Sequence[Moments], total: Moments, relation: HeadRelation,
     """95 % intervals of these R² on held-out rows, symmetric in log(1 - R²).
 
     Ours, as for `compare`: a jackknife leaves out half a fold at a time. The map is read off the weights, so nothing is fitted
-    again but the ridge and the offset. None where a half has fewer than two rows.
+    again but the ridge and the offset. None where a half has fewer than two rows. It covers a planted R² in .94, .93 and .96 of 250
+    draws of 60, 120 and 400 normal rows, and in .95 of 60 rows of t with 5 degrees of freedom.
     """
     if min(m.n for m in cells) < FEWEST_ROWS:
         return [None] * len(r2)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from identifiable.report.frame import framed, glossary, section, terms
 from identifiable.report.page import Block, Card, Curve, Curves, Fold, Grid, Page, Table, Text, columns
-from identifiable.report.words import count, display_name, known, number, percent, sentence_of, yes_no
+from identifiable.report.words import MISSING, count, display_name, known, number, percent, sentence_of, yes_no
 from identifiable.results import IndependenceScores, MechanismFactor, Mechanisms
 
 GUIDE = (
@@ -75,7 +75,7 @@ def _name(factor: MechanismFactor) -> str:
 
 
 def _degrees(value: float | None) -> str:
-    return number(value, 1)
+    return f"{value:.1f}" if value is not None and known(value) else MISSING
 
 
 def _factors(result: Mechanisms) -> Iterator[Block]:
