@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from identifiable.experiments import EXPERIMENTS, mechanistic, reproduce
 from identifiable.options import ReproduceOptions
 from identifiable.results import Mechanistic, from_json, without_time
 
+COMMITTED = Path(__file__).parents[2] / "benchmarks/results/mechanistic_small.json"
 TINY: dict[str, Any] = {
     "seeds": 1, "hidden": 24, "steps": 100, "penalty_steps": 5, "scratch_steps": 5, "rows": 600, "scored": 200, "points": 20,
 }  # fmt: skip
@@ -158,3 +160,18 @@ def test_paper_settings_are_the_published_ones() -> None:
 def test_gates_read_the_share_of_right_models_and_the_differences(gate: str, fails: bool) -> None:
     condition = Condition.parse(gate, Mechanistic, "right < 0.9")
     assert bool(list(condition.failures(make_mechanistic()))) is fails
+
+
+def test_the_committed_table_shows_what_the_page_says() -> None:
+    kept = from_json(COMMITTED.read_text())
+    assert isinstance(kept, Mechanistic)
+    assert len(kept.models) == 40
+    assert kept.right >= 0.9
+    assert kept.lift.mean >= 0.4
+    assert kept.over_ica is not None
+    assert kept.over_ica.mean >= 0.3
+    assert {c.name for c in kept.choices} == set(json.loads(COMMITTED.read_text())["settings"]) - {
+        "experiment",
+        "scale",
+        "seed",
+    }
