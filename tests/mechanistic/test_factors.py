@@ -81,6 +81,30 @@ def test_exact_blocks_are_certain() -> None:
     assert np.nanmax(found.turns) < 1e-6
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_rows_that_only_repeat_are_no_certain_split(noise: float) -> None:
+    rng = np.random.default_rng(14)
+    W = rng.standard_normal((4, 4))
+    copies = np.concatenate([W, W, -W, W, W])[None]
+    for J in (np.repeat(W[None], 10, axis=0), copies):
+        found = find_factors(J + noise * rng.standard_normal(J.shape))
+        assert not found.certain
+        assert noise or (found.n_factors, found.reason) == (4, "square")
+    gains = rng.uniform(
+        0.5, 2, (10, 4, 1)
+    )  # slopes that change from point to point: each output has a latent of its own
+    found = find_factors(W * gains + noise * rng.standard_normal((10, 4, 4)))
+    assert (found.n_factors, found.certain) == (4, True)
+
+
+def test_one_latent_whose_derivatives_repeat_is_a_factor_beside_a_block() -> None:
+    rng = np.random.default_rng(15)
+    J = np.zeros((6, 20, 3))
+    J[:, :12, :2], J[:, 12:, 2] = rng.standard_normal((6, 12, 2)), 1
+    found = find_factors(J @ rng.standard_normal((3, 3)))
+    assert (found.dimensions, found.certain, found.reason) == ((2, 1), True, "exact")
+
+
 def test_noise_that_hides_the_factors_leaves_the_answer_uncertain() -> None:
     found = find_factors(block_jacobians([2, 3, 2], np.random.default_rng(7), points=5, noise=0.3).jacobians)
     assert not found.certain
@@ -155,6 +179,7 @@ def test_small_and_degenerate_jacobians_get_an_honest_answer() -> None:
     assert find_factors(rng.standard_normal((5, 20, 1))).reason == "one_latent"
     one_output = find_factors(rng.standard_normal((1, 1, 3)))
     assert (one_output.n_factors, one_output.rank, one_output.null_space.shape) == (1, 1, (3, 2))
+    assert (one_output.certain, one_output.reason) == (False, "few_rows")
     assert not find_factors(rng.standard_normal((1, 6, 3))).certain
     asleep = block_jacobians([2, 2], rng, points=6).jacobians
     asleep[3] = 0

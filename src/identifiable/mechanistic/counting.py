@@ -56,7 +56,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Stacked:
-    """Whitened rows of all points together. Nodes are the outputs, or the rows themselves."""
+    """Whitened rows of all points together; `nodes` are their outputs, which have owners in the form of that name."""
 
     white: Array
     nodes: Indices
@@ -77,11 +77,11 @@ class Stacked:
 
     def turned(self, parts: Split, rng: np.random.Generator) -> Self | None:
         turned = np.zeros_like(self.white)
-        of = parts.owners[self.nodes]
+        of = parts.owners if self.form == "rows" else parts.owners[self.nodes]
         ends = np.cumsum(parts.dimensions)
         for k, (basis, size, end) in enumerate(zip(parts.parts, parts.dimensions, ends, strict=True)):
             mine = of == k
-            turns = _rotations(len(parts.owners), size, rng)[self.nodes[mine]]
+            turns = _rotations(int(self.nodes.max()) + 1, size, rng)[self.nodes[mine]]
             turned[mine, end - size : end] = np.einsum("ri,rij->rj", self.white[mine] @ basis, turns)
         return self._with(turned, self.nodes, self.points, self.outputs)
 

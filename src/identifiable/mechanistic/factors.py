@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from identifiable.mechanistic.counting import (
     judged,
     likely_number,
 )
-from identifiable.mechanistic.exact import ExactSplit, Indices, exact_factors
+from identifiable.mechanistic.exact import ROUNDING, ExactSplit, Indices, exact_factors
 from identifiable.mechanistic.operator import Frame, spectrum, subspaces, whitened
 from identifiable.mechanistic.sampling import Jacobians, Rows, rows_of
 from identifiable.moments import Array
@@ -130,25 +131,43 @@ class _Outcome:
 
 
 def _exactly(exact: ExactSplit, counts: list[Count], rows: Rows) -> _Outcome:
-    """The answer of the exact stage: certain, unless a factor has no more rows than dimensions, or itself nearly splits."""
+    """The answer of the exact stage: certain, unless rows that are only repeated make it, or a factor itself nearly splits.
+
+    A factor of two dimensions or more has more directions of rows than dimensions, or it would have split.
+    """
     one_owner = all(len(set(exact.owners[rows.outputs == a])) == 1 for a in np.unique(rows.outputs))
     best = counts[0 if one_owner else -1]
-    sizes = np.bincount(exact.owners[exact.owners >= 0], minlength=exact.n_factors)
-    square = any(size <= k for size, k in zip(sizes, exact.dimensions, strict=True))
+    square = _repeated(rows, exact.owners, exact.subspaces, ROUNDING * rows.eps * exact.condition)
     nearly = best.n_factors > exact.n_factors and best.separation <= SEPARATED
     reason = "square" if square else "nearly_more" if nearly else "exact"
     return _Outcome(best, exact.n_factors, reason, reason == "exact", exact.subspaces)
+
+
+def _repeated(rows: Rows, owners: Indices, bases: Sequence[Array], spread: float) -> bool:
+    """Whether two factors or more are one row each, up to its sign, however often it is repeated.
+
+    Ours. Such rows split whatever the decoder: as many rows as latents are independent. Points of a linear decoder and copies of outputs
+    repeat rows; two outputs with different gains, or one whose slope changes from point to point, do not. One such factor alone is
+    no accident, because a block of one dimension is a factor. Rows are the same if their lengths spread by `spread` of the mean:
+    noise that changes lengths by a share s turns rows too, by s for each other latent, and leak_K is then 2 s² at least.
+    """
+    lengths = [np.abs(rows.values[owners == k] @ basis[:, 0]) for k, basis in enumerate(bases) if basis.shape[1] == 1]
+    return sum(bool(each.std() <= spread * each.mean()) for each in lengths) > 1
 
 
 def _nearly(views: list[View], counts: list[Count], rows: Rows, frame: Frame, rng: np.random.Generator) -> _Outcome:
     best = max(range(len(counts)), key=lambda i: (counts[i].n_factors, -counts[i].separation, -i))
     chosen = counts[best]
     if frame.rank == 1:
-        return _Outcome(chosen, 1, "one_latent", True, (frame.to_white,))
+        known = len(frame.to_white) == 1 or len(rows.values) >= FEW
+        return _Outcome(chosen, 1, "one_latent" if known else "few_rows", known, (frame.to_white,))
     chosen = counts[best] = replace(chosen, agreement=agreement(views[best], chosen.likely, rng))
     others = [found for found in counts if found is not chosen]
     why = judged(chosen, len(rows.values), frame.rank, others)
     bases = () if chosen.form == "local" else tuple(frame.to_white @ part for part in chosen.parts.parts)
+    if why is None and rows.complete and bases:
+        owners = chosen.parts.owners if chosen.form == "rows" else chosen.parts.owners[rows.nodes]
+        why = "square" if _repeated(rows, owners, bases, math.sqrt(chosen.leak / 2)) else None
     return _Outcome(chosen, chosen.n_factors, why or "separated", why is None, bases)
 
 
