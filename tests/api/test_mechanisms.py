@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,14 @@ import pytest
 import identifiable
 from identifiable._checks import DataError, UsageError
 from identifiable.cli import main
-from identifiable.results import from_json
+from identifiable.report.page import Block, Grid
+from identifiable.report.pages.mechanisms import page
+from identifiable.results import Mechanisms, from_json
 from identifiable.worlds import MovingSprites, SlotWorld
+
+
+def maps_drawn(found: Mechanisms) -> tuple[Block, ...]:
+    return next(section.blocks for section in page(found).sections if section.key == "maps")
 
 
 class Mixed:
@@ -107,6 +114,30 @@ def test_the_shell_writes_a_basis_that_transform_applies(
 def test_jacobians_of_a_wrong_shape_are_refused(shape: tuple[int, ...], said: str) -> None:
     with pytest.raises(DataError, match=said):
         identifiable.mechanisms(np.ones(shape))
+
+
+def test_nested_lists_are_jacobians_and_masked_arrays_are_not() -> None:
+    J = np.random.default_rng(4).standard_normal((3, 10, 2))
+    assert identifiable.mechanisms(J.tolist()).leak == identifiable.mechanisms(J).leak
+    with pytest.raises(DataError, match="list"):
+        identifiable.mechanisms([[[1.0, 2.0]], [[1.0]]])
+    with pytest.raises(DataError, match="masked"):
+        identifiable.mechanisms(np.ma.masked_array(J, mask=J > 1))
+    with pytest.raises(DataError, match="points"):
+        identifiable.mechanisms(J, np.full((3, 2), np.nan))
+
+
+def test_outputs_that_are_no_picture_are_one_line_for_each_factor() -> None:
+    J = np.zeros((4, 40, 2))
+    J[:, :25, 0], J[:, 25:, 1] = np.random.default_rng(5).uniform(1, 2, (2, 4, 1))
+    found = identifiable.mechanisms(J)
+    grids = [block for block in maps_drawn(found) if isinstance(block, Grid)]
+    assert [(grid.rows, len(grid.columns)) for grid in grids] == [(("1", "2"), 40)] * 3
+    assert grids[0].values == tuple(factor.maps[0] for factor in found.factors)
+    assert not grids[0].signed
+    assert [len(block.rows) for block in maps_drawn(replace(found, picture=(5, 8))) if isinstance(block, Grid)] == [
+        5
+    ] * 6
 
 
 def test_wrong_calls_are_refused(tmp_path: Path, mixed: tuple[Mixed, np.ndarray, np.ndarray]) -> None:

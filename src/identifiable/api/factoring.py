@@ -50,7 +50,8 @@ def mechanisms(decoder: Any, points: Any = None, /, *, options: MechanismsOption
     Parameters
     ----------
     decoder
-        As for `bilipschitz`; or Jacobians (points, outputs, latents), an array or the path of a ``.npy``.
+        As for `bilipschitz`; or Jacobians (points, outputs, latents), an array, nested lists or the path of a ``.npy``. Divide
+        outputs in different units by their scales first: noise is taken to have one size on all of them.
     points
         Latents at which to look, one point a row: an array, a `Representation`, `Blocks` or a path. May be left out with Jacobians;
         given, they must be the points of the Jacobians, and ICA's axes are compared.
@@ -63,7 +64,9 @@ def mechanisms(decoder: Any, points: Any = None, /, *, options: MechanismsOption
     (2, True, [2, 1], 12)
     """
     run = Run.of(options)
-    table = None if points is None else as_representation(open_sources([points], options.ids)[0], alone=True)
+    table = (
+        None if points is None else as_representation(open_sources([points], options.ids)[0], name="points", alone=True)
+    )
     Z = None if table is None else latents_of(table)
     known = None if _are_jacobians(decoder) else _decoder(decoder, Z, options)
     jacobians: Any
@@ -127,9 +130,11 @@ def mechanisms(decoder: Any, points: Any = None, /, *, options: MechanismsOption
 
 
 def _are_jacobians(source: Any) -> bool:
-    """Whether this is an array or the path of one, and no decoder."""
+    """Whether this is an array, nested lists or the path of an array, and no decoder."""
     if is_path(source):
         return str(source).lower().endswith(SUFFIX)
+    if isinstance(source, list | tuple):
+        return True
     return not callable(source) and not hasattr(source, "jvp") and hasattr(source, "shape")
 
 
@@ -154,8 +159,15 @@ class _Made:
 
 def _given(source: Any, table: Representation | None, name: str | None) -> tuple[NDArray[Any], Input]:
     """Jacobians as an array, and what is recorded of them."""
-    J = open_jacobians(source) if is_path(source) else np.asanyarray(from_torch(source))
     said = name or (str(source).rsplit("/", 1)[-1] if is_path(source) else "Jacobians")
+    if isinstance(source, np.ma.MaskedArray):
+        raise DataError(f"{said}: masked arrays are not read; leave out points or outputs with masked values.")
+    try:
+        J = open_jacobians(source) if is_path(source) else np.asanyarray(from_torch(source))
+    except ValueError as error:  # lists of unequal length
+        raise DataError(
+            f"{said}: expected Jacobians (points, outputs, latents), got {type(source).__name__} ({error})."
+        ) from None
     if J.ndim != 3 or min(J.shape) < 1:
         raise DataError(f"{said}: expected Jacobians (points, outputs, latents), got an array of shape {J.shape}.")
     check_numeric(J.dtype, said)

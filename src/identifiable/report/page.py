@@ -240,7 +240,7 @@ class Curves(Block):
 class Grid(Block):
     """A heat map of the wells of a plate in colours that part at 0; a value that is not finite is a well that stays blank.
 
-    `reach` is the value, above and below 0, at which colours are deepest; `unit` says of what.
+    `reach` is the value, above and below 0, at which colours are deepest; `unit` says of what. If not `signed`, no value is below 0.
     """
 
     title: str
@@ -250,6 +250,7 @@ class Grid(Block):
     values: tuple[tuple[float, ...], ...]
     reach: float
     unit: str
+    signed: bool = True
 
 
 @dataclass(frozen=True)

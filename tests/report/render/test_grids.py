@@ -40,3 +40,10 @@ def test_wells_are_coloured_on_either_side_of_zero_and_those_not_in_use_stay_bla
 def test_small_values_of_a_wide_scale_share_the_colour_of_zero() -> None:
     flat = Grid("t", "d", ("A",), ("1", "2"), ((1e-3, -1e-3),), 0.25, "sd")
     assert wells_drawn(draw_grid(flat)) == {"w4": 2}
+
+
+@pytest.mark.parametrize(("signed", "least", "shades"), [(True, "-1.00", 9), (False, "0", 5)])
+def test_the_key_begins_at_zero_where_no_value_is_below(signed: bool, least: str, shades: int) -> None:
+    key = draw_grid(Grid("t", "d", ("A",), ("1",), ((0.5,),), 1.0, "sd", signed)).split("</ul>")[0]
+    assert f"<li>{least}<" in key
+    assert key.count("<path") == shades

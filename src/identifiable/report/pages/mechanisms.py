@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 
@@ -18,7 +17,6 @@ GUIDE = (
 READING = ("Factor", "Leak", "Certain", "Forms", "Angles", "Scores", "Null space")
 SHOWN = 8  # factors whose maps are drawn
 OPEN = 3  # of them without a click
-WIDTH = 32  # cells in a line of outputs that are no picture
 LEAKS = 12
 CLOSE = 10.0  # degrees: latents that are already the factors
 SCORES = {
@@ -107,39 +105,62 @@ def _factors(result: Mechanisms) -> Iterator[Block]:
 
 
 def _maps(result: Mechanisms) -> Iterator[Block]:
-    grids = [
-        _grid(result, factor, values, point)
-        for factor in result.factors[:SHOWN]
-        for point, values in zip(result.shown_points, factor.maps, strict=False)
-    ]
-    if not grids:
+    drawn = [factor for factor in result.factors[:SHOWN] if factor.maps]
+    if not drawn:
         return
     yield Text(
         "How much a factor moves each output at a point, over the most. Many outputs are averaged with their neighbours."
     )
-    per = max(len(factor.maps) for factor in result.factors)
+    if result.picture is None:
+        for point, *maps in zip(result.shown_points, *(factor.maps for factor in drawn), strict=False):
+            yield _lines(result, drawn, maps, point)
+        return
+    grids = [
+        _picture(result.picture, factor, values, point)
+        for factor in drawn
+        for point, values in zip(result.shown_points, factor.maps, strict=False)
+    ]
+    per = len(result.shown_points)
     yield from grids[: OPEN * per]
     if len(grids) > OPEN * per:
         yield Fold("More factors", tuple(grids[OPEN * per :]))
 
 
-def _grid(result: Mechanisms, factor: MechanismFactor, values: tuple[float, ...], point: int) -> Grid:
-    width = WIDTH
-    if result.picture is not None:
-        height, across = result.picture
-        step = next(s for s in range(1, height * across + 1) if -(-height // s) * -(-across // s) == len(values))
-        width = -(-across // step)
-    lines = [values[a : a + width] for a in range(0, len(values), width)]
-    padded = tuple((*line, *[math.nan] * (width - len(line))) for line in lines)
+def _lines(result: Mechanisms, factors: list[MechanismFactor], maps: list[tuple[float, ...]], point: int) -> Grid:
+    """Outputs that are no picture: one line for each factor."""
+    cells = len(maps[0])
+    step = _averaged(1, result.outputs, cells)
+    return Grid(
+        f"Point {count(point)}",
+        f"What each factor moves at point {count(point)}: a line for each factor, from the first output on the left.",
+        tuple(count(factor.index + 1) for factor in factors),
+        tuple(str(j * step) for j in range(cells)),
+        tuple(maps),
+        1.0,
+        "of the most",
+        signed=False,
+    )
+
+
+def _picture(shape: tuple[int, int], factor: MechanismFactor, values: tuple[float, ...], point: int) -> Grid:
+    step = _averaged(*shape, len(values))
+    width = -(-shape[1] // step)
+    lines = tuple(values[a : a + width] for a in range(0, len(values), width))
     return Grid(
         f"Factor {count(factor.index + 1)}, point {count(point)}",
         f"What factor {count(factor.index + 1)} moves at point {count(point)}, from the first output at the top left.",
-        tuple(str(i * width) for i in range(len(lines))),
-        tuple(str(j) for j in range(width)),
-        padded,
+        tuple(str(i * step) for i in range(len(lines))),
+        tuple(str(j * step) for j in range(width)),
+        lines,
         1.0,
         "of the most",
+        signed=False,
     )
+
+
+def _averaged(height: int, width: int, cells: int) -> int:
+    """How many outputs, each way, a cell is the mean of."""
+    return next((s for s in range(1, height * width + 1) if -(-height // s) * -(-width // s) <= cells), 1)
 
 
 def _leak(result: Mechanisms) -> Iterator[Block]:

@@ -100,11 +100,13 @@ def _shade(value: float, reach: float) -> int | None:
 
 def _key(grid: Grid) -> Markup:
     """The shades from the lowest to the highest, between what they stand for."""
-    bar = "".join(f'<path class="w{k}" d="M{14 * k} 2h14v12h-14z"/>' for k in range(2 * STEPS + 1))
+    shades = range(0 if grid.signed else STEPS, 2 * STEPS + 1)
+    bar = "".join(f'<path class="w{k}" d="M{14 * i} 2h14v12h-14z"/>' for i, k in enumerate(shades))
+    least, most = number(-grid.reach if grid.signed else 0, 2), number(grid.reach, 2)
     return Markup(
-        '<ul class="legend"><li>-{reach}<svg class="figure swatch" width="{wide}" height="16" aria-hidden="true">'
-        "<title>{unit}</title>{bar}</svg>{reach} {unit}</li></ul>"
-    ).format(reach=number(grid.reach, 2), wide=14 * (2 * STEPS + 1), unit=grid.unit, bar=Markup(bar))
+        '<ul class="legend"><li>{least}<svg class="figure swatch" width="{wide}" height="16" aria-hidden="true">'
+        "<title>{unit}</title>{bar}</svg>{most} {unit}</li></ul>"
+    ).format(least=least, most=most, wide=14 * len(shades), unit=grid.unit, bar=Markup(bar))
 
 
 def _spaced(size: int, step: int) -> Sequence[int]:
