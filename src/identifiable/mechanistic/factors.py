@@ -98,7 +98,7 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
     rng = np.random.default_rng(seed)
     n = jacobians.shape[0]
     rows = rows_of(jacobians, seed=seed, run=run)
-    frame = whitened(rows.values, rows.eps)
+    frame = whitened(rows.values, rows.eps, rows.nodes)
     looked_at = np.unique(np.linspace(0, n - 1, min(n, LOOKED_AT)).round().astype(np.intp))
     exact = exact_factors(rows.values, eps=rows.eps)
     points = _at_points(jacobians, looked_at, rows, frame)

@@ -29,11 +29,14 @@ from identifiable.moments import Array
 
 AT_ONCE = 2**22  # numbers of a part of the operator's rows
 STEPS = 100  # of moving rows between factors, at most
+MOST = 0.5  # the leverage that no output exceeds: half of a latent direction, because one output alone says nothing about it
+LEAST_STEP = 0.01  # of a weight, squared
+WEIGHING = 30  # steps to the weights; a fixed number, so that rounding cannot change it
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Whitened rows ``u = g @ to_white``, latents in the same coordinates ``t = z @ from_white``, and what moves nothing."""
+    """Weighted rows that are white, each ``g @ to_white`` up to its weight; latents ``t = z @ from_white``; what moves nothing."""
 
     white: Array
     to_white: Array
@@ -57,12 +60,41 @@ class Spectrum:
     sizes: Array
 
 
-def whitened(values: Array, eps: float) -> Frame:
+def whitened(values: Array, eps: float, nodes: Indices | None = None) -> Frame:
+    r"""Rows with bounded leverage, white together; `nodes` are their outputs, or each row is one of its own.
+
+    Ours, from a known part: outputs get weights of at most 1 such that none has a leverage above `MOST` (the coherence-reducing weights
+    of Cohen et al. 2015, who show that they exist and that few differ from 1). Without them d outputs of a large scale can hold all
+    leverage, and d rows always split. A factor with two outputs or more for each dimension keeps its weights. One with fewer is,
+    in another basis, the same as a few strong outputs of a larger factor; it is found only if it is exact up to rounding.
+
+    This is a bound, no normalisation. Noise is taken to have one size on all outputs: weak outputs stay weak, since they may be noise
+    alone (the background of a picture). Dividing each output by its rms, for noise relative to outputs, would make the answer depend
+    on the basis of the latents, in which rows have their lengths. The weights and the factors do not depend on it.
+    """
     left, sizes, right = np.linalg.svd(values, full_matrices=False)
     rank = max(1, int((sizes > RANK * eps * values.shape[1] * sizes[0]).sum()))
     complete = np.linalg.svd(right[:rank], full_matrices=True)[2] if rank < values.shape[1] else right
     axes = right[:rank].T
-    return Frame(left[:, :rank], axes / sizes[:rank], axes * sizes[:rank], complete[rank:].T)
+    white, turn = _bounded(left[:, :rank], np.arange(len(values)) if nodes is None else nodes)
+    back = np.linalg.inv(turn).T
+    return Frame(white, axes / sizes[:rank] @ turn, axes * sizes[:rank] @ back, complete[rank:].T)
+
+
+def _bounded(rows: Array, nodes: Indices) -> tuple[Array, Array]:
+    """White rows with the weights of `whitened`, and the change of frame."""
+    rank = rows.shape[1]
+    few = MOST * np.count_nonzero(np.bincount(nodes, (rows**2).sum(axis=1))) <= rank
+    weights, turn, white = np.ones(int(nodes.max()) + 1), np.eye(rank), rows
+    for _ in range(0 if few else WEIGHING):
+        leverage = np.clip(np.bincount(nodes, (white**2).sum(axis=1)), 1e-12, None)
+        alone = MOST * np.maximum(1 - leverage, 0) / ((1 - MOST) * leverage)  # what it takes if no other weight changes
+        weights = np.minimum(1, weights * np.sqrt(np.clip(alone, LEAST_STEP, 1 / LEAST_STEP)))
+        white = rows @ turn * np.sqrt(weights[nodes])[:, None]
+        values, vectors = np.linalg.eigh(white.T @ white)
+        turn = turn @ (vectors / np.sqrt(values))
+        white = white @ (vectors / np.sqrt(values))
+    return white, turn
 
 
 def spectrum(white: Array, nodes: Indices | None = None) -> Spectrum:
