@@ -421,12 +421,19 @@ def make_joint_resolution(
 
 
 def make_heads(
-    *, features: bool = True, rank: int = 9, chance: float = 0.014, temperature: float = 1.02, r2_ridge: float = 0.31
+    *,
+    features: bool = True,
+    rank: int = 9,
+    chance: float = 0.014,
+    temperature: float = 1.02,
+    r2_ridge: float = 0.31,
+    r2_scale: float = 0.33,
+    draws: int = 19,
 ) -> results.Heads:
     """Two heads of ten labels that fix `rank` of 64 dimensions, with a map that explains less than a fitted one."""
     fit = results.MapFit(
-        n=500, r2=-0.22, ridge=0.1, r2_ridge=r2_ridge, r2_fitted=0.58, scale=0.42, r2_scale=0.23, correlation=0.48, distance=1.15,
-        offset_gap=0.2, null_r2=-3.0, null_r2_ridge=0.001, null_correlation=chance, p=0.05, draws=19,
+        n=500, r2=-0.22, ridge=0.1, r2_ridge=r2_ridge, r2_fitted=0.58, scale=0.42, r2_scale=r2_scale, correlation=0.48, distance=1.15,
+        offset_gap=0.2, null_r2=-3.0, null_r2_ridge=0.001, null_correlation=chance, p=0.05, draws=draws, null_r2_scale=0.002,
     )  # fmt: skip
     head = results.HeadDiversity("first", 10, 64, rank, 9.5, rank == 64, 0.07, True)
     if features:
@@ -537,6 +544,69 @@ def make_extraction(
         n=200,
         pool="patches" if pictures else "mean",
         **tokens,
+    )
+
+
+def make_mechanisms(
+    *, certain: bool = True, linear: bool = True, moving: bool = False, one: bool = False
+) -> results.Mechanisms:
+    """Two factors of two latents each with six outputs, at nine points; or one factor."""
+    count = 1 if one else 2
+    leak = (0.0, 0.04, 0.62, 0.7, 0.8)
+    size = 4 // count
+    factors = tuple(
+        results.MechanismFactor(
+            index=k,
+            dimension=size,
+            outputs=() if moving else tuple(range(12 // count * k, 12 // count * (k + 1))),
+            n_outputs=12 // count,
+            subspace=tuple(tuple(float(i == size * k + j) for i in range(4)) for j in range(size)) if linear else (),
+            axes=tuple(range(size * k, size * (k + 1))) if linear else (),
+            axis_angle=34.5 if linear else None,
+            ica_angle=61.0 if linear else None,
+            turn=2.5 if linear else None,
+            turn_max=6.5 if linear else None,
+            maps=tuple(tuple(float((i < 6) == (k == 0)) for i in range(12)) for _ in range(3)) if linear else (),
+        )
+        for k in range(count)
+    )
+    scores = results.IndependenceScores((2, 2), 0.02, 0.0, 0.96, 1.0, 0.5, 0.4, 0.01, 0.03)
+    form: Literal["outputs", "rows", "local"] = "rows" if moving else "outputs" if linear else "local"
+    return results.Mechanisms(
+        inputs=(results.Input("latents", 9, 4, "float64", f"{7:064x}"),),
+        settings={"decoder": "model:decoder", "blocks": [2, 2], "seed": 0},
+        alerts=(results.Alert("directions_without_effect", {"directions": 1, "of": 5}),),
+        provenance=MADE_BY,
+        decoder="model:decoder",
+        n=9,
+        outputs=12,
+        latents=4,
+        n_factors=count,
+        certain=certain,
+        reason=results.Reason(
+            "separated" if certain else "overlap", {"factors": count, "leak": leak[count - 1], "next": leak[count]}
+        ),
+        form=form,
+        linear=linear,
+        moving=moving,
+        owned=0.6 if moving else 1.0,
+        leak=leak,
+        factors=factors,
+        null_space=(),
+        dead=0,
+        agree=7 / 9,
+        at_points=(2,) * 7 + (1, 3),
+        looked_at=tuple(range(9)),
+        forms=(
+            results.FormCount(form, count, leak, 0.06, 0.66, 0.9),
+            results.FormCount("rows", count, leak, 0.1, 0.5, None),
+        ),
+        rows_used=108,
+        complete=True,
+        shown_points=(0, 4, 8),
+        picture=(3, 4),
+        scores=scores if linear else None,
+        given=replace(scores, contrast=0.8),
     )
 
 
@@ -1604,6 +1674,49 @@ def make_roeder(
     return results.RoederFigure(**{**found, **rest})
 
 
+def make_mechanistic(dependences: Sequence[float] = (0.0, 0.7), **rest: Any) -> results.Mechanistic:
+    """Two slots, two seeds: found is 0.9, ICA 0.9 on independent slots and 0.4 on dependent ones; one model finds three factors."""
+    ways = {"true": 0.97, "raw": 0.2, "ica": 0.9, "found": 0.9, "then_penalty": 0.95, "penalty": 0.5}
+    draws = {0.0: ("independent",), 0.7: ("independent", "own")}
+    scores = [
+        results.SlotScore(
+            2,
+            0.0,
+            dependence,
+            seed,
+            way,
+            drawn,
+            (sis - 0.5 * (way == "ica" and dependence > 0)) * (1 if drawn == "independent" else 0.5) + 0.01 * seed,
+            None if way in ("true", "ica") else 0.3,
+        )
+        for dependence in dependences
+        for drawn in draws[dependence]
+        for way, sis in ways.items()
+        for seed in (0, 1)
+    ]
+    keys = dict.fromkeys((s.slots, s.overlap, s.dependence, s.way, s.draws) for s in scores)
+    found: dict[str, Any] = {
+        **{key: value for key, value in about("2 slots", "reproduce mechanistic").items() if key != "design"},
+        "scale": "small",
+        "choices": (results.Choice("seeds", 2, "ours", 5), results.Choice("law", "uniform", "ours")),
+        "published": {"claim": "small overlap works"},
+        "lift": results.Estimate(0.7, (0.65, 0.75), 2),
+        "over_ica": results.Estimate(0.5, (0.45, 0.55), 2) if any(dependences) else None,
+        "cells": tuple(results.SlotCell(*key, results.Estimate(ways[key[3]], (0.1, 0.99), 2)) for key in keys),
+        "gaps": (results.GapCell("proportional", 6, 1, 4, 4), results.GapCell("proportional", 6, 3, 0, 0)),
+        "models": tuple(
+            results.SlotModel(2, 0.0, dependence, seed, 0.004, len(sizes), sizes, right, right, reason, True, 0.05, 0.7)
+            for dependence in dependences
+            for seed, sizes, right, reason in (
+                (0, (3, 3), True, "separated"),
+                (1, (3, 2, 1), not dependence, "overlap"),
+            )
+        ),
+        "scores": tuple(scores),
+    }
+    return results.Mechanistic(**{**found, **rest})
+
+
 EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "comparison": make_comparison,
     "comparison, paper": lambda: make_comparison(protocol="paper"),
@@ -1612,6 +1725,10 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "resolution": make_resolution,
     "joint": make_joint_resolution,
     "distortion": make_distortion,
+    "mechanisms": make_mechanisms,
+    "mechanisms, moving": lambda: make_mechanisms(certain=False, moving=True),
+    "mechanisms, local": lambda: make_mechanisms(linear=False),
+    "mechanisms, one": lambda: make_mechanisms(one=True),
     "heads": make_heads,
     "heads, no features": lambda: make_heads(features=False),
     "layers": make_layers,
@@ -1624,6 +1741,8 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "table2": make_table2,
     "table3": make_table3,
     "roeder": make_roeder,
+    "mechanistic": make_mechanistic,
+    "mechanistic, independent": lambda: make_mechanistic((0.0,)),
     "audit": make_audit,
     "evaluation": make_evaluation,
     "attribution": lambda: make_attribution(size=8, grid=(8, 12)),

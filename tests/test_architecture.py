@@ -32,7 +32,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("deconfound", "pp"),
     ("api", "metrics"),
     ("io", "nn", "report"),
-    ("identifiability", "disentanglement", "deconfounding", "mechanisms", "unembedding", "worlds"),
+    ("identifiability", "disentanglement", "deconfounding", "mechanistic", "unembedding", "worlds"),
     ("ica", "jacobians", "bounds", "similarity", "diameter"),
     ("groups", "intake"),
     ("blocks", "moments", "representation"),

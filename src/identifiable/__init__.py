@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from identifiable.api import compare as compare
     from identifiable.api import load as load
     from identifiable.api import load_basis as load_basis
+    from identifiable.api import mechanisms as mechanisms
     from identifiable.api import resolve as resolve
     from identifiable.api import save_basis as save_basis
     from identifiable.api import structural as structural
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
     from identifiable.results import Layers as Layers
+    from identifiable.results import Mechanisms as Mechanisms
     from identifiable.results import Resolution as Resolution
 
 _ROOM_OF = {
@@ -65,6 +67,7 @@ _ROOM_OF = {
     "IdentifiableError": "_checks",
     "JointResolution": "results",
     "Layers": "results",
+    "Mechanisms": "results",
     "Moments": "moments",
     "PairingError": "_checks",
     "Representation": "representation",
@@ -81,6 +84,7 @@ _ROOM_OF = {
     "load": "api",
     "load_basis": "api",
     "match_components": "ica",
+    "mechanisms": "api",
     "pair": "representation",
     "resolve": "api",
     "save_basis": "api",
@@ -105,6 +109,7 @@ __all__ = [
     "IdentifiableError",
     "JointResolution",
     "Layers",
+    "Mechanisms",
     "Moments",
     "PairingError",
     "Representation",
@@ -122,6 +127,7 @@ __all__ = [
     "load",
     "load_basis",
     "match_components",
+    "mechanisms",
     "metrics",
     "pair",
     "pp",

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import make_reproduction, make_roeder, make_table1, make_table2
+from builders import make_mechanistic, make_reproduction, make_roeder, make_table1, make_table2
 from commands import files, one_line, refused, run, says
 from identifiable import experiments
 from identifiable.api import load
@@ -24,6 +24,7 @@ CALLS = {
     "resolve": "resolve a.npy --restarts 1 --stability 0 --rank 2",
     "joint": "resolve a.npy b.npy --restarts 1 --stability 0",
     "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",
+    "mechanisms": "mechanisms a.npy --decoder model:decoder --blocks 2,1",
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
     "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
     "layers": "layers stack.npz:a_* stack.npz:b_* --null-draws 2 --components 2",
@@ -34,6 +35,7 @@ CALLS = {
     "table1": "reproduce table1 --scale small",
     "table2": "reproduce table2 --scale small",
     "roeder": "reproduce roeder-fig3 --scale small",
+    "mechanistic": "reproduce mechanistic --scale small",
 }
 MODEL = """
 import numpy as np
@@ -78,7 +80,12 @@ def folder(source, tmp_path, monkeypatch):
             (tmp_path / path.name).symlink_to(path)
 
     def stand_in(name, *, command, seed, **_):
-        whole = {"table1": make_table1, "table2": make_table2, "roeder-fig3": make_roeder}
+        whole = {
+            "table1": make_table1,
+            "table2": make_table2,
+            "roeder-fig3": make_roeder,
+            "mechanistic": make_mechanistic,
+        }
         made = whole.get(name, lambda **known: make_reproduction(name, pairs=3, **known))
         return made(provenance=default_provenance(seed, command))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from identifiable.api.comparing import compare, structural
 from identifiable.api.decoding import bilipschitz
+from identifiable.api.factoring import mechanisms
 from identifiable.api.opening import connected, load
 from identifiable.api.resolving import resolve
 from identifiable.api.transforming import transform
@@ -19,6 +20,7 @@ __all__ = [
     "connected",
     "load",
     "load_basis",
+    "mechanisms",
     "resolve",
     "save_basis",
     "structural",

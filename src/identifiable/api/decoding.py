@@ -81,7 +81,7 @@ def bilipschitz(decoder: Any, points: Any, /, *, options: BilipschitzOptions) ->
     shape = None if options.shape is None else tuple(options.shape)
     table = as_representation(open_sources([points], options.ids)[0], alone=True)
     known = decoder_of(decoder, shape=shape, latents=table.d, name=options.name)
-    Z = _rows(table)
+    Z = latents_of(table)
     n, d = Z.shape
     space, run = options.memory or MEMORY, Run.of(options)
     probe = known.told(lambda rows: None)
@@ -117,7 +117,7 @@ def bilipschitz(decoder: Any, points: Any, /, *, options: BilipschitzOptions) ->
             "seed": seed,
         },
         alerts=_alerts(found, condition, precision),
-        provenance=_provenance(default_provenance(seed, options.command or "identifiable.bilipschitz(...)"), known),
+        provenance=with_torch(default_provenance(seed, options.command or "identifiable.bilipschitz(...)"), known),
         decoder=known.name,
         n=n,
         latents=d,
@@ -142,7 +142,7 @@ def bilipschitz(decoder: Any, points: Any, /, *, options: BilipschitzOptions) ->
     )
 
 
-def _rows(table: Representation) -> Values:
+def latents_of(table: Representation) -> Values:
     """All points, in double precision unless they are stored in single."""
     values = blocks_of(table)[: table.n]
     bad = NonFinite()
@@ -255,7 +255,7 @@ def _alerts(found: Spectra, condition: Array, precision: np.dtype[Any]) -> tuple
     return tuple(alerts)
 
 
-def _provenance(provenance: Provenance, known: Decoder) -> Provenance:
+def with_torch(provenance: Provenance, known: Decoder) -> Provenance:
     if not known.torch:
         return provenance
     from importlib.metadata import version

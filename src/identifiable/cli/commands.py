@@ -24,6 +24,7 @@ NAMES = (  # of the files here, in the order of --help
     "resolve",
     "transform",
     "bilipschitz",
+    "mechanisms",
     "disentangle",
     "heads",
     "layers",

@@ -16,7 +16,7 @@ from identifiable._checks import OutputError, UsageError
 from identifiable.cli.measuring import Command, Job, run
 from identifiable.cli.output import EXIT_FINE, say
 from identifiable.options import ReproduceOptions
-from identifiable.results import Reproduction, RoederFigure, Table1, Table2, Table3
+from identifiable.results import Mechanistic, Reproduction, RoederFigure, Table1, Table2, Table3
 
 if TYPE_CHECKING:
     from identifiable.experiments import Experiment
@@ -55,7 +55,7 @@ def _call(job: Job) -> Any:
 def _kind(name: str) -> type:
     if name.startswith("roeder-"):
         return RoederFigure
-    return {"table1": Table1, "table2": Table2, "table3": Table3}.get(name, Reproduction)
+    return {"table1": Table1, "table2": Table2, "table3": Table3, "mechanistic": Mechanistic}.get(name, Reproduction)
 
 
 def _listed_changes(job: Job) -> list[str]:
@@ -121,8 +121,8 @@ COMMAND = Command(
     call=_call,
     result=lambda job: _kind(job.paths[0]),
     gate="'spearman < 0.5', 'spearman_low < 0', 'maximum.r2 < 0.3' or 'removed > 15'; with table1 "
-    "'lines.found_held_out != agrees', with table2 'lift_low < 0', with table3 'gain_low < 0', with roeder-fig1 to roeder-fig4 "
-    "'claims.paper.does_not > 0'",
+    "'lines.found_held_out != agrees', with table2 'lift_low < 0', with table3 'gain_low < 0', with mechanistic 'right < 0.9', "
+    "with roeder-fig1 to roeder-fig4 'claims.paper.does_not > 0'",
     more=_list_option,
     check=_check,
     inputs=lambda job: [job.options.data],

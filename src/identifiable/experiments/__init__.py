@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from identifiable._checks import UsageError
 from identifiable.options import ReproduceOptions, Scale, takes
-from identifiable.results import Reproduction, RoederFigure, Table1, Table2, Table3
+from identifiable.results import Mechanistic, Reproduction, RoederFigure, Table1, Table2, Table3
 
 __all__ = ["EXPERIMENTS", "Experiment", "reproduce"]
 
@@ -43,6 +43,7 @@ MODULES: Mapping[str, str] = {
     "table1": "table1",
     "table2": "table2",
     "table3": "table3",
+    "mechanistic": "mechanistic",
     "roeder-fig1": "roeder.words",
     "roeder-fig2": "roeder.radial",
     "roeder-fig3": "roeder.cpc",
@@ -52,7 +53,9 @@ MODULES: Mapping[str, str] = {
 
 
 @takes(ReproduceOptions)
-def reproduce(name: str, /, *, options: ReproduceOptions) -> Reproduction | Table1 | Table2 | Table3 | RoederFigure:
+def reproduce(
+    name: str, /, *, options: ReproduceOptions
+) -> Reproduction | Table1 | Table2 | Table3 | RoederFigure | Mechanistic:
     """Run an experiment of the paper again.
 
     `scale` is `smoke` (at most a minute, on data that needs no file unless there is `data`), `small` or `paper`; `changes`
@@ -63,7 +66,7 @@ def reproduce(name: str, /, *, options: ReproduceOptions) -> Reproduction | Tabl
     changes = dict(options.changes)
     if name in MODULES:
         module = import_module(f"identifiable.experiments.{MODULES[name]}")
-        found: Table1 | Table2 | Table3 | RoederFigure = module.run(
+        found: Table1 | Table2 | Table3 | RoederFigure | Mechanistic = module.run(
             EXPERIMENTS[name], module.settings(options.scale, changes), options
         )
         return found

@@ -51,7 +51,7 @@ class GptSettings:
 
 
 GPT_SMOKE: dict[str, Any] = {
-    "models": 3, "layers": 2, "width": 16, "heads": 2, "context": 16, "vocabulary": 64, "steps": 60, "windows": 60,
+    "models": 3, "layers": 2, "width": 8, "heads": 2, "context": 16, "vocabulary": 64, "steps": 60, "windows": 60,
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Nothing here is imported until it is used; without torch a message says what to 
 
 from identifiable.nn.applying import outputs
 from identifiable.nn.autoencoder import OrthogonalAutoencoder
+from identifiable.nn.compositional import Penalised, SlotAutoencoder, compositional_contrast
 from identifiable.nn.convolutional import PUBLISHED, Architecture
 from identifiable.nn.derivatives import load_program, products
 from identifiable.nn.discriminative import Classifier, Contrastive, LogBilinear
@@ -20,8 +21,11 @@ __all__ = [
     "Contrastive",
     "LogBilinear",
     "OrthogonalAutoencoder",
+    "Penalised",
+    "SlotAutoencoder",
     "Trained",
     "Training",
+    "compositional_contrast",
     "encodings",
     "layer_states",
     "load_program",

@@ -194,6 +194,10 @@ class _OfOne(Protocol[O_contra, R_co]):
     def __call__(self, source: Any, /, *, options: O_contra) -> R_co: ...
 
 
+class _OfOneOrTwo(Protocol[O_contra, R_co]):
+    def __call__(self, first: Any, second: Any = None, /, *, options: O_contra) -> R_co: ...
+
+
 class _OfTwo(Protocol[O_contra, R_co]):
     def __call__(self, first: Any, second: Any, /, *, options: O_contra) -> R_co: ...
 
@@ -223,7 +227,7 @@ class takes(Generic[P, O_contra]):
         self.options = options
 
     @overload
-    def __call__(self, function: _OfMany[O_contra, R]) -> OfTables[P, R]: ...
+    def __call__(self, function: _OfMany[O_contra, R] | _OfOneOrTwo[O_contra, R]) -> OfTables[P, R]: ...
     @overload
     def __call__(self, function: _OfTwo[O_contra, R]) -> Callable[Concatenate[Any, Any, P], R]: ...
     @overload

@@ -235,6 +235,45 @@ class DecoderOptions(BilipschitzOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MechanismsOptions(Seeded):
+    """Which latent factors act on which outputs of a decoder, read off its Jacobians?"""
+
+    shape: Annotated[
+        Sequence[int] | None, Option("shape of one point, for a torch decoder that does not take rows", metavar="A,B,…")
+    ] = None
+    blocks: Annotated[
+        Sequence[int] | None,
+        Option("sizes of blocks of latents, one after the other, to score as they are", metavar="A,B,…"),
+    ] = None
+    picture: Annotated[
+        Sequence[int] | None, Option("height and width of the outputs, for the maps of the page", metavar="H,W")
+    ] = None
+    ids: Annotated[str | None, Option("the column or key with sample ids, which is no value", metavar="NAME")] = None
+    name: Annotated[str | None, Option("name of the decoder, for tables and pages", flag=None, moves=False)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismsCommandOptions(MechanismsOptions):
+    """The same on the command line, where the decoder or the file of Jacobians is named."""
+
+    decoder: Annotated[
+        str | None,
+        Option(
+            "as for bilipschitz: an object of a module that can be imported from here, or an exported program",
+            metavar="module:attribute|FILE.pt2",
+        ),
+    ] = None
+    jacobians: Annotated[
+        str | None, Option("in place of a decoder: Jacobians (points, outputs, latents)", metavar="J.npy")
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.decoder is None) == (self.jacobians is None):
+            raise UsageError("mechanisms: expected --decoder or --jacobians, one of the two.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TransformOptions(Options):
     """Components of new rows in a saved basis, or rows from components."""
 

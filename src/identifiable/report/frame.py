@@ -120,9 +120,8 @@ def _saved(value: Any, kind: Any) -> Any:
         return value
     if is_dataclass(value) and not isinstance(value, type):
         hints = typing.get_type_hints(type(value))
-        return replace(
-            value, **{f.name: _saved(getattr(value, f.name), hints[f.name]) for f in fields(value) if f.init}
-        )
+        kept = [f.name for f in fields(value) if f.init and f.metadata.get("json", "") is not None]
+        return replace(value, **{name: _saved(getattr(value, name), hints[name]) for name in kept})
     if any(map(is_dataclass, (inner := typing.get_args(kind)))):
         of = next(filter(is_dataclass, inner))
         if isinstance(value, Mapping):

@@ -15,7 +15,6 @@ from identifiable.report.words import (
     estimate,
     listed,
     one_line,
-    percent,
     short,
     signed,
 )
@@ -31,6 +30,8 @@ from identifiable.results import (
     Heads,
     JointResolution,
     Layers,
+    Mechanisms,
+    Mechanistic,
     Recommendation,
     Reproduction,
     Resolution,
@@ -159,6 +160,15 @@ def claim_words(claim: Claim) -> str:
     }[claim.claim]
 
 
+def absent_words(result: RoederFigure, part: str) -> str:
+    """Why there is no pair of a part."""
+    models = [model for model in result.models if model.part == part]
+    removed = sum(model.removed is not None for model in models)
+    if not models:
+        return f"{one_line(part)}: not measured in this run"
+    return f"no pair of {one_line(part)} was left: {count(removed)} of {counted(len(models), 'model')} were removed"
+
+
 def _roeder(result: RoederFigure) -> str:
     """How many of the paper's directions show, and the first of them with its interval."""
     stated = [claim for claim in result.claims if claim.source == "paper"]
@@ -168,29 +178,23 @@ def _roeder(result: RoederFigure) -> str:
     told = f"this run agrees with {count(counts['agrees'])} of {counted(len(stated), 'statement')} of the paper"
     told += f", disagrees with {count(counts['does_not'])}" if counts["does_not"] else ""
     told += f", cannot tell about {count(counts['cannot_tell'])}" if counts["cannot_tell"] else ""
-    first = stated[0]
+    first = next((claim for claim in stated if claim.pairs), None)
+    if first is None:
+        return f"{told}; {absent_words(result, stated[0].part)}"
     size = estimate(first.difference, first.difference_ci95, signed)
     what = f"{measure_words(first.measure, first.part)} {claim_words(first)}"
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
 
 
-def _heads(result: Heads) -> str:
-    """What the heads fix, whether the premise holds, and what the map explains beside what it could and what chance does."""
-    way, target = result.maps[0], result.heads[1]
-    fixed = f"the heads fix {count(way.fixed)} of {counted(way.dimensions, 'dimension')}"
-    if result.premise is None or way.fit is None:
-        if way.expressed is None:
-            return f"{fixed}; whether both models agree there cannot be seen from these weights alone"
-        shares = f"{percent(way.expressed)} of the first head lies in the span of the second, {percent(way.expressed_chance)} by chance"
-        return f"{fixed}; {shares}"
-    premise = f"the models choose the same label in {percent(result.premise.agreement)} of rows"
-    r2 = [
-        f"{v + 0.0:.2f}" if math.isfinite(v) else MISSING
-        for v in (way.fit.r2_ridge, way.fit.r2_fitted, way.fit.null_r2_ridge)
-    ]
-    explains = f"there the map from weights alone explains R² {r2[0]}"
-    beside = f"against {r2[1]} fitted and {r2[2]} by chance"
-    return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
+def _mechanistic(result: Mechanistic) -> str:
+    """How many decoders show their slots, what the basis gains, and what it gains over ICA where slots are dependent."""
+    right = f"{count(sum(model.right for model in result.models))} of {counted(len(result.models), 'decoder')}"
+    gain = estimate(result.lift.mean, result.lift.ci95, signed)
+    told = f"the slots of {right} are found from the Jacobians; the found basis changes the slot score by {gain}"
+    if result.over_ica is None:
+        return told
+    beyond = estimate(result.over_ica.mean, result.over_ica.ci95, signed)
+    return f"{told}; with dependent slots it differs from ICA with an oracle by {beyond}"
 
 
 def _extraction(result: Extraction) -> str:
@@ -210,6 +214,17 @@ def _extraction(result: Extraction) -> str:
     return f"{layers} of {model}: one vector of {widths} numbers{how} for each of {counted(result.n, nouns[result.kind])}{cut}"
 
 
+def _mechanisms(result: Mechanisms) -> str:
+    """How many factors, of which dimensions, and whether to rely on it."""
+    dimensions = ", ".join(count(factor.dimension) for factor in result.factors)
+    outputs = "outputs that change from point to point" if result.moving else "disjoint outputs"
+    if result.n_factors == 1:
+        told = f"no split of the {counted(result.latents, 'latent')} by the outputs they move"
+    else:
+        told = f"{counted(result.n_factors, 'factor')} (dimensions {dimensions}) move {outputs}"
+    return told if result.certain else f"{told}, but this is not certain"
+
+
 def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str:
     return f"{result.verdict}: {result.text}"
 
@@ -220,14 +235,16 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     JointResolution: _joint,
     Disentanglement: _disentanglement,
     Distortion: _distortion,
-    Heads: _heads,
+    Heads: lambda result: str(result.text.message),
     Layers: lambda result: str(result.text.message),
     Extraction: _extraction,
+    Mechanisms: _mechanisms,
     Reproduction: _reproduction,
     Table1: _table1,
     Table2: _table2,
     Table3: _table3,
     RoederFigure: _roeder,
+    Mechanistic: _mechanistic,
     Attribution: lambda result: str(result.text),
     Audit: _judged,
     ScreenEvaluation: _judged,

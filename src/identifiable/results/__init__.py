@@ -68,6 +68,8 @@ from identifiable.results.evaluation import (
 from identifiable.results.extraction import ExtractedLayer, Extraction, ModelCard
 from identifiable.results.heads import HeadDiversity, HeadMap, Heads, MapArrays, MapFit, Premise
 from identifiable.results.layers import Layer, LayerCheckpoint, LayerGrid, LayerMatch, LayerPair, Layers
+from identifiable.results.mechanisms import FormCount, IndependenceScores, MechanismFactor, Mechanisms
+from identifiable.results.mechanistic import GapCell, Mechanistic, SlotCell, SlotModel, SlotScore
 from identifiable.results.recommendation import (
     AskedMetric,
     HeldOutScore,
@@ -179,6 +181,8 @@ __all__ = [
     "FoldCheck",
     "FoldScore",
     "Form",
+    "FormCount",
+    "GapCell",
     "GeneConcentration",
     "GeneScore",
     "HeadDiversity",
@@ -187,6 +191,7 @@ __all__ = [
     "HeldOutScore",
     "Holder",
     "IcaAdvice",
+    "IndependenceScores",
     "Input",
     "Interval",
     "JointResolution",
@@ -202,6 +207,9 @@ __all__ = [
     "MapArrays",
     "MapError",
     "MapFit",
+    "MechanismFactor",
+    "Mechanisms",
+    "Mechanistic",
     "MethodScore",
     "Metric",
     "ModelCard",
@@ -243,6 +251,9 @@ __all__ = [
     "SharedDimensions",
     "Shown",
     "Similarity",
+    "SlotCell",
+    "SlotModel",
+    "SlotScore",
     "Solver",
     "SpaceMetric",
     "Spectrum",

@@ -20,4 +20,6 @@ from identifiable.worlds.mixtures import random_law as random_law
 from identifiable.worlds.mixtures import recovery as recovery
 from identifiable.worlds.mixtures import sources as sources
 from identifiable.worlds.scene import SceneWorld as SceneWorld
+from identifiable.worlds.slots import MovingSprites as MovingSprites
+from identifiable.worlds.slots import SlotWorld as SlotWorld
 from identifiable.worlds.sprites import SpriteWorld as SpriteWorld

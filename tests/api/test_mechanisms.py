@@ -1,0 +1,137 @@
+"""`mechanisms` from Python and from the shell: decoders and Jacobians in, factors and a basis out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import identifiable
+from identifiable._checks import DataError, UsageError
+from identifiable.cli import main
+from identifiable.results import from_json
+from identifiable.worlds import MovingSprites, SlotWorld
+
+
+class Mixed:
+    """A slot world whose latents were mixed by a matrix."""
+
+    def __init__(self, world: SlotWorld, A: np.ndarray):
+        self.world, self.A = world, A
+
+    def jvp(self, z: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return self.world.jvp(z @ self.A.T, v @ self.A.T)
+
+
+@pytest.fixture(scope="module")
+def mixed() -> tuple[Mixed, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    world = SlotWorld.of(2, dim=2, outputs=12, dependence=0.7, rng=rng)
+    A = rng.standard_normal((4, 4))
+    slots = world.draw(120, rng=rng)
+    return Mixed(world, A), slots, slots @ np.linalg.inv(A).T
+
+
+def test_a_decoder_of_dependent_slots_is_split_where_ica_is_not(mixed: tuple[Mixed, np.ndarray, np.ndarray]) -> None:
+    decoder, slots, Z = mixed
+    found = identifiable.mechanisms(decoder, Z, blocks=(2, 2), picture=(4, 6))
+    assert (found.n_factors, found.certain, found.linear, found.agree) == (2, True, True, 1.0)
+    assert found.factors[0].outputs == tuple(range(12))
+    assert max(factor.ica_angle or 0.0 for factor in found.factors) > 10
+    assert found.scores is not None
+    assert found.given is not None
+    assert found.scores.contrast < 1e-9 < 0.3 < found.given.contrast
+    assert found.scores.second_order == pytest.approx(0, abs=1e-9)
+    coordinates = found.basis(Z)
+    residual = coordinates[:, :2] - slots[:, :2] @ np.linalg.lstsq(slots[:, :2], coordinates[:, :2], rcond=None)[0]
+    assert np.abs(residual).max() < 1e-8
+    again = from_json(found.to_json(), "result")
+    assert again.to_json() == found.to_json()
+    assert again.table() == found.table()
+
+
+def test_jacobians_give_what_their_decoder_gives(mixed: tuple[Mixed, np.ndarray, np.ndarray]) -> None:
+    decoder, slots, Z = mixed
+    by_decoder = identifiable.mechanisms(decoder, Z)
+    J = decoder.world.jacobian(slots) @ decoder.A
+    by_array = identifiable.mechanisms(J, Z)
+    assert [f.outputs for f in by_array.factors] == [f.outputs for f in by_decoder.factors]
+    assert np.allclose(by_array.leak, by_decoder.leak, atol=1e-9)
+    assert identifiable.mechanisms(J).factors[0].ica_angle is None
+
+
+def test_sprites_move_and_their_maps_have_the_shape_of_the_picture() -> None:
+    world = MovingSprites(2, resolution=12)
+    rng = np.random.default_rng(1)
+    J = world.jacobian(world.draw(30, separated=True, rng=rng)) @ rng.standard_normal((4, 4))
+    found = identifiable.mechanisms(J, picture=(12, 12))
+    assert (found.n_factors, found.moving, found.form) == (2, True, "rows")
+    assert found.factors[0].outputs == ()
+    assert {len(values) for factor in found.factors for values in factor.maps} == {144}
+
+
+def test_null_directions_stay_in_the_basis() -> None:
+    rng = np.random.default_rng(2)
+    J = np.zeros((5, 20, 4))
+    J[:, :12, :2], J[:, 12:, 2] = rng.standard_normal((5, 12, 2)), 1
+    found = identifiable.mechanisms(J @ rng.standard_normal((4, 4)))
+    assert found.n_factors == 2
+    assert len(found.null_space) == 1
+    assert [alert.code for alert in found.alerts] == ["directions_without_effect"]
+    assert np.linalg.matrix_rank(found.basis.matrix) == 4
+
+
+def test_the_shell_writes_a_basis_that_transform_applies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mixed: tuple[Mixed, np.ndarray, np.ndarray]
+) -> None:
+    decoder, slots, Z = mixed
+    monkeypatch.chdir(tmp_path)
+    np.save("z.npy", Z)
+    np.save("J.npy", decoder.world.jacobian(slots) @ decoder.A)
+    assert (
+        main(["mechanisms", "z.npy", "--jacobians", "J.npy", "-o", "b.safetensors", "--json", "m.json", "--quiet"]) == 0
+    )
+    assert main(["transform", "b.safetensors", "z.npy", "-o", "s.npy", "--quiet"]) == 0
+    found = identifiable.mechanisms("J.npy", "z.npy")
+    assert np.allclose(np.load("s.npy"), found.basis(Z))
+    assert json.loads(Path("m.json").read_text())["n_factors"] == 2
+    assert main(["mechanisms", "--jacobians", "J.npy", "--quiet", "--fail-if", "n_factors < 3"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [((4, 3), r"\(4, 3\)"), ((4,), r"\(4,\)"), ((2, 0, 3), r"\(2, 0, 3\)"), ((1, 2, 2, 2), r"2, 2, 2")],
+)
+def test_jacobians_of_a_wrong_shape_are_refused(shape: tuple[int, ...], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        identifiable.mechanisms(np.ones(shape))
+
+
+def test_wrong_calls_are_refused(tmp_path: Path, mixed: tuple[Mixed, np.ndarray, np.ndarray]) -> None:
+    decoder, _, Z = mixed
+    J = np.random.default_rng(3).standard_normal((3, 8, 2))
+    with pytest.raises(UsageError, match="points"):
+        identifiable.mechanisms(decoder)
+    with pytest.raises(DataError, match="120"):
+        identifiable.mechanisms(J, Z)
+    with pytest.raises(UsageError, match="8"):
+        identifiable.mechanisms(J, picture=(3, 3))
+    with pytest.raises(UsageError, match="add up to 2"):
+        identifiable.mechanisms(J, blocks=(2, 2))
+    with pytest.raises(DataError, match=r"gone\.npy"):
+        identifiable.mechanisms(tmp_path / "gone.npy")
+    (tmp_path / "text.npy").write_text("no array")
+    with pytest.raises(DataError, match=r"text\.npy"):
+        identifiable.mechanisms(tmp_path / "text.npy")
+    with pytest.raises(DataError, match="text"):
+        identifiable.mechanisms(np.full((2, 3, 2), "a"))
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["z.npy"], ["--decoder", "m:d"], ["z.npy", "--decoder", "m:d", "--jacobians", "J.npy"]]
+)
+def test_the_shell_says_what_is_missing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mechanisms", *arguments]) == 2
+    assert "--decoder" in capsys.readouterr().err
