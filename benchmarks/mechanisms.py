@@ -165,10 +165,19 @@ def noisy_case(family: Block, n: int, noise: float, rng: np.random.Generator) ->
 def noise(seed: int, cases: int) -> dict[str, Any]:
     rows = []
     for family, n, level, s in [(f, n, v, s) for f in FAMILIES for n in POINTS for v in NOISE for s in range(cases)]:
-        J, K = noisy_case(FAMILIES[family], n, level, np.random.default_rng([seed, 1, s]))
+        place = [list(FAMILIES).index(family), POINTS.index(n), NOISE.index(level), s]  # each case has draws of its own
+        J, K = noisy_case(FAMILIES[family], n, level, np.random.default_rng([seed, 1, *place]))
         found = find_factors(J, seed=s)
         rows.append(
-            {"family": family, "points": n, "noise": level, "right": found.n_factors == K, "certain": found.certain}
+            {
+                "family": family,
+                "points": n,
+                "noise": level,
+                "K": K,
+                "found": found.n_factors,
+                "right": found.n_factors == K,
+                "certain": found.certain,
+            }
         )
     table = [
         {
@@ -194,6 +203,7 @@ def noise(seed: int, cases: int) -> dict[str, Any]:
         "right_by_family_up_to_5_percent": by_family,
         "certain": len(sure),
         "certain_and_wrong": sum(not r["right"] for r in sure),
+        "wrong": [r for r in sure if not r["right"]],
         "answered_up_to_1_percent": float(np.mean(easy)),
     }
 

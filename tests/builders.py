@@ -421,12 +421,19 @@ def make_joint_resolution(
 
 
 def make_heads(
-    *, features: bool = True, rank: int = 9, chance: float = 0.014, temperature: float = 1.02, r2_ridge: float = 0.31
+    *,
+    features: bool = True,
+    rank: int = 9,
+    chance: float = 0.014,
+    temperature: float = 1.02,
+    r2_ridge: float = 0.31,
+    r2_scale: float = 0.33,
+    draws: int = 19,
 ) -> results.Heads:
     """Two heads of ten labels that fix `rank` of 64 dimensions, with a map that explains less than a fitted one."""
     fit = results.MapFit(
-        n=500, r2=-0.22, ridge=0.1, r2_ridge=r2_ridge, r2_fitted=0.58, scale=0.42, r2_scale=0.23, correlation=0.48, distance=1.15,
-        offset_gap=0.2, null_r2=-3.0, null_r2_ridge=0.001, null_correlation=chance, p=0.05, draws=19,
+        n=500, r2=-0.22, ridge=0.1, r2_ridge=r2_ridge, r2_fitted=0.58, scale=0.42, r2_scale=r2_scale, correlation=0.48, distance=1.15,
+        offset_gap=0.2, null_r2=-3.0, null_r2_ridge=0.001, null_correlation=chance, p=0.05, draws=draws, null_r2_scale=0.002,
     )  # fmt: skip
     head = results.HeadDiversity("first", 10, 64, rank, 9.5, rank == 64, 0.07, True)
     if features:

@@ -95,9 +95,43 @@ def test_a_direction_against_a_baseline_and_one_that_was_not_measured():
     assert (mean.pairs, mean.untrained, mean.shuffled) == (5, pytest.approx(0.2), pytest.approx(0.1))
 
 
-def test_no_interval_of_a_correlation_goes_above_one():
-    (mean,) = means([pair(v, (2 * k, 2 * k + 1)) for k, v in enumerate((0.7, 1.0, 1.0))])
-    assert mean.value_ci95[1] == 1.0
+@pytest.mark.parametrize(
+    ("measure", "values", "ends"),
+    [
+        ("cca", (0.7, 1.0, 1.0), (None, 1.0)),
+        ("cca", (0.0, 0.1, 0.8), (0.0, 1.0)),
+        ("cca", (-0.02, -0.01, -0.03), (-0.02, None)),  # the mean is never outside
+        ("r2", (-0.5, 0.0, 0.9), (None, 1.0)),
+        ("map_distance", (0.1, 0.1, 2.0), (0.0, None)),
+    ],
+)
+def test_both_ends_of_an_interval_are_cut_at_what_is_possible(measure, values, ends):
+    (mean,) = means([replace(pair(v, (2 * k, 2 * k + 1)), measure=measure) for k, v in enumerate(values)])
+    _, free = over_pairs({(2 * k, 2 * k + 1): v for k, v in enumerate(values)})
+    for end, possible, uncut in zip(mean.value_ci95, ends, free, strict=True):
+        assert end == pytest.approx(uncut if possible is None else possible)
+
+
+@pytest.mark.parametrize(
+    ("axis", "untrained", "expected"),
+    [
+        ("layer", 0.2, ("does_not", False)),
+        ("layer", 0.5, ("cannot_tell", True)),
+        ("layer", 0.35, ("cannot_tell", True)),  # above at one end only
+        ("layer", math.nan, ("does_not", False)),
+        ("iterations", 0.5, ("does_not", False)),  # the first end is the untrained models
+    ],
+)
+def test_a_fall_of_a_measure_no_better_than_untrained_is_not_counted(axis, untrained, expected):
+    noise = np.random.default_rng(0).normal(0, 0.01, (2, 5))
+    rows = [
+        replace(pair(0.4 - 0.1 * at + noise[at, k], (2 * k, 2 * k + 1), at, untrained), axis=axis)
+        for at in (0, 1)
+        for k in range(5)
+    ]
+    claim = judged(rows, "rises", axis, "f", "cca")
+    assert (claim.found, claim.as_untrained) == expected
+    assert claim.difference_ci95[1] < 0
 
 
 # -- similarities
@@ -159,17 +193,23 @@ def test_labels_are_drawn_from_their_probabilities_and_hard_ones_are_sectors():
 def test_soft_classifiers_agree_up_to_the_map_of_their_heads_and_untrained_ones_do_not(tmp_path):
     quick = {"rules": ("soft",), "rows": 500}
     found = reproduce("roeder-fig2", changes=quick, checkpoint=str(tmp_path))
-    last = {m.measure: m for m in found.means if m.at == 200}
+    last = {m.measure: m for m in found.means if m.at == 300}
     assert last["cca"].value > 0.9 > last["cca"].untrained
     assert last["r2_heads"].value > 0.9 > 0.7 > last["r2_heads"].shuffled
     assert last["cca"].shuffled < 0.1
-    assert {m.at for m in found.means} == {0, 100, 200}
+    assert {m.at for m in found.means} == {0, 150, 300}
     claims = {(c.part, c.measure): c.found for c in found.claims}
     assert claims["hard labels", "cca"] == "cannot_tell"  # not asked for
     assert all(model.loss - model.floor < 0.3 * (math.log(18) - model.floor) for model in found.models)
     again = reproduce("roeder-fig2", changes=quick, checkpoint=str(tmp_path))
     assert again.pairs == found.pairs
     assert from_json(to_json(found)).means == from_json(to_json(again)).means
+
+
+def test_smoke_leaves_pairs_of_hard_labels():
+    found = reproduce("roeder-fig2", changes={"rules": ("hard",), "rows": 500})
+    assert (found.removed, len({pair.seeds for pair in found.pairs})) == (0, 3)
+    assert all(claim.pairs for claim in found.claims if claim.source == "paper")
 
 
 def test_models_are_left_out_by_their_loss():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from errors import naming
 from identifiable import DataError, Heads, PairingError, Representation, UsageError, heads
 from identifiable.results import from_json, without_time
+from identifiable.unembedding.maps import shuffles
 
 MAGIKA = Path("/work/shared/data/magika_061_vs_103.npz")
 N = 400
@@ -158,6 +160,61 @@ def test_a_planted_temperature_is_reported_with_r2_before_and_after(temperature)
     assert there.r2 < 0.7
     assert there.r2_scale == pytest.approx(1)
     assert found.premise.relative_logit_distance > 0.2
+
+
+@pytest.mark.parametrize("factor", [3.0, 1 / 3])
+def test_a_ridge_hides_no_temperature(factor):
+    made = planted(k=20, m=6)
+    found = heads(made.W * factor, made.W2, features=(made.F, made.F2))
+    fit = found.maps[0].fit
+    assert found.temperature == pytest.approx(1 / factor)
+    assert (fit.r2_scale, fit.r2_fitted) == pytest.approx((1, 1))
+    assert fit.r2_scale_ci95[0] > 0.99
+    assert fit.r2_ridge < 0.95
+    assert fit.null_r2_scale < 0.8
+    assert found.text.code == "heads_map_and_temperature"
+    assert all(part in found.headline for part in (f"{1 / factor:.2f}", "1.00"))
+    assert made.call(features=(made.F, made.F2)).text.code == "heads_map"
+
+
+def test_a_map_of_the_wrong_sign_is_no_match():
+    made = planted(k=20, m=6)
+    fit = heads(-made.W, made.W2, features=(made.F, made.F2)).maps[0].fit
+    assert (fit.correlation, fit.p) == (pytest.approx(-1), 1)
+    assert fit.null_correlation > fit.correlation
+    assert fit.r2_scale < 0.01
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_two_and_three_labels_have_no_null_and_a_match_is_not_denied(k):
+    made = planted(k=k, m=6)
+    found = made.call(features=(made.F, made.F2))
+    fit = found.maps[0].fit
+    assert fit.r2_ridge == pytest.approx(1)
+    assert (fit.draws, math.isnan(fit.p), math.isnan(fit.null_correlation)) == (0, True, True)
+    assert [alert.values["labels"] for alert in found.alerts if alert.code == "few_labels"] == [k]
+    assert found.text.code == "heads_map_without_null"
+    assert numbers(from_json(found.to_json())) == numbers(found)
+
+
+def test_four_labels_have_a_null_of_all_their_orders_but_the_own():
+    made = planted(k=4, m=6)
+    fit = made.call(features=(made.F, made.F2), null_draws=50).maps[0].fit
+    assert (fit.draws, fit.p) == (23, pytest.approx(1 / 24))
+    assert fit.correlation > fit.null_correlation
+
+
+def test_orders_that_leave_the_head_as_it_is_are_no_shuffles():
+    rng = np.random.default_rng(0)
+    own = rng.standard_normal(2)
+    mirrored = np.array([own, -own, 2 * own, -2 * own])  # one order turns its sign
+    assert len(shuffles(mirrored, 50, rng)) == 22
+    alike = np.array([own] * 4 + [-4 * own])  # 5 places for the odd one
+    assert shuffles(alike, 50, rng) == []
+    orders = shuffles(mirrored, 22, rng)
+    heads_made = {mirrored[order].tobytes() for order in orders}
+    assert len(heads_made) == 22
+    assert not heads_made & {mirrored.tobytes(), (-mirrored).tobytes()}
 
 
 def test_disagreement_shrinks_both_scales_and_is_no_temperature():

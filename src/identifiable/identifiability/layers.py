@@ -75,7 +75,8 @@ def compare_layers(
     the leading components of either layer, of all the variance of the target; the jackknife of CKA; the rule for a match.
 
     A layer has a match if the CKA of the best is above that of each other layer by more than the 95 % interval of the difference (a
-    cell of rows is left out of both), and above what shuffled rows give, where the largest over layers counts in every draw.
+    cell of rows is left out of both), and above what shuffled rows give. In every draw the largest CKA of the whole map counts
+    (Westfall and Young 1993), so models that share nothing have some layer above chance in 5 % of calls. Layers at chance are not tied.
     Where layers are wider than the components, the interval of CKA has the relative spread of these components; its value is of
     all columns.
     """
@@ -264,6 +265,7 @@ class _Call:
         """The best match of every layer of the first model."""
         first, second = grid.first.names, grid.second.names
         depth = same_depth(first, second)
+        largest = None if grid.chance is None else grid.chance[1:].max(axis=(1, 2))
         found = []
         for i, name in enumerate(first):
             cka, without = grid.values["cka"][i], grid.without[i]
@@ -271,8 +273,10 @@ class _Call:
             gaps = cka[best] - cka[others]
             spreads = jackknife_spread((without[best] - without[others]).T)
             apart = (gaps - spreads > ROUNDING) if self.plan.can_leave_out else np.zeros(len(others), dtype=bool)
-            chance = grid.chance
-            p = 1.0 if chance is None else null_of(np.maximum.reduce(chance[:, i], axis=1), len(self.sample)).p
+            p = 1.0
+            if grid.chance is not None and largest is not None:
+                p = null_of(np.append(grid.chance[0, i].max(), largest), len(self.sample)).p
+            by_chance = self._by_chance(p)
             rival = {}
             if others:
                 rival = {"runner_up": second[others[0]], "gap": float(gaps[0])}
@@ -283,12 +287,12 @@ class _Call:
                     layer=name,
                     best=second[best],
                     cka=float(cka[best]),
-                    clear=bool(apart.all()) and not self._by_chance(p),
+                    clear=bool(apart.all()) and not by_chance,
                     same=depth.get(i) == best,
                     p=p,
                     by={m: second[int(np.argmax(grid.values[m][i]))] for m in MEASURES if m != "cka"},
                     cka_ci95=_interval(float(cka[best]), without[best]) if self.plan.can_leave_out else None,
-                    tied=tuple(second[j] for j, is_apart in zip(others, apart, strict=True) if not is_apart),
+                    tied=() if by_chance else tuple(second[j] for j, far in zip(others, apart, strict=True) if not far),
                     **rival,
                 )
             )
@@ -423,14 +427,16 @@ class _Call:
         found = [places.index(match.best) for match in matches if match.clear]
         one_each = len(set(found)) == matched
         often = max(set(found), key=found.count, default=0)
-        if 2 * matched < len(matches):
-            code = "layers_tied"
-            counts["tied"] = sum(bool(match.tied) for match in matches)
-        elif len(matches) == len(back) and one_each and same >= len(matches) - len(matches) // 10:
-            code = "layers_one_to_one"
-        elif not one_each and 2 * found.count(often) > len(matches):
+        nearly_all = len(matches) - len(matches) // 10
+        if not one_each and 2 * found.count(often) > len(matches):
             code = "layers_alike"
             counts |= {"best": places[often], "times": found.count(often)}
+        elif matched < nearly_all:
+            tied = sum(bool(match.tied) for match in matches)
+            code = "layers_tied" if 2 * tied > len(matches) else "layers_some"
+            counts |= {"tied": tied, **({"chance": len(by_chance)} if by_chance else {})}
+        elif len(matches) == len(back) and one_each and same >= nearly_all:
+            code = "layers_one_to_one"
         elif all(a <= b for a, b in pairwise(found)):
             code = "layers_in_order"
         else:

@@ -15,7 +15,6 @@ from identifiable.report.words import (
     estimate,
     listed,
     one_line,
-    percent,
     short,
     signed,
 )
@@ -161,6 +160,15 @@ def claim_words(claim: Claim) -> str:
     }[claim.claim]
 
 
+def absent_words(result: RoederFigure, part: str) -> str:
+    """Why there is no pair of a part."""
+    models = [model for model in result.models if model.part == part]
+    removed = sum(model.removed is not None for model in models)
+    if not models:
+        return f"{one_line(part)}: not measured in this run"
+    return f"no pair of {one_line(part)} was left: {count(removed)} of {counted(len(models), 'model')} were removed"
+
+
 def _roeder(result: RoederFigure) -> str:
     """How many of the paper's directions show, and the first of them with its interval."""
     stated = [claim for claim in result.claims if claim.source == "paper"]
@@ -170,7 +178,9 @@ def _roeder(result: RoederFigure) -> str:
     told = f"this run agrees with {count(counts['agrees'])} of {counted(len(stated), 'statement')} of the paper"
     told += f", disagrees with {count(counts['does_not'])}" if counts["does_not"] else ""
     told += f", cannot tell about {count(counts['cannot_tell'])}" if counts["cannot_tell"] else ""
-    first = stated[0]
+    first = next((claim for claim in stated if claim.pairs), None)
+    if first is None:
+        return f"{told}; {absent_words(result, stated[0].part)}"
     size = estimate(first.difference, first.difference_ci95, signed)
     what = f"{measure_words(first.measure, first.part)} {claim_words(first)}"
     return f"{told}; {what}: {size} over {counted(first.pairs, 'pair')}, {VERDICTS[first.found]}"
@@ -185,25 +195,6 @@ def _mechanistic(result: Mechanistic) -> str:
         return told
     beyond = estimate(result.over_ica.mean, result.over_ica.ci95, signed)
     return f"{told}; with dependent slots it differs from ICA with an oracle by {beyond}"
-
-
-def _heads(result: Heads) -> str:
-    """What the heads fix, whether the premise holds, and what the map explains beside what it could and what chance does."""
-    way, target = result.maps[0], result.heads[1]
-    fixed = f"the heads fix {count(way.fixed)} of {counted(way.dimensions, 'dimension')}"
-    if result.premise is None or way.fit is None:
-        if way.expressed is None:
-            return f"{fixed}; whether both models agree there cannot be seen from these weights alone"
-        shares = f"{percent(way.expressed)} of the first head lies in the span of the second, {percent(way.expressed_chance)} by chance"
-        return f"{fixed}; {shares}"
-    premise = f"the models choose the same label in {percent(result.premise.agreement)} of rows"
-    r2 = [
-        f"{v + 0.0:.2f}" if math.isfinite(v) else MISSING
-        for v in (way.fit.r2_ridge, way.fit.r2_fitted, way.fit.null_r2_ridge)
-    ]
-    explains = f"there the map from weights alone explains R² {r2[0]}"
-    beside = f"against {r2[1]} fitted and {r2[2]} by chance"
-    return f"{fixed}, with {percent(target.variance)} of the variance; {premise}; {explains}, {beside}"
 
 
 def _extraction(result: Extraction) -> str:
@@ -244,7 +235,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     JointResolution: _joint,
     Disentanglement: _disentanglement,
     Distortion: _distortion,
-    Heads: _heads,
+    Heads: lambda result: str(result.text.message),
     Layers: lambda result: str(result.text.message),
     Extraction: _extraction,
     Mechanisms: _mechanisms,

@@ -72,6 +72,13 @@ def number(value: float | None, decimals: int = 3) -> str:
     return f"{value:.{min(decimals, 2) if size >= 10 else decimals}f}"
 
 
+def score(value: float | None, decimals: int = 3) -> str:
+    """A score whose scale is known, such as CKA: plain decimals however small it is, where it lies in [-1, 1]."""
+    if value is None or not math.isfinite(value) or abs(value) > 1:
+        return number(value, decimals)
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"  # + 0.0 makes of -0 a plain 0
+
+
 def beside(value: float | None, limit: float) -> str:
     """`value` with as many decimals as it takes to see on which side of `limit` it lies."""
     if value is None or not math.isfinite(value) or value == limit:
@@ -87,11 +94,11 @@ def short(value: float) -> str:
     return f"{value:g}" if math.isfinite(value) else MISSING
 
 
-def interval(value: Interval | None) -> str:
+def interval(value: Interval | None, said: Callable[[float], str] = number) -> str:
     """[low, high]."""
     if value is None or not (known(value[0]) and known(value[1])):
         return MISSING
-    return f"[{number(value[0])}, {number(value[1])}]"
+    return f"[{said(value[0])}, {said(value[1])}]"
 
 
 def probability(value: float | None) -> str:
@@ -145,11 +152,16 @@ def signed(value: float) -> str:
     return f"+{number(value)}" if known(value) and value > 0 else number(value)
 
 
-def estimate(value: float | None, bounds: Interval | None, said: Callable[[float], str] = number) -> str:
+def estimate(
+    value: float | None,
+    bounds: Interval | None,
+    said: Callable[[float], str] = number,
+    ends: Callable[[float], str] = number,
+) -> str:
     """'0.809 [0.790, 0.828]', without the interval where there is none."""
     if value is None or not math.isfinite(value):
         return MISSING
-    within = interval(bounds)
+    within = interval(bounds, ends)
     return said(value) if within == MISSING else f"{said(value)} {within}"
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from identifiable._checks import UsageError
-from identifiable.results.record import Interval, Shown
+from identifiable.results.record import Answer, Interval, Shown
+
+FACTOR = 1.2  # between the logits of two models, from which on a temperature is worth a sentence
+GAIN = 0.01  # of R²: what the sentence shows
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,11 @@ class MapFit:
     r2, r2_ridge    of the map as read, and with the `ridge` (relative to the squared largest singular value) that is best
                     on training rows; `…_ci95` are their 95 % intervals over rows, None where rows are too few
     r2_fitted       of a linear map fitted to the features by least squares
-    scale           the scalar on the map that is best on training rows, `r2_scale` with it
+    scale           the scalar on the map as read that is best
+    r2_scale        with a scalar of at least 0 and the ridge that is best after it, both chosen on training rows
     correlation     of the map's prediction with the features, over all entries
-    null_*          the largest over draws in which the labels of one head are shuffled, treated alike; `p` of `correlation`
+    null_*          the largest over `draws` in which the labels of one head are shuffled, treated alike; `p` of `correlation`.
+                    nan, and 0 draws, where fewer than 19 orders of the labels differ (2 or 3 labels)
     distance        |A_heads - A_fitted| / |A_fitted|, weighted by the covariance of the source's features
     """
 
@@ -69,6 +75,8 @@ class MapFit:
     draws: int
     r2_ci95: Interval | None = None
     r2_ridge_ci95: Interval | None = None
+    null_r2_scale: float = math.nan
+    r2_scale_ci95: Interval | None = None
 
 
 class MapArrays(NamedTuple):
@@ -111,7 +119,7 @@ class HeadMap:
 
     @property
     def offset_vector(self) -> Any:
-        """(target dimensions,), in the fixed subspace."""
+        """(target dimensions,), in the fixed subspace; `offset` in the file of `--map-out`, where `offset` here is its length."""
         return self._held().offset
 
     @property
@@ -150,6 +158,33 @@ class Heads(Shown):
     temperature: float | None = None
     schema: Literal["identifiable/heads/1"] = "identifiable/heads/1"
     rows_in = "maps"
+
+    @property
+    def rescaled(self) -> bool:
+        """Whether one model is more confident, and a scalar on the map from first to second explains more than a ridge does."""
+        fit, factor = self.maps[0].fit, self.temperature
+        if fit is None or not factor:
+            return False
+        return abs(math.log(factor)) > math.log(FACTOR) and fit.r2_scale - fit.r2_ridge > GAIN
+
+    @property
+    def text(self) -> Answer:
+        """What the heads fix, whether the premise holds, and what the map explains beside what it could and what chance does."""
+        way, fit = self.maps[0], self.maps[0].fit
+        said: dict[str, Any] = {"fixed": way.fixed, "dimensions": way.dimensions}
+        if self.premise is None or fit is None:
+            if way.expressed is None:
+                return Answer("heads_untested", said)
+            return Answer("heads_span", {**said, "expressed": way.expressed, "chance": way.expressed_chance})
+        said |= {"variance": self.heads[1].variance, "agreement": self.premise.agreement}
+        said |= {"r2": fit.r2_ridge, "fitted": fit.r2_fitted}
+        if self.rescaled:
+            said |= {"temperature": self.temperature, "scaled": fit.r2_scale}
+        if fit.draws:
+            said["chance"] = fit.null_r2_scale if self.rescaled else fit.null_r2_ridge
+        if self.rescaled:
+            return Answer("heads_map_and_temperature" if fit.draws else "heads_map_and_temperature_without_null", said)
+        return Answer("heads_map" if fit.draws else "heads_map_without_null", said)
 
     @property
     def about(self) -> str:

@@ -34,6 +34,8 @@ class SeedModel:
 class SeedPair:
     """A measure of one pair of models that differ in their seeds, on rows that neither was trained on.
 
+    Words of `roeder-fig1` are the exception: their vectors are trained, and are held out of fitted maps and canonical pairs only.
+
     `axis` is what is varied (iterations, images, width, layer), `at` its value. `shuffled` is the same with rows (for maps read
     off heads: labels) paired at random, `untrained` the same for the two models before training.
     """
@@ -50,7 +52,10 @@ class SeedPair:
 
 @dataclass(frozen=True)
 class SeedMean:
-    """The mean over pairs of the same condition and measure, with its 95 % interval; None where one pair is left."""
+    """The mean over pairs of the same condition and measure, with its 95 % interval; None of fewer than three independent pairs.
+
+    Both ends are cut at what is possible: 0 and 1 for canonical correlations, 1 above for R², 0 below for the map distance.
+    """
 
     axis: str
     at: float
@@ -74,7 +79,8 @@ class Claim:
 
     `source` ours: the paper does not state it; it is shown because the theorem implies it, or as a baseline. `difference` is the mean
     over pairs, with its 95 % interval. `found`: agrees where the interval lies above 0, does_not where it
-    lies below 0, else cannot_tell.
+    lies below 0, else cannot_tell. `as_untrained`: at an end of the axis the measure is no better than that of untrained models, so a
+    rise or fall cannot tell.
     """
 
     claim: Claimed
@@ -88,6 +94,7 @@ class Claim:
     difference_ci95: Interval | None
     found: Found
     source: Literal["paper", "ours"] = "paper"
+    as_untrained: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from identifiable.results import Alert, HeadDiversity, HeadMap, Heads, Input, Pr
 from identifiable.rows import uniforms
 from identifiable.run import Run, Stage
 from identifiable.unembedding.head import Head, joined
-from identifiable.unembedding.maps import CELLS, HeadRelation, fit_of
+from identifiable.unembedding.maps import CELLS, FEWEST_SHUFFLES, HeadRelation, fit_of
 
 LOGITS = 2**21  # logits of a model that are held at once
 ILL_CONDITIONED = 10  # of a head, from which on a ridge predicts features better (measured: spec/models.md)
@@ -59,6 +59,8 @@ def compare_heads(
             run.alerts.append(Alert("head_not_diverse", values))
         if found.condition > ILL_CONDITIONED and not features:
             run.alerts.append(Alert("head_ill_conditioned", {"name": found.name, "condition": found.condition}))
+    if any(way.fit is not None and not way.fit.draws for way in maps):
+        run.alerts.append(Alert("few_labels", {"labels": len(heads[0].weight), "least": FEWEST_SHUFFLES}))
     return Heads(
         inputs=inputs,
         settings=options.settings(),

@@ -8,6 +8,7 @@ from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from identifiable.blocks import in_threads
 from identifiable.groups import AffineMap, Linear
@@ -21,6 +22,8 @@ RIDGES: Array = np.concatenate([[0.0], 10.0 ** np.arange(-5, 1.25, 0.25)])
 CELLS = 2  # parts of a fold, which a jackknife leaves out in turn
 FEWEST_ROWS = 2  # in each of them, below which there are no intervals
 EXACT = 1e-15  # of the variance: what rounding leaves of an exact fit
+FEWEST_SHUFFLES = 19  # that differ, below which there is no null: p could not reach 0.05
+SAME = 1e-9  # of the largest: labels that differ by less have the same weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +133,14 @@ class _Sums:
         size = float(np.sum(gains**2 * self.pp))
         return float(np.sum(gains * self.yp)) / size if size else float("nan")
 
+    def scaled(self, gains: Array) -> Array:
+        """The row of gains that predicts best once a scalar of at least 0 is chosen for it, times that scalar (1, k)."""
+        size, cross = np.sum(gains**2 * self.pp, axis=-1), np.sum(gains * self.yp, axis=-1).clip(0)
+        scales = np.divide(cross, size, out=np.zeros_like(cross), where=size > 0)
+        best = [np.argmax(scales * cross)]
+        found: Array = scales[best, None] * gains[best]
+        return found
+
     def correlation(self, gains: Array) -> float:
         size = float(np.sum(gains**2 * self.pp) * np.sum(self.yy))
         return float(np.sum(gains * self.yp) / np.sqrt(size)) if size else float("nan")
@@ -186,14 +197,13 @@ class _Features:
 
 
 def _held_out(parts: Sequence[_Sums], gains: Array) -> Array:
-    """R² on every part with the choices made on the others: as read, with a ridge, with a scale."""
+    """R² on every part with the choices made on the others: as read, with a ridge, with a scale and the ridge best after it."""
     plain, missed = gains[:1], np.zeros(3)
     for held in parts:
         trained = reduce(_Sums.__add__, [part for part in parts if part is not held])
         on_training, on_held = trained.about(trained), held.about(trained)
         ridged = gains[[np.argmin(on_training.errors(gains))]]
-        scaled = on_training.scale(plain) * plain
-        missed += [on_held.errors(each)[0] for each in (plain, ridged, scaled)]
+        missed += [on_held.errors(each)[0] for each in (plain, ridged, on_training.scaled(gains))]
     return 1 - missed / float(sum(np.sum(part.yy) for part in parts))
 
 
@@ -231,7 +241,7 @@ def fit_of(
 
     `cells` are the moments of the rows, `CELLS` to a fold.
     Offsets come from training rows for every map. The null shuffles the labels of the source's head; its ridge is chosen
-    in the same way.
+    in the same way. Without enough shuffles that differ there is no null: its numbers are nan and `draws` is 0.
     """
     folds = [reduce(Moments.merge, cells[k : k + CELLS]) for k in range(0, len(cells), CELLS)]
     features = _Features.of(folds, relation)
@@ -239,14 +249,18 @@ def fit_of(
     if not spread > 0:
         return None
     found = features.scored(relation)
-    orders = [rng.permutation(len(source.centred)) for _ in range(draws)]
+    orders = shuffles(source.centred, draws, rng)
     stage = Stage("shuffling labels", f"{source.name} → {target.name}")
     null = in_threads(lambda order: features.scored(_shuffled(source, target, order)), orders, run, stage)
-    beyond = sum(abs(each.correlation) >= abs(found.correlation) for each in null)
+    beyond = sum(each.correlation >= found.correlation for each in null)
+
+    def largest(name: str) -> float:
+        return max((getattr(each, name) for each in null), default=float("nan"))
+
     implied, best = relation.through / relation.values[:, None], relation.right @ Linear().fit(total).matrix.T
     gap = relation.right @ (total.mean_y - relation.affine(total.mean_x[None])[0])
     size = _size(best, total.xx)
-    bounds = _intervals(cells, total, relation, np.array([found.r2, found.r2_ridge]))
+    bounds = _intervals(cells, total, relation, np.array([found.r2, found.r2_ridge, found.r2_scale]))
     return MapFit(
         n=total.n,
         r2=found.r2,
@@ -258,14 +272,43 @@ def fit_of(
         correlation=found.correlation,
         distance=_size(implied - best, total.xx) / size if size else float("nan"),
         offset_gap=float(np.linalg.norm(gap) / np.sqrt(spread / total.n)),
-        null_r2=max(each.r2 for each in null),
-        null_r2_ridge=max(each.r2_ridge for each in null),
-        null_correlation=max(abs(each.correlation) for each in null),
-        p=(1 + beyond) / (1 + draws),
-        draws=draws,
+        null_r2=largest("r2"),
+        null_r2_ridge=largest("r2_ridge"),
+        null_correlation=largest("correlation"),
+        p=(1 + beyond) / (1 + len(null)) if null else float("nan"),
+        draws=len(null),
         r2_ci95=bounds[0],
         r2_ridge_ci95=bounds[1],
+        null_r2_scale=largest("r2_scale"),
+        r2_scale_ci95=bounds[2],
     )
+
+
+def shuffles(centred: Array, draws: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Orders of the labels of a centred head (labels, dimensions), each of which makes another head of it; none where too few exist.
+
+    Ours. Orders that leave the head as it is, up to its sign, are no null: with two labels there is no other. Labels with the same
+    weights may change places. One number for each label, a random mixture of its weights, stands for them all.
+
+    >>> [len(shuffles(np.eye(k) - 1 / k, 100, np.random.default_rng(0))) for k in (2, 3, 4, 9)]
+    [0, 0, 23, 100]
+    """
+    label = centred @ np.random.default_rng(0).standard_normal(centred.shape[1])
+    label = np.round(label / (np.abs(label).max() * SAME)) + 0.0  # no -0, of which the bytes differ
+    _, same = np.unique(label, return_counts=True)
+    log_orders = gammaln(len(label) + 1) - gammaln(same + 1).sum()
+    mirrored = np.array_equal(np.sort(label), np.sort(-label))  # then some order changes nothing but the sign
+    exist = np.exp(min(log_orders, 50.0)) - 1 - mirrored
+    if exist < FEWEST_SHUFFLES - 0.5:
+        return []
+    seen = {label.tobytes(), (-label + 0.0).tobytes()}
+    found: list[NDArray[np.int64]] = []
+    while len(found) < min(draws, round(exist)):
+        order = rng.permutation(len(label))
+        if (key := label[order].tobytes()) not in seen:
+            seen.add(key)
+            found.append(order)
+    return found
 
 
 def _shuffled(source: Head, target: Head, order: NDArray[np.int64]) -> HeadRelation:

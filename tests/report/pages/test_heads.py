@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -27,7 +28,7 @@ def test_the_sentence_has_the_dimensions_the_premise_and_the_map_beside_fitted_a
 
 def test_the_tables_have_the_numbers_of_either_direction() -> None:
     first, beside, alone = tables_of(make_heads(), "map")
-    assert first.rows[0] == ("first → second", "-0.220", "0.1", "0.310", "0.580", "0.001", "0.420", "0.230")
+    assert first.rows[0] == ("first → second", "-0.220", "0.1", "0.310", "0.580", "0.001", "0.420", "0.330")
     assert beside.rows[1][1:4] == ("0.480", "0.014", "0.050")
     assert alone.rows[0][4:6] == ("–", "–")
     assert alone.rows[1][4:6] == ("0.900", "0.500")
@@ -44,11 +45,31 @@ def test_the_tables_have_the_numbers_of_either_direction() -> None:
         ({"features": False}, ["No features", "Rest not covered"]),
         ({"chance": 0.5}, ["At chance", "Rest not covered"]),
         ({"rank": 64, "r2_ridge": 0.57}, ["Holds"]),
-        ({"temperature": 1.5, "r2_ridge": 0.57}, ["Another temperature", "Holds", "Rest not covered"]),
+        ({"temperature": 1.5, "r2_scale": 0.57}, ["Another temperature", "Holds", "Rest not covered"]),
+        ({"draws": 0, "chance": math.nan}, ["More shared", "Rest not covered"]),
     ],
 )
 def test_the_next_step_is_that_of_the_numbers(made: dict[str, float], expected: list[str]) -> None:
     assert steps(make_heads(**made)) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "parts"),
+    [
+        ({}, "heads_map", ("0.31", "0.58", "0.00")),
+        ({"temperature": 3.0}, "heads_map_and_temperature", ("0.31", "3.00", "0.33", "0.58")),
+        ({"temperature": 1 / 3, "draws": 0}, "heads_map_and_temperature_without_null", ("0.31", "0.33", "0.58")),
+        ({"temperature": 3.0, "r2_scale": 0.312}, "heads_map", ("0.31", "0.58")),
+        ({"draws": 0}, "heads_map_without_null", ("0.31", "0.58")),
+        ({"features": False}, "heads_untested", ("9 of 64",)),
+    ],
+)
+def test_the_sentence_has_a_temperature_and_a_chance_level_where_there_are_any(made, code, parts) -> None:
+    found = make_heads(**made)
+    assert found.text.code == code
+    assert ("chance" in found.text.values) == (code in ("heads_map", "heads_map_and_temperature"))
+    assert all(part in found.headline for part in parts)
+    check_drawn(found)
 
 
 def test_without_features_the_weights_alone_are_told() -> None:

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from builders import blocks_of, card_of, check_drawn, make_roeder, tables_of
-from identifiable.report.page import Curves, Dots
+from identifiable.experiments.roeder.measuring import judged
+from identifiable.report.page import Curves, Dots, Text
 from identifiable.report.pages.roeder import WHAT
+from identifiable.report.pages.roeder import page as build
 from identifiable.report.words import MISSING, number
-from identifiable.results import RoederFigure
+from identifiable.results import RoederFigure, SeedModel
 
 MADE = make_roeder()
 BARE = make_roeder(claims=(), published={}, models=(), scatters=(), means=(), pairs=())
@@ -80,6 +82,35 @@ def test_planes_are_drawn_before_and_after_the_map() -> None:
     (found,) = MADE.scatters
     assert [cloud.points for cloud in before.clouds] == [found.first, found.second]
     assert [cloud.points for cloud in after.clouds] == [found.first, found.mapped]
+
+
+def test_a_part_without_a_pair_has_a_sentence_and_no_row() -> None:
+    absent = judged((), "nearly", "iterations", "hard labels", "cca")
+    models = tuple(SeedModel("hard labels", k, 600, 2.0, 0.0, "above_floor" if k else None) for k in range(3))
+    found = replace(MADE, claims=(absent,), models=models)
+    assert tables_of(found, "verdict")[0].rows == ()
+    (said,) = [block.text for block in blocks_of(found, "verdict") if isinstance(block, Text)]
+    for text in (said, found.headline):
+        assert all(part in text for part in ("hard labels", "2 of 3"))
+    assert MISSING not in found.headline
+    assert (absent.first, absent.found) == (0.95, "cannot_tell")
+    both = replace(found, claims=(absent, AGREES))
+    assert [row[0] for row in tables_of(both, "verdict")[0].rows] == ["CCA (f)"]
+    assert number(AGREES.difference) in both.headline
+    assert "2 of 3" not in replace(both, models=()).headline
+
+
+def test_a_measure_no_better_than_untrained_is_marked() -> None:
+    marked = replace(CANNOT, as_untrained=True)
+    cells = [tables_of(replace(MADE, claims=(claim,)), "verdict")[0].rows[0][-1] for claim in (CANNOT, marked)]
+    assert cells[0] == "cannot tell"
+    assert "untrained" in cells[1]
+
+
+def test_words_are_not_called_rows_that_no_model_was_trained_on() -> None:
+    guides = {name: build(make_roeder(name)).guide for name in WHAT}
+    assert "words" in guides["roeder-fig1"]
+    assert all("words" not in guide for name, guide in guides.items() if name != "roeder-fig1")
 
 
 def test_models_that_are_left_out_say_why() -> None:

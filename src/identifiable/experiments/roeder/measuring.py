@@ -35,9 +35,16 @@ Measures = dict[tuple[str, Measure], tuple[float, float]]
 """Of each part and measure the value, and that for rows or labels paired at random."""
 
 FOLDS = 5
+ITERATIONS = "iterations"
 SHUFFLES = 2  # draws of rows paired at random, of which the mean is taken
 SHUFFLED_HEADS = 10  # draws of labels, of which the largest is taken
 SCATTERED = 500  # points of a picture, at most
+POSSIBLE: Mapping[str, Interval] = {
+    "r2": (-math.inf, 1.0),
+    "r2_heads": (-math.inf, 1.0),
+    "map_distance": (0.0, math.inf),
+}
+"""What a measure estimates lies in here; the mean canonical correlations from 0 to 1."""
 
 
 def similarities(X: Array, Y: Array, *, seed: int, components: int | None = None) -> dict[Measure, tuple[float, float]]:
@@ -161,7 +168,7 @@ class Retrained:
     def over_training(self) -> list[SeedPair]:
         """Every checkpoint, the untrained models first."""
         points = [(0, self.untrained), *self.checkpoints]
-        return [row for steps, found in points for row in self._rows("iterations", steps, found)]
+        return [row for steps, found in points for row in self._rows(ITERATIONS, steps, found)]
 
     def at_end(self, axis: str, at: float) -> list[SeedPair]:
         """The last checkpoint, as one value of another axis."""
@@ -295,15 +302,19 @@ def over_pairs(values: Mapping[Pair, float]) -> tuple[float, Interval | None]:
 
 
 def means(pairs: Iterable[SeedPair]) -> tuple[SeedMean, ...]:
-    """The mean over pairs of every condition and measure, in the order in which they first come."""
+    """The mean over pairs of every condition and measure, in the order in which they first come.
+
+    Ours: both ends of an interval are cut at what is possible (`POSSIBLE`), and the mean is never outside.
+    """
     groups: dict[tuple[str, float, str, Measure], list[SeedPair]] = {}
     for pair in pairs:
         groups.setdefault((pair.axis, pair.at, pair.part, pair.measure), []).append(pair)
     found = []
     for key, own in groups.items():
         value, ci95 = over_pairs({pair.seeds: pair.value for pair in own})
-        if ci95 is not None and key[-1] != "map_distance":
-            ci95 = (ci95[0], min(ci95[1], 1.0))  # no correlation and no R² is larger
+        if ci95 is not None:
+            least, most = POSSIBLE.get(key[-1], (0.0, 1.0))
+            ci95 = (max(ci95[0], min(least, value)), min(ci95[1], max(most, value)))
         shuffled, untrained = (_mean(getattr(pair, name) for pair in own) for name in ("shuffled", "untrained"))
         found.append(SeedMean(*key, len(own), value, ci95, shuffled, untrained))
     return tuple(found)
@@ -322,11 +333,17 @@ def judged(
     measure: Measure,
     source: Literal["paper", "ours"] = "paper",
 ) -> Claim:
-    """Whether a direction shows: the difference within pairs, its interval over pairs, and on which side of 0 that lies."""
+    """Whether a direction shows: the difference within pairs, its interval over pairs, and on which side of 0 that lies.
+
+    Ours: where the measure is not above untrained models at both ends, untrained models can rise or fall in the same way, so this
+    cannot tell.
+    Over iterations the first end is the untrained models, so the rule does not apply.
+    """
+    degree = DEGREES["nearly"] if claim == "nearly" else None
     own = [pair for pair in pairs if (pair.axis, pair.part, pair.measure) == (axis, part, measure)]
     places = sorted({pair.at for pair in own})
     if not places:
-        return Claim(claim, axis, part, measure, None, math.nan, 0, math.nan, None, "cannot_tell", source)
+        return Claim(claim, axis, part, measure, degree, math.nan, 0, math.nan, None, "cannot_tell", source)
     at = {place: {pair.seeds: pair for pair in own if pair.at == place} for place in (places[0], places[-1])}
     last = at[places[-1]]
     if claim == "rises":
@@ -340,8 +357,21 @@ def judged(
     found: Found = "cannot_tell"
     if ci95 is not None:
         found = "agrees" if ci95[0] > 0 else "does_not" if ci95[1] < 0 else "cannot_tell"
-    first = places[0] if claim == "rises" else DEGREES["nearly"] if claim == "nearly" else None
-    return Claim(claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found, source)
+    measured = ci95 is not None and claim == "rises" and axis != ITERATIONS
+    as_untrained = measured and not all(map(_above_untrained, at.values()))
+    if as_untrained:
+        found = "cannot_tell"
+    first = places[0] if claim == "rises" else degree
+    return Claim(
+        claim, axis, part, measure, first, places[-1], len(gains), difference, ci95, found, source, as_untrained
+    )
+
+
+def _above_untrained(pairs: Mapping[Pair, SeedPair]) -> bool:
+    """Whether pairs are above the same models untrained, or those were not measured."""
+    gains = {seeds: pair.value - pair.untrained for seeds, pair in pairs.items()}
+    mean, ci95 = over_pairs(gains)
+    return math.isnan(mean) or (ci95 is not None and ci95[0] > 0)
 
 
 # -- the result

@@ -2,7 +2,7 @@
 
 A word is predicted from the words around it. f is the prediction from the context, g the vector of a word. The paper trains by noise
 contrastive estimation on the One Billion Word benchmark; `small` has 500 words of any text and the whole softmax, `smoke` a text made by
-a Markov chain. Windows are held out at the end of the text, and words by folds.
+a Markov chain. Windows are held out at the end of the text. Vectors of words are trained, and held out of fitted maps only, by folds.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _text(chosen: Settings, options: ReproduceOptions) -> Text:
 
 
 def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> RoederFigure:
-    """Train pairs, and compare f on held-out windows and g on held-out words."""
+    """Train pairs, and compare f on held-out windows and g on words held out of the fitted maps."""
     from identifiable.nn import LogBilinear, outputs
 
     text = _text(chosen, options)

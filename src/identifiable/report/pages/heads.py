@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from identifiable.report.frame import framed, glossary, marks, section, terms
@@ -30,7 +29,6 @@ READING = (
     "Expressed", "Labels",
 )  # fmt: skip
 GAIN = 0.1  # of R², from which on a next step is worth a sentence
-FACTOR = 1.2  # between the logits of two models, from which on a temperature is
 
 
 def page(result: Heads) -> Page:
@@ -73,10 +71,12 @@ def _card(result: Heads) -> Card:
         facts += [
             ("R² from heads", estimate(fit.r2_ridge, fit.r2_ridge_ci95)),
             ("fitted", number(fit.r2_fitted)),
-            ("by chance", number(fit.null_r2_ridge)),
+            *([("by chance", number(fit.null_r2_ridge))] if fit.draws else []),
             ("correlation", number(fit.correlation)),
         ]
-    well = fit is not None and _beyond_chance(fit)
+        if result.rescaled:
+            facts.insert(-1, ("with temperature", estimate(fit.r2_scale, fit.r2_scale_ci95)))
+    well = fit is not None and not _at_chance(fit)
     badge = "from weights and features" if fit is not None else "from weights alone"
     return Card(
         _way(way), badge, sentence_of(result.headline), "plain" if well else "caution", tuple(facts), brief=True
@@ -109,7 +109,16 @@ def _map(result: Heads) -> Iterator[Block]:
         )
         yield Table(
             "R² on held-out rows, in the fixed dimensions",
-            columns("map", "R² heads", "ridge", "with ridge [95 %]", "fitted", "chance", "best scale", "with scale"),
+            columns(
+                "map",
+                "R² heads",
+                "ridge",
+                "with ridge [95 %]",
+                "fitted",
+                "chance",
+                "best scale",
+                "with scale and ridge",
+            ),
             tuple(
                 (
                     _way(way),
@@ -126,7 +135,7 @@ def _map(result: Heads) -> Iterator[Block]:
             brief=True,
         )
         yield Table(
-            "The map from heads beside the fitted one, without a ridge. Chance: largest |correlation| and R² over shuffles",
+            "The map from heads beside the fitted one, without a ridge. Chance: largest correlation and R² over shuffles",
             columns("map", "correlation", "chance", "p", "R² chance", "distance to fitted", "offset gap"),
             tuple(_beside(way, fit) for way, fit in fits),
             brief=True,
@@ -209,28 +218,29 @@ def _steps(result: Heads) -> Iterator[str]:
     way, fit = result.maps[0], result.maps[0].fit
     if fit is None:
         yield "No features"
-    elif not _beyond_chance(fit):
+    elif _at_chance(fit):
         yield "At chance"
     else:
-        temperature = result.temperature or math.nan
-        if fit.r2_scale - fit.r2 > GAIN and abs(math.log(temperature)) > math.log(FACTOR):
+        if result.rescaled:
             yield "Another temperature"
-        yield "More shared" if fit.r2_fitted - fit.r2_ridge > GAIN else "Holds"
+        yield "More shared" if fit.r2_fitted - (fit.r2_scale if result.rescaled else fit.r2_ridge) > GAIN else "Holds"
     if way.fixed < way.dimensions:
         yield "Rest not covered"
 
 
-def _beyond_chance(fit: MapFit) -> bool:
-    """Whether no shuffle of the labels predicts as well: a test at level 1 / (draws + 1)."""
-    return known(fit.correlation) and fit.correlation > fit.null_correlation
+def _at_chance(fit: MapFit) -> bool:
+    """Whether a shuffle of the labels predicts as well: a test at level 1 / (draws + 1). Without a null, of the sign alone."""
+    return not (known(fit.correlation) and fit.correlation > (fit.null_correlation if fit.draws else 0))
 
 
 def _judged(result: Heads) -> str:
     fit = result.maps[0].fit
     if fit is None:
         return "No features were given, so nothing was fitted or held out."
-    draws = f"{count(fit.draws)} shuffles of the labels of the source's head"
+    draws = (
+        f"{count(fit.draws)} shuffles of the labels of the source's head" if fit.draws else "not drawn: too few labels"
+    )
     return (
-        f"{count(fit.n)} rows, {short(result.settings.get('folds', 0) or 0)} folds. The null is {draws}; the ridge is chosen on "
-        f"the training rows of each fold, for shuffles too. Seed {result.provenance.seed}."
+        f"{count(fit.n)} rows, {short(result.settings.get('folds', 0) or 0)} folds. The null is {draws}; ridge and scale are chosen "
+        f"on the training rows of each fold, for shuffles too. Seed {result.provenance.seed}."
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from identifiable.report.frame import framed, glossary, section, shade, terms
 from identifiable.report.page import Block, Card, Code, Curve, Curves, Fold, Page, Table, Text, columns
 from identifiable.report.words import (
+    MISSING,
     clip,
     count,
     display_name,
@@ -21,6 +22,7 @@ from identifiable.report.words import (
     one_line,
     percent,
     probability,
+    score,
     sentence_of,
     signed,
     yes_no,
@@ -80,7 +82,7 @@ def _card(result: Layers) -> Card:
         facts.append(("untrained pair", "not given" if base is None else _range(_untrained(result, "cka"))))
     if near := _neighbouring(result):
         facts.append((f"next layer of {display_name(result.names[0])}", _range(near)))
-    well = result.text.code not in ("layers_unrelated", "layers_tied", "layer_tied")
+    well = result.text.code not in ("layers_unrelated", "layers_tied", "layers_some", "layer_tied")
     badge = "against an untrained pair" if base is not None else "no untrained pair"
     return Card(
         " and ".join(map(display_name, result.names)),
@@ -97,7 +99,7 @@ def _both(result: Layers) -> tuple[tuple[LayerMatch, ...], tuple[LayerMatch, ...
 
 
 def _range(values: Sequence[float]) -> str:
-    low, high = number(min(values), 2), number(max(values), 2)
+    low, high = score(min(values), 2), score(max(values), 2)
     return low if low == high else f"{low} to {high}"
 
 
@@ -159,9 +161,9 @@ def _depth(result: Layers) -> Iterator[Block]:
             (
                 _name(pair.first),
                 _name(pair.second),
-                estimate(pair.cka, pair.cka_ci95),
-                *(number(getattr(pair, measure)) for measure in MEASURES[1:]),
-                number(base),
+                estimate(pair.cka, pair.cka_ci95, score, score),
+                *(score(getattr(pair, measure)) for measure in MEASURES[1:]),
+                score(base),
             )
             for pair, base in zip(pairs, _untrained(result, "cka") or [math.nan] * len(pairs), strict=True)
         ),
@@ -173,7 +175,7 @@ def _depth(result: Layers) -> Iterator[Block]:
             Table(
                 "95 % intervals",
                 columns("layer", *NAMES.values()),
-                tuple((_name(p.first), *(interval(getattr(p, f"{m}_ci95")) for m in MEASURES)) for p in pairs),
+                tuple((_name(p.first), *(interval(getattr(p, f"{m}_ci95"), score) for m in MEASURES)) for p in pairs),
             ),
             Table(
                 "Mean over shuffles of the rows, and p",
@@ -207,7 +209,7 @@ def _chance(pair: LayerPair, measure: Measure) -> float | None:
 def _shuffled(pair: LayerPair) -> Iterator[str]:
     for measure in MEASURES:
         null = (pair.null or {}).get(measure)
-        yield from (number(None), number(None)) if null is None else (number(null.mean), probability(null.p))
+        yield from (MISSING, MISSING) if null is None else (score(null.mean), probability(null.p))
 
 
 def _name(name: str) -> str:
@@ -239,7 +241,7 @@ def _match_table(caption: str, matches: Sequence[LayerMatch], *, brief: bool = F
                 _name(match.best),
                 "clear" if match.clear else f"tied with {count(len(match.tied))}" if match.tied else "by chance",
                 yes_no(match.same),
-                number(match.cka),
+                score(match.cka),
                 "" if match.runner_up is None else _name(match.runner_up),
                 "" if match.gap is None else estimate(match.gap, match.gap_ci95, signed),
                 probability(match.p),
@@ -276,7 +278,7 @@ def _shaded(caption: str, grid: LayerGrid, measure: Measure) -> Table:
     return Table(
         caption,
         columns("layer", *_ends(grid.second)),
-        tuple((_name(name), *(number(v, 2) for v in row)) for name, row in zip(grid.first, values, strict=True)),
+        tuple((_name(name), *(score(v, 2) for v in row)) for name, row in zip(grid.first, values, strict=True)),
         shades=tuple(tuple(shade(max(v, 0.0), 1.0) if known(v) else None for v in row) for row in values),
     )
 
@@ -331,7 +333,7 @@ def _training(result: Layers) -> Iterator[Block]:
                     clip(one_line(step.against), 40),
                     count(step.matched),
                     count(step.same),
-                    *(number(pair.cka) for pair in step.diagonal),
+                    *(score(pair.cka) for pair in step.diagonal),
                 )
                 for step in steps
             ),

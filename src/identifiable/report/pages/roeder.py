@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from identifiable.report.frame import framed, glossary, marks, section, terms
-from identifiable.report.headlines import MEASURES, VERDICTS, claim_words, measure_words
+from identifiable.report.headlines import MEASURES, VERDICTS, absent_words, claim_words, measure_words
 from identifiable.report.page import (
     Block,
     Card,
@@ -40,9 +40,12 @@ from identifiable.report.words import (
 from identifiable.results import RoederFigure, Scatter, SeedMean, SeedModel
 
 GUIDE = (
-    "Every number compares two models that differ in their seeds, on rows that neither was trained on. 1 means alike up to a linear "
+    "Every number compares two models that differ in their seeds, {rows}. 1 means alike up to a linear "
     "map; read it beside the two baselines, rows paired at random and the same models untrained."
 )
+ROWS = {
+    "roeder-fig1": "on contexts that neither was trained on, or on trained vectors of words that are held out of the fitted map only"
+}
 WHAT = {
     "roeder-fig1": ("Figure 1", "Word embeddings of a log-bilinear model: do two runs learn the same vectors?"),
     "roeder-fig2": ("Figure 2", "Classifiers of points by their angle: do two runs learn the same features?"),
@@ -68,7 +71,7 @@ def page(result: RoederFigure) -> Page:
         result,
         title=f"{name} of Roeder et al. (2021), run again",
         subtitle=what,
-        guide=GUIDE,
+        guide=GUIDE.format(rows=ROWS.get(result.experiment, "on rows that neither was trained on")),
         verdict=_verdict(result),
         sections=[
             section("figures", "The figures", _figures(result)),
@@ -114,12 +117,15 @@ def _verdict(result: RoederFigure) -> Iterator[Block]:
                 else MISSING,
                 estimate(claim.difference, claim.difference_ci95, signed),
                 count(claim.pairs),
-                VERDICTS[claim.found],
+                VERDICTS[claim.found] + (" (as untrained)" if claim.as_untrained else ""),
             )
             for claim in result.claims
+            if claim.pairs
         ),
         brief=True,
     )
+    for part in dict.fromkeys(claim.part for claim in result.claims if not claim.pairs):
+        yield Text(sentence_of(absent_words(result, part)), brief=True)
     yield _last(result)
     if result.published:
         yield Table(
