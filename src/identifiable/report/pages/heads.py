@@ -117,7 +117,7 @@ def _map(result: Heads) -> Iterator[Block]:
                 "fitted",
                 "chance",
                 "best scale",
-                "with scale and ridge",
+                "scaled, ridge",
             ),
             tuple(
                 (
