@@ -116,7 +116,7 @@ def _map(result: Heads) -> Iterator[Block]:
                 "with ridge [95 %]",
                 "fitted",
                 "chance",
-                "best scale",
+                "scale",
                 "scaled, ridge",
             ),
             tuple(
