@@ -364,6 +364,7 @@ def test_beyond_the_limit_components_are_left_to_the_json() -> None:
     assert texts_of(few, "components") == []
 
 
+@pytest.mark.long
 def test_twenty_models_of_400_components_stay_below_three_megabytes() -> None:
     result = make_joint_resolution(20, 400, names=[f"{i} " + "x" * 300 for i in range(20)])
     assert len(report.html(result).encode()) < 3_000_000
