@@ -419,6 +419,7 @@ def test_a6_gives_the_speeds_and_the_constant_of_the_moving_square(seed):
 # -- closed forms, and what is refused
 
 
+@pytest.mark.long
 def test_the_universal_constant_is_that_of_the_specification_or_a_little_better() -> None:
     """Its table was made with a coarser search over the threshold."""
     table = {1: 2, 2: 9.62, 3: 19.96, 4: 40.3, 5: 80.7, 6: 161.6, 8: 647, 10: 2586, 12: 10357}

@@ -2,8 +2,9 @@
 
 The tenth, cleaned ICA against cleaned PCA, is in components/test_cleaning.py.
 
-With LightGBM as in the paper (Table 6), at small size. The gate draws one screen of each; `ACCEPTANCE_SEEDS=5 pytest
-tests/deconfounding/test_acceptance.py` draws five. What is asked of each draw and what of their mean is said where it is asked.
+With LightGBM as in the paper (Table 6), at small size. The gate runs the default world of one seed; `ACCEPTANCE_SEEDS=5
+pytest -m long tests/deconfounding/test_acceptance.py` runs the others, on five.
+What is asked of each draw and what of their mean is said where it is asked.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ def sparsity_above_its_null_rises_for_ica_at_equal_split_counts(found):
     assert all(c.hoyer > c.hoyer_null > 0 for c in (ica, pca, rand))
 
 
+@pytest.mark.long
 def test_1_with_all_guides_of_the_plates_the_interval_leaves_zero_out_and_the_tool_says_yes():
     made = world(0)
     guides = sorted({t for t in made.metadata["treatment"].tolist() if t.startswith(("MTOR", "PLK1", "SRC", "EIF3H"))})
@@ -117,6 +119,7 @@ def gaussian(seed: int) -> ScreenEvaluation:
     )
 
 
+@pytest.mark.long
 def test_2_gaussian_latents_give_no_gain_and_the_tool_says_that_ica_is_unidentified():
     assert gains(gaussian).mean() < 0.02  # PCA's axes may be better: they are sorted by variance, ICA's are any
     assert abs(gains(gaussian, "ica", "rand").mean()) < 0.03
@@ -137,6 +140,7 @@ def pooled(seed: int) -> ScreenEvaluation:
     return evaluated(made, targets=GUIDES[:2], basis=basis, representations=("pca", "ica"))
 
 
+@pytest.mark.long
 def test_3_pooling_hides_what_ica_gains_and_a_fit_on_patches_restores_it():
     assert gains(pooled).mean() < 0.03  # half of what it gains in the default world
     assert gains(pooled, "given", "ica").mean() > 0.01
@@ -161,6 +165,7 @@ def oracle(seed: int) -> ScreenEvaluation:
     )
 
 
+@pytest.mark.long
 def test_4_a_curved_mixing_leaves_ica_behind_the_true_latents():
     behind = over_seeds(lambda seed: auroc(oracle(seed), "base") - auroc(curved(seed), "ica"))
     assert behind.mean() > 0.01
@@ -178,6 +183,7 @@ def locked(seed: int) -> ScreenEvaluation:
     return evaluated(world(seed, layout="fixed", no_biology=True), targets=GUIDES[:1])
 
 
+@pytest.mark.long
 def test_5_wells_locked_to_an_address_are_layout_and_not_biology():
     for seed in SEEDS:
         found = locked(seed)
@@ -190,6 +196,7 @@ def test_5_wells_locked_to_an_address_are_layout_and_not_biology():
         assert deconfound.audit(made, permutations=20).verdict == "layout-confounded"
 
 
+@pytest.mark.long
 def test_5_a_random_layout_is_not_called_confounded():
     assert deconfound.audit(screen_of(world(0)), permutations=20).verdict != "layout-confounded"
 
@@ -202,6 +209,7 @@ def unexpressed(seed: int) -> ScreenEvaluation:
     return evaluated(world(seed), targets=UNEXPRESSED, representations=("pca", "ica"), null_guides=0, bootstrap=400)
 
 
+@pytest.mark.long
 def test_6_intervals_of_guides_without_effect_cover_a_half():
     covered = [
         low <= 0.5 <= high
@@ -228,6 +236,7 @@ def matched_roles(made: CellWorld, found: deconfound.Attributed) -> list[str]:
     return [roles.get(k, "") for k in range(U.shape[1])]
 
 
+@pytest.mark.long
 def test_9_technical_components_are_found_with_precision_and_recall_of_nine_in_ten():
     right = found_all = there = 0
     for seed in SEEDS:

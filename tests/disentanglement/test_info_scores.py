@@ -240,6 +240,7 @@ def noisy(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack([factors + 0.5 * rng.standard_normal((n, 2)), rng.standard_normal(n)]), factors
 
 
+@pytest.mark.long
 def test_intervals_cover_the_mean_score_of_tables_of_their_size() -> None:
     """Of 8 tables; 95 % asked, and fewer than 5 of 8 is what a right interval gives once in 2,000 times."""
     names = ["infomec", "mig", "irs", "modularity"]

@@ -75,6 +75,7 @@ def test_a_pair_that_reconstructs_worse_than_the_reference_is_removed_and_says_w
     assert fig2.removed == sum(r.removed is not None for r in fig2.runs)
 
 
+@pytest.mark.long
 def test_each_digit_has_models_of_its_own(tmp_path: Path) -> None:
     small = {**TINY, "pairs": 1, "rows": 60, "validation": 30, "samples": 40, "batch": 30, "max_epochs": 2}
     found = reproduce("figA6", changes=small, checkpoint=str(tmp_path / "kept"))

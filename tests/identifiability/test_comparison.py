@@ -397,6 +397,7 @@ def test_in_sample_linear_error_of_independent_gaussians_looks_good_and_held_out
     assert abs(result.pairs[0].similarity.cka_debiased) < 0.01
 
 
+@pytest.mark.long
 def test_shuffle_p_values_are_uniform_under_the_null():
     draws = 19
     groups = ("rigid", "linear")
@@ -423,6 +424,7 @@ def test_shuffle_p_value_is_small_when_the_rows_are_linked():
     assert pair.similarity.null["cca"].p == 0.01
 
 
+@pytest.mark.long
 def test_interval_covers_the_true_held_out_mean():
     """Truth: the average held-out mean of 80 other data sets drawn from the same law."""
     mixing = np.random.default_rng(61).standard_normal((4, 4))

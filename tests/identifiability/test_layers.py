@@ -11,7 +11,7 @@ from identifiable import DataError, PairingError, Representation, UsageError, co
 from identifiable.groups import haar_rotation
 from identifiable.identifiability import layer_sums
 from identifiable.identifiability.layer_measures import shuffled_cka
-from identifiable.identifiability.layers import same_depth
+from identifiable.identifiability.layers import gumbel_limit, same_depth
 from identifiable.results import without_time
 from identifiable.run import Run
 
@@ -194,9 +194,43 @@ def test_a_permuted_order_is_found():
 @pytest.mark.parametrize("seed", [17, 18])
 def test_independent_layers_have_no_match(seed):
     result = layers(chain(seed, 4), chain(seed + 100, 4))
-    assert result.matched == 0
+    assert (result.text.code, result.matched, result.tied) == ("layers_unrelated", 0, 0)
     assert max(abs(pair.cka) for pair in result.diagonal) < 0.1
     assert max(pair.r2 for pair in result.diagonal) < 0.05
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_the_largest_of_a_map_of_noise_is_not_a_similarity(seed):
+    """These two are above all 19 shuffles, as 5 % of such maps are."""
+    rng = np.random.default_rng(seed)
+    first, second = ([rng.standard_normal((150, 8)) for _ in range(4)] for _ in range(2))
+    result = layers(first, second)
+    assert (result.text.code, result.tied, min(match.p for match in result.matches)) == ("layers_unrelated", 0, 0.05)
+
+
+def test_the_limit_of_the_largest_is_exceeded_in_one_or_two_per_cent():
+    drawn = (np.random.default_rng(0).standard_normal((4000, 20, 16)) ** 2).max(
+        axis=2
+    )  # as skewed as CKA of one column is by chance
+    above = [own > max(gumbel_limit(rest, 0.01), rest.max()) for own, *more in drawn for rest in [np.array(more)]]
+    assert 0.005 < np.mean(above) < 0.025
+
+
+def test_a_weak_similarity_is_not_called_chance():
+    first = chain(47, 3)
+    result = layers(first, turned(first, 48, noise=4.0))
+    assert max(match.cka for match in result.matches) < 0.3
+    assert result.text.code != "layers_unrelated"
+
+
+def test_half_of_the_layers_is_no_correspondence():
+    rng = np.random.default_rng(2)
+    first = {f"layer_{i}": rng.standard_normal((N, 6)) for i in range(4)}
+    said = layers(first, turned(first, 3, names=["layer_0", "layer_1"])).text
+    counted = [said.values[name] for name in ("matched", "layers", "same", "chance")]
+    assert (said.code, counted) == ("layers_some", [2, 4, 1, 2])
+    back = layers(turned(first, 3, names=["layer_0", "layer_1"]), first).text
+    assert (back.code, back.values["matched"]) == ("layers_in_order", 2)
 
 
 def test_layers_beyond_chance_that_are_equally_alike_are_tied_and_not_matched():

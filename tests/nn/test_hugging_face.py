@@ -325,6 +325,63 @@ def test_a_model_in_memory_takes_token_ids(models, texts, tmp_path):
         extract(model, texts, output=tmp_path / "b.safetensors")
 
 
+def _emptied(block, given, out):
+    given[0].zero_()  # what entered the block, which hidden_states still has
+
+
+@pytest.mark.parametrize("kind", ["mamba", "in place"])
+def test_layer_0_is_what_enters_the_first_block_whatever_hidden_states_has(kind, tmp_path):
+    import torch
+    from transformers import GPT2Config, GPT2Model, MambaConfig, MambaModel
+
+    ids = np.random.default_rng(0).integers(0, 9, (6, 5))
+    with encoders.drawn_from(0):
+        if kind == "mamba":
+            model = MambaModel(MambaConfig(vocab_size=9, hidden_size=16, num_hidden_layers=2, state_size=4)).eval()
+            blocks, norm, entering = model.layers, model.norm_f, model.embeddings(torch.as_tensor(ids))
+        else:
+            model = GPT2Model(GPT2Config(**CONFIGS["gpt2"], vocab_size=9)).eval()
+            blocks, norm = model.h, model.ln_f
+            entering = model.wte(torch.as_tensor(ids)) + model.wpe(torch.arange(5))
+    with torch.no_grad():
+        states = [entering]
+        for block in blocks:
+            states.append(block(states[-1]))
+        states[-1] = norm(states[-1])
+        if kind != "mamba":
+            blocks[0].register_forward_hook(_emptied)
+        theirs = model(torch.as_tensor(ids), output_hidden_states=True).hidden_states[0]
+    assert torch.abs(theirs - entering).max() > 1000 * CLOSE
+    for batch in (2, 6):
+        extract(model, ids, output=tmp_path / "out.safetensors", layers=["all"], batch=batch)
+        for k, values in enumerate(states):
+            held = tensors(tmp_path / "out.safetensors")[f"layer_{k}"]
+            np.testing.assert_allclose(held, values.mean(dim=1).detach().numpy(), atol=CLOSE)
+
+
+def test_one_of_two_towers_is_asked_for(tmp_path):
+    from transformers import CLIPConfig, CLIPModel
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    text, vision = {**sizes, "vocab_size": 9}, {**sizes, "image_size": 16, "patch_size": 8}
+    model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision))
+    pixels, ids = np.zeros((3, 3, 16, 16), np.float32), np.ones((3, 4), np.int64)
+    for given in (pixels, ids, ["a b"]):
+        with pytest.raises(UsageError, match=naming("CLIPModel", "text_model", "vision_model", "module:attribute")):
+            extract(model, given, output=tmp_path / "out.safetensors")
+    assert len(extract(model.vision_model, pixels, output=tmp_path / "out.safetensors", layers=["all"]).layers) == 3
+
+
+@pytest.mark.parametrize(("asked", "part"), [({"layers": [9]}, "0 to 2"), ({"pool": "patches"}, "cls")])
+def test_an_impossible_layer_or_pooling_is_found_before_inputs_are_read(models, texts, asked, part, tmp_path):
+    told = []
+    with pytest.raises(UsageError, match=part):
+        extract(
+            models["bert"], texts, output=tmp_path / "o.safetensors", progress=lambda *said: told.append(said), **asked
+        )
+    assert told == []
+
+
 @pytest.mark.skipif(not REAL.exists(), reason=f"needs {REAL}")
 def test_a_real_albert_equals_an_independent_forward_pass(tmp_path):
     lines = (REAL / "reactions.txt").read_text().splitlines()

@@ -239,6 +239,7 @@ def test_a_ridge_is_chosen_where_the_head_is_ill_conditioned_and_helps_held_out_
     assert there.r2_ridge > there.r2
 
 
+@pytest.mark.long
 def test_intervals_of_r2_cover_the_known_value_and_narrow_with_rows():
     made, noise = planted(), 0.8
     truth = 1 - 5 * noise**2 / (np.sum(made.A**2) + 5 * noise**2)  # normal features of variance 1, all dimensions fixed

@@ -25,7 +25,7 @@ from identifiable.results import Alert, ExtractedLayer, Extraction, Holder, Inpu
 from identifiable.run import Run, Stage
 
 if TYPE_CHECKING:
-    from identifiable.nn.encoders import Encoder
+    from identifiable.nn.encoders import Encoder, Found
 
 SUFFIX = ".safetensors"
 SCHEMA = "identifiable/extracted/1"  # of the file
@@ -107,8 +107,9 @@ class _Work:
     def __init__(self, encoder: Encoder, shown: Inputs, options: ExtractOptions, run: Run, by_length: bool):
         self.encoder, self.shown, self.options, self.run = encoder, shown, options, run
         self.prepared = self._preparation()
-        self.ids, self.repeated = identified(shown, lambda done: run.say(Stage("reading inputs"), done, shown.n))
         self.limit = _smaller(encoder.limit, options.max_tokens) if shown.kind in ("text", "tokens") else None
+        self.found = self._found()
+        self.ids, self.repeated = identified(shown, lambda done: run.say(Stage("reading inputs"), done, shown.n))
         self.truncated = self.longest = 0
         self.lengths = self._measured() if shown.kind in ("text", "tokens") else None
         order = np.arange(shown.n)
@@ -126,6 +127,16 @@ class _Work:
                 "numbers (n, channels, height, width)."
             )
         return preparation(config, self.encoder.preparation_family, self.encoder.name)
+
+    def _found(self) -> Found | None:
+        """What the first inputs say about the layers, before the others are read; None where something is wrong with these inputs."""
+        try:
+            return self._probed(np.arange(min(PROBED, self.shown.n)))
+        except DataError:  # reading all inputs says which are wrong, and how many
+            return None
+
+    def _probed(self, places: NDArray[Any]) -> Found:
+        return self.encoder.probe(self.batch(places), self.options.layers, self.options.pool)
 
     def _measured(self) -> NDArray[np.int64]:
         """The tokens of every input, as many as the model is shown."""
@@ -172,7 +183,7 @@ class _Work:
 
     def done(self) -> Extracted:
         options, encoder = self.options, self.encoder
-        found = encoder.probe(self.batch(self.batches[-1][-PROBED:]), options.layers, options.pool)
+        found = self.found or self._probed(self.batches[-1][-PROBED:])
         names = tuple(found.widths)
         sha256 = encoder.digest()
         described: dict[str, Any] = {

@@ -45,6 +45,7 @@ COMPONENTS = 256
 ROWS_PER_COMPONENT = 10  # of SVCCA by default: unrelated layers then have about .27
 FEWEST_ROWS = 4  # for an unbiased HSIC
 LEVEL = 0.05
+MAP_LEVEL = 0.01  # of the largest CKA of a map: the one test that says whether two models share anything
 ROUNDING = 1e-9  # difference of two CKA that rounding can make
 HALF = 0.5  # of the weight in CKA: one direction then counts as much as all others together
 FEW_ROWS = 10  # per column
@@ -76,7 +77,8 @@ def compare_layers(
 
     A layer has a match if the CKA of the best is above that of each other layer by more than the 95 % interval of the difference (a
     cell of rows is left out of both), and above what shuffled rows give. In every draw the largest CKA of the whole map counts
-    (Westfall and Young 1993), so models that share nothing have some layer above chance in 5 % of calls. Layers at chance are not tied.
+    (Westfall and Young 1993). It must be above all of 19 draws, and above the 99 % quantile of a Gumbel distribution with the
+    moments of their maxima (ours; 1 to 2 % of simulated maps of noise are above both). Layers at chance are not tied.
     Where layers are wider than the components, the interval of CKA has the relative spread of these components; its value is of
     all columns.
     """
@@ -265,7 +267,8 @@ class _Call:
         """The best match of every layer of the first model."""
         first, second = grid.first.names, grid.second.names
         depth = same_depth(first, second)
-        largest = None if grid.chance is None else grid.chance[1:].max(axis=(1, 2))
+        chance = grid.chance
+        largest = np.empty(0) if chance is None else chance[1:].max(axis=(1, 2))
         found = []
         for i, name in enumerate(first):
             cka, without = grid.values["cka"][i], grid.without[i]
@@ -273,10 +276,11 @@ class _Call:
             gaps = cka[best] - cka[others]
             spreads = jackknife_spread((without[best] - without[others]).T)
             apart = (gaps - spreads > ROUNDING) if self.plan.can_leave_out else np.zeros(len(others), dtype=bool)
-            p = 1.0
-            if grid.chance is not None and largest is not None:
-                p = null_of(np.append(grid.chance[0, i].max(), largest), len(self.sample)).p
-            by_chance = self._by_chance(p)
+            p, by_chance = 1.0, self._by_chance(1.0)
+            if chance is not None:
+                own = chance[0, i].max()
+                p = null_of(np.append(own, largest), len(self.sample)).p
+                by_chance = self._by_chance(p) or (self._by_chance(1.0) and own < gumbel_limit(largest, MAP_LEVEL))
             rival = {}
             if others:
                 rival = {"runner_up": second[others[0]], "gap": float(gaps[0])}
@@ -413,7 +417,7 @@ class _Call:
         names = {"first": first, "second": second}
         counts = {**names, "layers": len(matches), "matched": matched, "same": same}
         remarks = [*_trend(diagonal), *_beside(baseline)]
-        by_chance = [match for match in matches if self._by_chance(match.p)]
+        by_chance = [match for match in matches if not (match.clear or match.tied)]
         if len(by_chance) == len(matches):
             return Answer(
                 "layers_unrelated", {**counts, "cka": max(match.cka for match in matches)}, remarks=tuple(remarks)
@@ -434,7 +438,7 @@ class _Call:
         elif matched < nearly_all:
             tied = sum(bool(match.tied) for match in matches)
             code = "layers_tied" if 2 * tied > len(matches) else "layers_some"
-            counts |= {"tied": tied, **({"chance": len(by_chance)} if by_chance else {})}
+            counts |= {name: n for name, n in (("tied", tied), ("chance", len(by_chance))) if n}
         elif len(matches) == len(back) and one_each and same >= nearly_all:
             code = "layers_one_to_one"
         elif all(a <= b for a, b in pairwise(found)):
@@ -448,6 +452,16 @@ def _counted(matches: Sequence[LayerMatch]) -> tuple[int, int]:
     """How many layers have a match, and how many of these are at the same depth."""
     clear = [match for match in matches if match.clear]
     return len(clear), sum(match.same for match in clear)
+
+
+def gumbel_limit(maxima: Array, level: float) -> float:
+    """What a maximum like these exceeds with this probability: the quantile of the Gumbel distribution with their moments.
+
+    >>> round(gumbel_limit(np.array([0.0, 2.0]), 0.01), 3)
+    5.436
+    """
+    scale = float(maxima.std(ddof=1)) * np.sqrt(6) / np.pi
+    return float(maxima.mean() - scale * (np.euler_gamma + np.log(-np.log1p(-level))))
 
 
 def _interval(value: float, draws: Array) -> Interval | None:

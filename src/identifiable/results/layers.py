@@ -82,7 +82,8 @@ class LayerMatch:
     """The layer of the other model that a layer is most like, by CKA.
 
     It is a match (`clear`) if its CKA is above that of every other layer by more than the interval of the difference, and above
-    that of shuffled rows (`p`). `tied` are the other layers it cannot be told from, none where it is not above chance. `gap` is the difference to the `runner_up`.
+    that of shuffled rows (`p`). `tied` are the other layers it cannot be told from, none where it is not above chance. `gap` is the
+    difference to the `runner_up`.
     `same`: the best match is at the same depth. `by` has the best match by the other measures.
     """
 

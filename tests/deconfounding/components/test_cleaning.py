@@ -254,6 +254,7 @@ def noise(seed, plates, *, controls=4, drugs=4):
     return trade_off([values], turn, Blocks(values @ turn), design, points=[0, 2], max_rows=600, run=Run())
 
 
+@pytest.mark.long
 def test_intervals_of_noise_cover_chance_and_differences_of_arbitrary_axes_cover_zero():
     covered = []
     for seed in range(60):

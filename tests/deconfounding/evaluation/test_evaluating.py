@@ -302,6 +302,7 @@ def test_few_components_that_come_back_make_ica_unidentified() -> None:
     assert Components(width=48, identifiable=None, gaussian=46, converged=True).unidentified
 
 
+@pytest.mark.long
 def test_intervals_of_null_guides_cover_a_half_and_plain_percentiles_do_not() -> None:
     """16 worlds of 20 plates, ridge: the interval covers 0.5 in at least 13 (binomial at 95 %: fewer in 1 of 1,000)."""
     covered, narrow = 0, 0

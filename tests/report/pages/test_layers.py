@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from builders import blocks_of, check_drawn, make_layers, tables_of
 from identifiable import report
 from identifiable.report.frame import glossary
 from identifiable.report.page import Card, Code, Curves, Text
-from identifiable.report.words import MISSING
+from identifiable.report.words import MISSING, score
 
 
 def test_the_card_has_the_sentence_and_the_baselines() -> None:
@@ -21,6 +23,17 @@ def test_the_card_has_the_sentence_and_the_baselines() -> None:
     assert (card.tone, card.brief) == ("plain", True)
     tied = make_layers(code="layers_tied", clear=False)
     assert next(b for b in blocks_of(tied, "verdict") if isinstance(b, Card)).tone == "caution"
+
+
+def test_small_scores_have_plain_decimals() -> None:
+    made = make_layers()
+    small = replace(
+        made, diagonal=tuple(replace(p, cka=v) for p, v in zip(made.diagonal, (0.0049, 0.01, -1e-5), strict=True))
+    )
+    card = next(b for b in blocks_of(small, "verdict") if isinstance(b, Card))
+    assert dict(card.facts)["CKA at the same depth"] == "0.00 to 0.01"
+    assert [row[2].split()[0] for row in tables_of(small, "depth")[0].rows] == ["0.005", "0.010", "0.000"]
+    assert (score(-123456.0), score(None)) == ("-1.2e5", MISSING)
 
 
 def test_the_curve_has_intervals_chance_the_untrained_pair_and_the_next_layer() -> None:

@@ -1,7 +1,9 @@
 """Hugging Face directories (`config.json`, safetensors, a tokenizer), and their models in memory.
 
 Layers are numbered as in `hidden_states`: 0 is what enters the first block, k what leaves the k-th. In transformers 5 most text
-models replace the last of them by the state after the final norm, and vision models do not; which it is, is measured.
+models replace the last of them by the state after the final norm, and vision models do not; which it is, is measured. Some lists do
+not begin with what enters the first block (that of Mamba), and a model may change a state in place after it was listed: the first
+batch is compared with what enters each block, and where they differ, that is taken.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from identifiable.nn.encoders.encoder import (
     Encoder,
     States,
     drawn_from,
+    first_tensor,
 )
 
 CONFIG = "config.json"
@@ -38,6 +41,7 @@ PREPARATIONS = ("preprocessor_config.json", "processor_config.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 TEXT, PIXELS = "input_ids", "pixel_values"
+TOWERS = ("text_model", "vision_model", "image_model", "audio_model")
 UNLIMITED = 10**9  # tokenizers without a limit name a larger number
 
 
@@ -58,7 +62,14 @@ class HuggingFace(Encoder):
             whole, module = module, module.get_encoder()
             prefix = next(f"{n}." for n, part in whole.named_modules() if part is module)
             missing = [n.removeprefix(prefix) for n in missing if not n.startswith("decoder.")]
+        if len(towers := [part for part, _ in module.named_children() if part in TOWERS]) > 1:
+            raise UsageError(
+                f"{name}: has {len(towers)} towers ({', '.join(towers)}) with inputs of their own; pass one of them, in Python "
+                f"model.{towers[-1]}, on the command line as module:attribute."
+            )
         super().__init__(name, module, missing)
+        self._watched_blocks = self._stack()
+        self._compared = False
         main = getattr(module, "main_input_name", TEXT)
         self._config = module.config
         self._tokenizer = None
@@ -89,15 +100,48 @@ class HuggingFace(Encoder):
     def states(self, batch: Any, layers: Sequence[str] | None) -> States:
         if isinstance(batch, np.ndarray):
             pixels = torch.as_tensor(batch, dtype=torch.float32)
-            found = self.module(
-                pixel_values=pixels, **self._unmasked(pixels), output_hidden_states=True, return_dict=True
-            ).hidden_states
+            found = self._hidden({PIXELS: pixels, **self._unmasked(pixels)})
             return States(self._named(found), prefix=self._prefix(pixels, found))
         ids, mask = self._padded(batch)
         given = {TEXT: ids, "attention_mask": mask, "use_cache": False}
         kept = {name: value for name, value in given.items() if name in self._accepted or name == TEXT}
-        found = self.module(**kept, output_hidden_states=True, return_dict=True).hidden_states
-        return States(self._named(found), mask)
+        return States(self._named(self._hidden(kept)), mask)
+
+    def _hidden(self, given: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
+        """The list of transformers; where its states are not what enters the blocks, these and the last of the list."""
+        entered: list[torch.Tensor] = []
+
+        def keep(_block: nn.Module, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+            values = first_tensor(given) if given else named.get("hidden_states")
+            if values is not None:
+                entered.append(values.clone())  # a block may change it in place
+
+        hooks = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in self._watched_blocks]
+        try:
+            found: Sequence[torch.Tensor] | None = self.module(
+                **given, output_hidden_states=True, return_dict=True
+            ).hidden_states
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if not found:
+            raise DataError(f"{self.name}: {self.architecture} gives no hidden states.")
+        comparable = [v.shape for v in entered] == [v.shape for v in found[:-1]]
+        if not self._compared:
+            self._compared = True
+            if not comparable or all(map(torch.equal, entered, found)):
+                self._watched_blocks = []
+        return [*entered, found[-1]] if comparable and self._watched_blocks else found
+
+    def _stack(self) -> list[nn.Module]:
+        """The blocks, where one list of parts has as many as there are layers; those of other models cannot be told."""
+        stacks: dict[str, list[nn.Module]] = {}
+        for name, part in self.module.named_modules():
+            inside = any(name.startswith(f"{other}.") for other in stacks)
+            if isinstance(part, nn.ModuleList) and not inside:
+                stacks[name] = list(part)
+        fitting = [each for each in stacks.values() if len(each) == getattr(self.module.config, "num_hidden_layers", 0)]
+        return fitting[0] if len(fitting) == 1 else []
 
     def _unmasked(self, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
         """Masked autoencoders hide patches at random; here they see all of them, in their order."""
@@ -123,9 +167,7 @@ class HuggingFace(Encoder):
         how = tokens.to_str() if hasattr(tokens, "to_str") else repr(tokens)
         return f"{self.architecture};{self._config.to_json_string()};{how}"
 
-    def _named(self, found: Sequence[torch.Tensor] | None) -> Mapping[str, torch.Tensor]:
-        if not found:
-            raise DataError(f"{self.name}: {self.architecture} gives no hidden states.")
+    def _named(self, found: Sequence[torch.Tensor]) -> Mapping[str, torch.Tensor]:
         return {f"{LAYER}{k}": values for k, values in enumerate(found)}
 
     def _padded(self, tokens: Sequence[NDArray[np.int64]]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -116,8 +116,8 @@ def _map(result: Heads) -> Iterator[Block]:
                 "with ridge [95 %]",
                 "fitted",
                 "chance",
-                "best scale",
-                "with scale and ridge",
+                "scale",
+                "scaled, ridge",
             ),
             tuple(
                 (
