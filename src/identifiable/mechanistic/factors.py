@@ -22,7 +22,7 @@ from identifiable.mechanistic.counting import (
     likely_number,
 )
 from identifiable.mechanistic.exact import ROUNDING, ExactSplit, Indices, exact_factors
-from identifiable.mechanistic.operator import Frame, spectrum, subspaces, whitened
+from identifiable.mechanistic.operator import MOST, Frame, local_spectrum, spectrum, subspaces, whitened
 from identifiable.mechanistic.sampling import Jacobians, Rows, rows_of
 from identifiable.moments import Array
 from identifiable.run import PLAIN, Run, Stage
@@ -118,6 +118,8 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
                 views.append(together)
                 counts.append(count(together, rng=rng))
         outcome = _nearly(views, counts, rows, frame, rng)
+        if outcome.certain and outcome.count.form == "local" and _by_few(points, rows.eps, outcome.n_factors):
+            outcome = replace(outcome, certain=False, reason="unstable")
     return _described(outcome, exact, tuple(counts), jacobians, rows, frame, points, looked_at, run)
 
 
@@ -193,6 +195,12 @@ def _together(points: list[_AtPoint]) -> PointByPoint | None:
     whites = [point.frame.white for point in points if len(point.outputs)]
     few = not whites or min(len(white) / white.shape[1] for white in whites) < FEW
     return None if few else PointByPoint(whites)
+
+
+def _by_few(points: list[_AtPoint], eps: float, K: int) -> bool:
+    """Whether the number of the local form hangs on a few strong outputs, which are the same at all points: not with a tighter bound."""
+    frames = [whitened(point.values, eps, most=MOST / 4) for point in points if len(point.outputs)]
+    return likely_number(local_spectrum([frame.white for frame in frames]).leak) != K
 
 
 def _described(

@@ -60,10 +60,10 @@ class Spectrum:
     sizes: Array
 
 
-def whitened(values: Array, eps: float, nodes: Indices | None = None) -> Frame:
+def whitened(values: Array, eps: float, nodes: Indices | None = None, most: float = MOST) -> Frame:
     r"""Rows with bounded leverage, white together; `nodes` are their outputs, or each row is one of its own.
 
-    Ours, from a known part: outputs get weights of at most 1 such that none has a leverage above `MOST` (the coherence-reducing weights
+    Ours, from a known part: outputs get weights of at most 1 such that none has a leverage above `most` (the coherence-reducing weights
     of Cohen et al. 2015, who show that they exist and that few differ from 1). Without them d outputs of a large scale can hold all
     leverage, and d rows always split. A factor with two outputs or more for each dimension keeps its weights. One with fewer is,
     in another basis, the same as a few strong outputs of a larger factor; it is found only if it is exact up to rounding.
@@ -76,19 +76,19 @@ def whitened(values: Array, eps: float, nodes: Indices | None = None) -> Frame:
     rank = max(1, int((sizes > RANK * eps * values.shape[1] * sizes[0]).sum()))
     complete = np.linalg.svd(right[:rank], full_matrices=True)[2] if rank < values.shape[1] else right
     axes = right[:rank].T
-    white, turn = _bounded(left[:, :rank], np.arange(len(values)) if nodes is None else nodes)
+    white, turn = _bounded(left[:, :rank], np.arange(len(values)) if nodes is None else nodes, most)
     back = np.linalg.inv(turn).T
     return Frame(white, axes / sizes[:rank] @ turn, axes * sizes[:rank] @ back, complete[rank:].T)
 
 
-def _bounded(rows: Array, nodes: Indices) -> tuple[Array, Array]:
+def _bounded(rows: Array, nodes: Indices, most: float) -> tuple[Array, Array]:
     """White rows with the weights of `whitened`, and the change of frame."""
     rank = rows.shape[1]
-    few = MOST * np.count_nonzero(np.bincount(nodes, (rows**2).sum(axis=1))) <= rank
+    few = most * np.count_nonzero(np.bincount(nodes, (rows**2).sum(axis=1))) <= rank
     weights, turn, white = np.ones(int(nodes.max()) + 1), np.eye(rank), rows
     for _ in range(0 if few else WEIGHING):
         leverage = np.clip(np.bincount(nodes, (white**2).sum(axis=1)), 1e-12, None)
-        alone = MOST * np.maximum(1 - leverage, 0) / ((1 - MOST) * leverage)  # what it takes if no other weight changes
+        alone = most * np.maximum(1 - leverage, 0) / ((1 - most) * leverage)  # what it takes if no other weight changes
         weights = np.minimum(1, weights * np.sqrt(np.clip(alone, LEAST_STEP, 1 / LEAST_STEP)))
         white = rows @ turn * np.sqrt(weights[nodes])[:, None]
         values, vectors = np.linalg.eigh(white.T @ white)
