@@ -22,7 +22,7 @@ from identifiable.mechanistic.counting import (
     likely_number,
 )
 from identifiable.mechanistic.exact import ROUNDING, ExactSplit, Indices, exact_factors
-from identifiable.mechanistic.operator import MOST, Frame, spectrum, subspaces, whitened
+from identifiable.mechanistic.operator import MOST, Frame, local_spectrum, spectrum, subspaces, whitened
 from identifiable.mechanistic.sampling import Jacobians, Rows, rows_of
 from identifiable.moments import Array
 from identifiable.run import PLAIN, Run, Stage
@@ -113,11 +113,13 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
     else:
         exact = replace(exact, gap=0.0)
         if n > 1 and frame.rank > 1 and max(found.n_factors for found in counts) == 1:
-            together = _together(points, rows.eps)
+            together = _together(points)
             if together is not None:
                 views.append(together)
                 counts.append(count(together, rng=rng))
         outcome = _nearly(views, counts, rows, frame, rng)
+        if outcome.certain and outcome.count.form == "local" and _by_few(points, rows.eps, outcome.n_factors):
+            outcome = replace(outcome, certain=False, reason="unstable")
     return _described(outcome, exact, tuple(counts), jacobians, rows, frame, points, looked_at, run)
 
 
@@ -188,14 +190,17 @@ def _at_points(jacobians: Jacobians, looked_at: Indices, rows: Rows, frame: Fram
     return found
 
 
-def _together(points: list[_AtPoint], eps: float) -> PointByPoint | None:
-    """The local form; None where a point has too few rows to say anything.
+def _together(points: list[_AtPoint]) -> PointByPoint | None:
+    """The local form; None where a point has too few rows to say anything."""
+    whites = [point.frame.white for point in points if len(point.outputs)]
+    few = not whites or min(len(white) / white.shape[1] for white in whites) < FEW
+    return None if few else PointByPoint(whites)
 
-    Outputs that are strong are so at every point, so points do not check each other: the bound on leverage is tighter here.
-    """
+
+def _by_few(points: list[_AtPoint], eps: float, K: int) -> bool:
+    """Whether the number of the local form hangs on a few strong outputs, which are the same at all points: not with a tighter bound."""
     frames = [whitened(point.values, eps, most=MOST / 4) for point in points if len(point.outputs)]
-    few = not frames or min(len(frame.white) / frame.rank for frame in frames) < FEW
-    return None if few else PointByPoint([frame.white for frame in frames])
+    return likely_number(local_spectrum([frame.white for frame in frames]).leak) != K
 
 
 def _described(
