@@ -339,7 +339,7 @@ def _opened(name: str, options: ReproduceOptions) -> tuple[str, str, list[Repres
 
 
 def _side(folder: Path, side: str, options: ReproduceOptions) -> Representation:
-    """One model of a pair: a table, of several layers the last; or a model directory, run on the inputs beside it."""
+    """One model of a pair: a table (the last layer of a file with layers), or a model directory, run on the inputs beside it."""
     if (folder / side).is_dir():
         table = _extracted(folder, side, options)
     else:

@@ -69,7 +69,7 @@ class Model:
 def compare_layers(
     firsts: Sequence[Model], seconds: Sequence[Model], untrained: Sequence[Model], options: LayersOptions, run: Run
 ) -> Layers:
-    """Compare all layers of two models on the same rows; of several checkpoints the last is the model.
+    """Compare all layers of two models on the same rows. The last checkpoint of a folder is the model.
 
     Implements linear CKA from the unbiased HSIC (Kornblith et al. 2019, Song et al. 2012), SVCCA (Raghu et al. 2017, columns
     standardised as by Roeder et al. 2021), mutual nearest neighbours (Huh et al. 2024), and the similarity of `compare`. Ours: R² in

@@ -198,7 +198,7 @@ def _together(points: list[_AtPoint]) -> PointByPoint | None:
 
 
 def _by_few(points: list[_AtPoint], eps: float, K: int) -> bool:
-    """Whether the number of the local form hangs on a few strong outputs, which are the same at all points: not with a tighter bound."""
+    """Whether a few strong outputs determine the number of the local form: a tighter bound on them changes it."""
     frames = [whitened(point.values, eps, most=MOST / 4) for point in points if len(point.outputs)]
     return likely_number(local_spectrum([frame.white for frame in frames]).leak) != K
 

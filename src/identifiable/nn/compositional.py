@@ -132,7 +132,7 @@ class Penalised(nn.Module):
 class SlotAutoencoder(nn.Module):
     """A fully connected encoder and decoder of three layers each, LeakyReLU(0.2) between them.
 
-    Implements the networks of the synthetic experiment of Brady et al. 2023. Rows may hold those of several worlds side by side,
+    Implements the networks of the synthetic experiment of Brady et al. 2023. Rows may hold the outputs of more than one world side by side,
     (rows, worlds, outputs); `world` says which ones this model sees, so that models of different worlds are trained in one stack.
 
     >>> model = SlotAutoencoder(outputs=40, latents=6)

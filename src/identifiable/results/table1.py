@@ -51,7 +51,7 @@ class OrderStep:
 
 @dataclass(frozen=True)
 class ModelPairs:
-    """A line of the table: two models, or all pairs of several that differ in their seeds alone.
+    """A line of the table: two models, or all pairs of models that differ only in their seeds.
 
     kind                 `releases` (two published versions, trained apart), `shared_pretraining` (fine-tuned from one model, so
                          alike from the start), `seeds` (trained here), `published` (models of the paper)

@@ -138,7 +138,7 @@ def read_cifar(folder: str) -> Pictures:
 
 
 def drawn_pictures(n: int, rng: np.random.Generator) -> Pictures:
-    """Bright bars of a random angle, place and width on a dark ground, (n, 1, 12, 12): both halves tell of the same bar."""
+    """Bright bars of a random angle, place and width on a dark ground, (n, 1, 12, 12): both halves show the same bar."""
     y, x = (np.mgrid[:12, :12] - 5.5)[:, None]
     angle, shift, width = rng.uniform(0, np.pi, (n, 1, 1)), rng.normal(0, 2, (n, 1, 1)), rng.uniform(0.7, 2, (n, 1, 1))
     bars = np.exp(-(((x * np.sin(angle) + y * np.cos(angle) - shift) / width) ** 2))

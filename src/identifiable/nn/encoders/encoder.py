@@ -279,7 +279,7 @@ def _same(values: torch.Tensor, norm: torch.Tensor) -> bool:
 
 
 def first_tensor(output: Any) -> torch.Tensor | None:
-    """The tensor that a module gives, or the first of several."""
+    """The tensor that a module returns, or the first one of a tuple."""
     if isinstance(output, torch.Tensor):
         return output
     return (
