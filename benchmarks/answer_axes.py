@@ -29,11 +29,11 @@ from identifiable import ica
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation, permutation_matrix
 from identifiable.identifiability import axes
-from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import CompareOptions
+from identifiable.rows import plan_rows
 
 RESULTS = Path(__file__).parent / "results" / "answer_axes.json"
 CELLS, TURNS = 10, 200

@@ -30,12 +30,12 @@ from threadpoolctl import threadpool_limits
 from identifiable.api import compare
 from identifiable.blocks import Blocks, available_workers, one_blas_thread
 from identifiable.groups import GROUPS, haar_rotation
-from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.io import open_representation
 from identifiable.moments import Moments
 from identifiable.options import NULLS, CompareOptions
 from identifiable.results import Comparison, whole_file, write_text
+from identifiable.rows import plan_rows
 
 HERE = Path(__file__).resolve().parent
 RECIPE = 1  # raise it when `_write_tables` changes, so that kept files are not mistaken for the new ones

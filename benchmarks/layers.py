@@ -28,7 +28,7 @@ from safetensors.numpy import load_file, save_file
 
 from identifiable.blocks import one_blas_thread
 from identifiable.identifiability.neighbours import SAMPLE_ROWS
-from identifiable.identifiability.rows import plan_rows
+from identifiable.rows import plan_rows
 
 COMPONENTS, NEIGHBOURS, FOLDS = 256, 10, 5
 CHILD = """

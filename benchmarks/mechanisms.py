@@ -1,6 +1,6 @@
 """`mechanisms`: exact cases, noise on families that no threshold was chosen on, overlap, sprites, cost and memory.
 
-    python benchmarks/mechanisms.py                  # all but large; about six CPU minutes; writes results/mechanisms.json
+    python benchmarks/mechanisms.py                  # all but large; about seven CPU minutes; writes results/mechanisms.json
     python benchmarks/mechanisms.py exact noise --seed 7 --cases 10 --output /tmp/try.json
     python benchmarks/mechanisms.py large            # 10,000 outputs x 64 latents x 200 points; about four CPU minutes
 
@@ -208,6 +208,106 @@ def noise(seed: int, cases: int) -> dict[str, Any]:
     }
 
 
+# -- hard: families that broke earlier versions; the present one was made on these families with other seeds
+
+
+def _banded(n: int, m: int, d: int, rng: np.random.Generator) -> Array:
+    J, first = np.zeros((n, m, d)), np.arange(m) * d // m
+    for j in range(min(d, 2)):
+        J[:, np.arange(m), (first + j) % d] = rng.normal(1, 0.6, (n, m))
+    return J
+
+
+def _sparse(n: int, m: int, d: int, rng: np.random.Generator) -> Array:
+    return rng.standard_normal((n, m, d)) * (rng.random((n, m, d)) < 0.35)
+
+
+def _gauss(n: int, m: int, d: int, rng: np.random.Generator) -> Array:
+    return rng.standard_normal((n, m, d))
+
+
+def _student(df: float) -> Block:
+    return lambda n, m, d, rng: rng.standard_t(df, size=(n, m, d))
+
+
+HARD: dict[str, Block] = {
+    "banded": _banded, "t(1.5)": _student(1.5), "factors 1 to 1000": _gauss, "sparse": _sparse, "one-dimensional": _gauss,
+    "sizes 1 and 8": _gauss, "moving": _gauss, "three outputs": _gauss, "one factor, t(2)": _student(2), "one factor, 10^±3": _gauss,
+}  # fmt: skip
+
+
+def hard_case(family: str, n: int, noise: float, rng: np.random.Generator) -> tuple[Array, Array | None, int]:
+    """Jacobians, owners (None where outputs move) and the number of factors.
+
+    Noise is a share of the standard deviation of all entries; of each output where outputs differ in scale, and of the median entry
+    (times 1.48) where the standard deviation is that of a few entries.
+    """
+    dimensions = {
+        "one-dimensional": lambda: [1] * int(rng.integers(2, 8)),
+        "sizes 1 and 8": lambda: [1, 8],
+        "three outputs": lambda: [1, int(rng.integers(3, 6))],
+    }.get(family, lambda: rng.integers(1, 5, rng.integers(2, 5)).tolist())()
+    if family.startswith("one factor"):
+        dimensions = [int(rng.integers(2, 6))]
+    if family == "banded":
+        dimensions = [max(2, d) for d in dimensions]
+    outputs = [3, 60] if family == "three outputs" else [int(rng.integers(8, 15)) * d + 3 for d in dimensions]
+    blocks = [HARD[family](n, m, d, rng) for m, d in zip(outputs, dimensions, strict=True)]
+    if family == "factors 1 to 1000":
+        blocks = [b * 10**e for b, e in zip(blocks, [0, 3, *rng.uniform(0, 3, len(blocks))], strict=False)]
+    J, owners = stacked(blocks)
+    if family == "one factor, 10^±3":
+        J *= 10 ** rng.uniform(-3, 3, (J.shape[1], 1))
+    order = rng.permutation(J.shape[1])
+    J, owners = J[:, order], owners[order]
+    if family == "moving":
+        J = np.stack([point[rng.permutation(len(point))] for point in J])
+    d = J.shape[2]
+    J = J @ (rng.standard_normal((d, d)) if rng.random() < 0.5 else conditioned(d, rng.uniform(1, 20), rng))
+    scale = (
+        J.std(axis=(0, 2), keepdims=True)
+        if "10" in family
+        else np.median(np.abs(J)) * 1.48
+        if "t(" in family
+        else J.std()
+    )
+    return J + noise * scale * rng.standard_normal(J.shape), None if family == "moving" else owners, len(dimensions)
+
+
+def same_owners(first: Array, second: Array) -> float:
+    """Share of the outputs whose owner is the same, under the best match of the factors."""
+    from scipy.optimize import linear_sum_assignment
+
+    both = np.zeros((first.max() + 1, second.max() + 2))
+    np.add.at(both, (first, second), 1)
+    return float(both[linear_sum_assignment(-both)].sum() / len(first))
+
+
+def hard(seed: int, cases: int) -> dict[str, Any]:
+    rows = []
+    for family in HARD:
+        for level in (0.0, 0.01, 0.05):
+            cell = []
+            for s in range(cases):
+                rng = np.random.default_rng([seed, 5, list(HARD).index(family), int(1000 * level), s])
+                J, owners, K = hard_case(family, (5, 10, 20)[s % 3], level, rng)
+                got = find_factors(J, seed=s)
+                right = got.n_factors == K
+                cell.append((right, right and (owners is None or same_owners(owners, got.owners) >= 0.95), got.certain))
+            right, blocks, certain = (np.array(column) for column in zip(*cell, strict=True))
+            rows.append(
+                {"family": family, "noise": level, "cases": cases, "right": float(right.mean()), "blocks_right": float(blocks.mean()),
+                 "certain": float(certain.mean()), "certain_and_wrong": int((certain & ~right).sum())}
+            )  # fmt: skip
+    return {
+        "table": rows,
+        "right": {str(v): float(np.mean([r["right"] for r in rows if r["noise"] == v])) for v in (0.0, 0.01, 0.05)},
+        "certain": round(sum(r["certain"] * cases for r in rows)),
+        "certain_and_wrong": sum(r["certain_and_wrong"] for r in rows),
+        "answered_up_to_1_percent": float(np.mean([r["certain"] for r in rows if r["noise"] <= 0.01])),
+    }
+
+
 def overlap(seed: int, cases: int) -> list[dict[str, Any]]:
     """Chains of three slots that share outputs with their neighbours."""
     found = []
@@ -322,7 +422,8 @@ def large(seed: int, cases: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, tuple[Callable[[int, int], Any], int]] = {
-    "exact": (exact, 250), "noise": (noise, 8), "overlap": (overlap, 10), "sprites": (sprites, 4), "cost": (cost, 1), "large": (large, 1),
+    "exact": (exact, 250), "noise": (noise, 8), "hard": (hard, 12), "overlap": (overlap, 10),
+    "sprites": (sprites, 4), "cost": (cost, 1), "large": (large, 1),
 }  # fmt: skip
 
 

@@ -51,8 +51,12 @@ RUNS = {
     "disentangle": "disentangle latents.npy factors.csv --metrics infomec,mig,sap,mcc,r2 --resolve --noise-sweep --null 3 --bootstrap 3",
     "disentangle-all": "disentangle latents.npy factors.csv --metrics all --profile hsu-training",
     "disentangle-codes": "disentangle codes.npy factors.csv:shape,size --metrics infomec,mig,modularity --profile tripod",
+    "align": "align a.npy b.npy --labels labels.csv:plate",
+    "align-widths": "align a.npy wide.npy --no-curve --group rigid --normalize",
     "heads": "heads heads.npz:head_a heads.npz:head_b --features a.npy wide.npy --null-draws 9",
+    "match": "match heads.npz:head_a heads.npz:head_c heads.npz:head_d --null-draws 9",
     "layers": "layers stack.npz:a_* stack.npz:b_* --untrained stack.npz:u_* stack.npz:v_* --null-draws 19",
+    "mechanisms": "mechanisms points.npy --jacobians jacobians.npy --blocks 2,3 -o factors.safetensors",
     "audit": "deconfound audit cells.csv --preset rxrx3-core --permutations 20 --min-wells 20",
     "recommend": "deconfound recommend cells.csv --preset rxrx3-core",
     "evaluate": "deconfound evaluate cells.csv --preset rxrx3-core --classifiers ridge,logistic --max-targets 2 --min-wells 8 "
@@ -73,16 +77,32 @@ PAGES: tuple[str, ...] = (
     "resolve-joint",
     "bilipschitz",
     "disentangle",
+    "align",
     "heads",
+    "match",
     "layers",
+    "mechanisms",
     "audit",
     "recommend",
     "evaluate",
     "attribute",
 )
 PAGES += ("clean", "fig2", "table2")
-# Besides words and times: the path of a solver, which ends at the same place on any processor, and pictures rounded to a digit.
-LEFT_OUT = {"provenance", "sha256", "times", "seconds", "message", "text", "steps", "starts", "passes", "plate_map"}
+# Besides words and times: the path of a solver, which ends at the same place on any processor, pictures rounded to a digit, and bases
+# of a subspace, whose signs are the solver's.
+LEFT_OUT = {
+    "provenance",
+    "sha256",
+    "times",
+    "seconds",
+    "message",
+    "text",
+    "steps",
+    "starts",
+    "passes",
+    "plate_map",
+    "subspace",
+}
 
 DECODER = """
 import numpy as np
@@ -126,11 +146,23 @@ def make_inputs(folder: Path) -> None:
     head_a, head_b = drawn.standard_normal((12, 5)), drawn.standard_normal((12, 8))
     head_b[:, :5] += 3 * head_a @ turn  # wide.npy is a.npy turned, with three columns of noise
     bias_a, bias_b = drawn.standard_normal((2, 12))
-    np.savez(folder / "heads.npz", head_a=head_a, head_b=head_b, bias_a=bias_a, bias_b=bias_b)
+    like = {
+        f"head_{name}": head_a + 0.1 * np.cos(np.arange(60.0).reshape(12, 5) * step)
+        for name, step in (("c", 2), ("d", 3))
+    }
+    np.savez(folder / "heads.npz", head_a=head_a, head_b=head_b, bias_a=bias_a, bias_b=bias_b, **like)
     stack: dict[str, Any] = {f"a_{i}": np.tanh(a @ drawn.standard_normal((5, 5))) for i in range(3)}
     stack |= {f"b_{i}": stack[f"a_{i}"] @ turn + 0.2 * drawn.standard_normal((n, 5)) for i in range(3)}
     stack |= {f"{m}_{i}": np.tanh(a @ drawn.standard_normal((5, 5))) for m in "uv" for i in range(3)}
     np.savez(folder / "stack.npz", **stack)
+    points = drawn.laplace(size=(200, 5))
+    jacobians = np.zeros((200, 24, 5))
+    jacobians[:, :10, :2] = np.cos(points[:, None, :2] + drawn.uniform(0, 6, (10, 2)))
+    jacobians[:, 10:, 2:] = np.cos(points[:, None, 2:] + drawn.uniform(0, 6, (14, 3)))
+    jacobians += 0.01 * drawn.standard_normal(jacobians.shape)
+    mixing = drawn.standard_normal((5, 5))
+    np.save(folder / "points.npy", points @ mixing)
+    np.save(folder / "jacobians.npy", jacobians @ np.linalg.inv(mixing).T)
     _run("simulate cells -o cells.csv --preset tiny")
     # 500 wells do not determine ICA of their own: the basis is one that any processor finds.
     np.save(folder / "many.npy", rng.laplace(size=(5000, 24)) @ rng.standard_normal((24, 24)))

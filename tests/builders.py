@@ -460,6 +460,49 @@ def make_heads(
     )
 
 
+def make_matches(count: int = 2, *, chance: float = 0.3, whole: bool = True, large: bool = False) -> results.Matches:
+    """Dictionaries of 512 features, of which 412 have a partner in each other one at PW-MCC 0.81."""
+    names = tuple("abc"[:count])
+
+    def score(name: Any, value: float, level: float, isotropic: float | None) -> results.MatchScore:
+        return results.MatchScore(
+            name, value, level, 0.05, (level - 0.01, level + 0.01), "gaussian", level, level - 0.05, isotropic
+        )
+
+    near = 0.805 if chance < 0.8 else 0.0
+    scores = (
+        score("pw_mcc", 0.81, chance, 0.2),
+        score("pw_mcc_absolute", 0.82, 0.32, 0.21),
+        score("max_cosine", 0.83, 0.33, 0.22),
+        score("max_cosine_back", 0.84, 0.34, 0.23),
+        score("share_above", near, 0.0, None),
+    )
+    spans = results.Subspaces(64, 64, 64) if whole else results.Subspaces(30, 40, 64, 0.9, 0.625, 12.5, 80.25)
+    pairs = tuple(
+        results.DictionaryPair(
+            first=names[i], second=names[j], signed=True, matched=512, above=round(512 * near), chance_above=0.1, above_null=420,
+            null99=0.5, unmatched_first=0, unmatched_second=3, scores=scores, subspaces=spans,
+            quantiles=tuple(0.3 + 0.03 * k for k in range(21)), null_quantiles=tuple(0.2 + 0.015 * k for k in range(21)),
+            solver="sparse" if large else "hungarian", null_features=(512, 1024, 2048) if large else (512,),
+            strongest=(results.FeatureMatch("7", "9", 0.99, 0.5, 0.001),),
+        )
+        for i in range(count)
+        for j in range(i + 1, count)
+    )  # fmt: skip
+    stable = results.FeatureStability(0.79, 0.31, 380) if count > 2 else None
+    return results.Matches(
+        inputs=tuple(results.Input(name, 512, 64, "float32", f"{i:064x}") for i, name in enumerate(names)),
+        settings={"features": ["rows"], "signed": True, "threshold": 0.7, "null_draws": 19},
+        alerts=(results.Alert("dead_features", {"name": "b", "dead": 3, "features": 515}),),
+        provenance=MADE_BY,
+        dictionaries=tuple(results.DictionarySummary(name, 512, 3, 64, 64, False, stable) for name in names),
+        pairs=pairs,
+        threshold=0.7,
+        draws=19,
+        cycles=results.Cycles(0.88, 0.02, 1) if count > 2 else None,
+    )
+
+
 def make_layers(
     count: int = 3, *, code: str = "layers_one_to_one", untrained: bool = True, training: int = 0, clear: bool = True
 ) -> results.Layers:
@@ -1717,7 +1760,129 @@ def make_mechanistic(dependences: Sequence[float] = (0.0, 0.7), **rest: Any) -> 
     return results.Mechanistic(**{**found, **rest})
 
 
+# -- alignments
+
+
+def make_retrieval(
+    recall: float, *, metric: str = "cosine", index: int = 6000, queries: int = 1200
+) -> results.Retrieval:
+    """A search of which `recall` of the ten nearest rows are right; the other measures follow."""
+
+    def bounded(value: float) -> results.Bounded:
+        return results.Bounded(value, (max(value - 0.015, 0.0), min(value + 0.015, 1.0)))
+
+    within = min(1.0, 0.3 + recall)
+    return results.Retrieval(
+        metric,
+        index,
+        queries,
+        recall_1=bounded(recall - 0.05 * recall),
+        recall_10=bounded(recall),
+        within_100=bounded(within),
+        mrr=bounded(recall * 0.8),
+        csls_recall_10=bounded(recall * 0.97),
+        csls_mrr=bounded(recall * 0.9),
+    )
+
+
+def make_way(
+    source: str,
+    target: str,
+    recall: float = 0.69,
+    *,
+    advice: str = "map_and_rerank",
+    curve: bool = True,
+    same_width: bool = True,
+) -> results.Way:
+    """A map that finds `recall` of the ten nearest rows."""
+    tried = (("rigid", "rigid", None, -0.02), ("toward_identity", "rigid", 0.1, 0.0), ("ridge", "linear", 0.01, -0.05))
+    baselines = (("as_is", 0.38), ("random_rotation", 0.004), ("shuffled_pairs", 0.006))
+    return results.Way(
+        source=source,
+        target=target,
+        family="toward_identity",
+        group="rigid",
+        penalty=0.1,
+        rank=None,
+        why=results.Reason(
+            "highest_recall", {"family": "toward_identity", "second": "rigid", "gain": 0.02, "standard_error": 0.004}
+        ),
+        fitted=4800,
+        tried=tuple(
+            results.Candidate(family, group, penalty, recall + gap, 0.006, recall + gap, 0.6, gap == 0)
+            for family, group, penalty, gap in tried
+        ),
+        choice_queries=1000,
+        choice_index=4800,
+        invertible=True,
+        queries=(make_retrieval(recall), make_retrieval(recall - 0.02, metric="euclidean")),
+        stored=(make_retrieval(recall - 0.01), make_retrieval(recall - 0.04, metric="euclidean")),
+        baselines=tuple(
+            results.Baseline(name, make_retrieval(value), -0.5)
+            for name, value in baselines
+            if same_width or name != "as_is"
+        ),
+        own_overlap=results.Bounded(0.6, (0.58, 0.62)),
+        r2=results.Bounded(0.61, (0.6, 0.62)),
+        cosine=results.Bounded(0.8, (0.79, 0.81)),
+        mixed=0.41,
+        curve=make_curve(recall) if curve else None,
+        regions=(results.Region("ext=zip", None, 60, results.Bounded(0.31, (0.25, 0.37)), recall + 0.02),),
+        advice=advice,
+    )
+
+
+def make_curve(limit: float) -> results.PairsNeeded:
+    """Recall that grows to `limit`."""
+
+    def at(pairs: int) -> float:
+        return limit + 0.02 - 120 / (pairs + 300)
+
+    points = tuple(
+        results.CurvePoint(n, results.Bounded(at(n), (at(n) - 0.01, at(n) + 0.01)))
+        for n in (300, 600, 1200, 2400, 4800)
+    )
+    return results.PairsNeeded(points, limit + 0.02, 120.0, 300.0, {str(n): at(n) for n in (9600, 19200, 48000)}, 11700)
+
+
+def make_alignment(
+    *,
+    names: Sequence[str] = ("old", "new"),
+    recall: float = 0.69,
+    advice: str = "map_and_rerank",
+    curve: bool = True,
+    widths: tuple[int, int] = (512, 512),
+) -> results.Alignment:
+    """A map whose ten nearest rows are found by fetching a hundred."""
+    first, second = names
+    values = {
+        "source": first,
+        "target": second,
+        "recall": recall,
+        "low": recall - 0.015,
+        "high": recall + 0.015,
+        "index": 6000,
+    }
+    values |= {"within": 0.99, "own": 0.6, "shuffled": 0.006, "least_map": 0.9, "least_rerank": 0.95, "least_both": 0.7}
+    return results.Alignment(
+        inputs=tuple(results.Input(name, 6000, widths[i], "float32", f"{i:064x}") for i, name in enumerate(names)),
+        settings={"group": "auto", "ridge": "auto", "normalize": False},
+        alerts=(results.Alert("mapped_crowd_out", {"source": first, "target": second, "share": 0.41}),),
+        provenance=replace(MADE_BY, command="identifiable align old.npy new.npy"),
+        pairs=6000,
+        ways=(
+            make_way(first, second, recall, advice=advice, curve=curve, same_width=widths[0] == widths[1]),
+            make_way(second, first, recall + 0.05, curve=curve, same_width=widths[0] == widths[1]),
+        ),
+        text=results.Answer(advice, values),
+    )
+
+
+# -- examples of every kind
+
 EXAMPLES: Mapping[str, Callable[[], Any]] = {
+    "alignment": make_alignment,
+    "alignment, widths": lambda: make_alignment(recall=0.1, advice="re_embed", curve=False, widths=(50, 100)),
     "comparison": make_comparison,
     "comparison, paper": lambda: make_comparison(protocol="paper"),
     "four models": lambda: make_comparison(4),
@@ -1731,6 +1896,8 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "mechanisms, one": lambda: make_mechanisms(one=True),
     "heads": make_heads,
     "heads, no features": lambda: make_heads(features=False),
+    "match": make_matches,
+    "match, three": lambda: make_matches(3, whole=False, large=True),
     "layers": make_layers,
     "layers, over training": lambda: make_layers(8, untrained=False, training=3),
     "extraction": make_extraction,
@@ -1866,10 +2033,10 @@ def without_style(text: str) -> str:
 def check_drawn(result: Any) -> None:
     """Drawn alike from saved JSON, nothing undefined shown, no line too long, no mark outside its frame."""
     again = from_json(to_json(result))
-    for render in RENDERERS:
-        text = render(result)
+    drawn = {render: render(result) for render in RENDERERS}
+    for render, text in drawn.items():
         assert text == render(again)
         assert not re.search(r"\b(nan|inf|None)\b", without_style(text))
-    lines = [line for line in report.text_table(result).splitlines() if "identifiable transform" not in line]
+    lines = [line for line in drawn[report.text_table].splitlines() if "identifiable transform" not in line]
     assert max(map(columns_wide, lines)) <= WIDTH
-    assert all(0 <= float(v) <= 100 for v in re.findall(r'\bx\d?="([\d.-]+)%"', report.html(result)))
+    assert all(0 <= float(v) <= 100 for v in re.findall(r'\bx\d?="([\d.-]+)%"', drawn[report.html]))

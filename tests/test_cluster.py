@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
 import sys
+import time
+from functools import partial
+from uuid import uuid4
 
 import cloudpickle
 import numpy as np
@@ -10,21 +16,27 @@ import pytest
 
 from errors import naming
 from identifiable import Blocks, DataError, UsageError, fold
-from identifiable.api import compare
+from identifiable.api import compare, resolve
+from identifiable.blocks.folding import merged_in_order
 from identifiable.cli import main
+from identifiable.intake import blocks_of
+from identifiable.io import open_representation
 from identifiable.results import without_time
 from laws import rows
 
 distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
 import dask.array  # noqa: E402  (after the check that it is there)
 
+from identifiable.blocks import cluster as cluster_room  # noqa: E402
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
+
 QUICK = {"null_draws": 3}
 
 
 @pytest.fixture(scope="module")
 def client():
-    # Two processes, so that everything a fold needs really travels; they cannot import this file.
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    # Two processes, so that everything a fold needs really travels.
     with (
         dask.config.set(scheduler=None),  # a client leaves its scheduler behind as the default, for every later test
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
@@ -47,6 +59,13 @@ def test_a_cluster_gives_the_same_json_bit_for_bit(client, files):
     assert without_time(here).to_json() == without_time(there).to_json()
 
 
+def test_a_cluster_gives_the_same_basis_bit_for_bit(client, files):
+    here = resolve(files[1], stability=0, restarts=1)
+    there = resolve(files[1], stability=0, restarts=1, scheduler=client.scheduler.address)
+    assert np.array_equal(here.to_components.matrix, there.to_components.matrix)
+    assert without_time(here.result).to_json() == without_time(there.result).to_json()
+
+
 def test_the_command_line_takes_a_scheduler(client, files, capsys):
     words = ["compare", *files, "--no-intervals", "--no-axes", "--nulls", "none", "--groups", "rigid"]
     assert main([*words, "--scheduler", client.scheduler.address]) == 0
@@ -63,6 +82,10 @@ def test_dask_arrays_are_read_in_blocks():
     assert compare(lazy, lazy + 1.0, **options).pairs[0].rungs == expected
 
 
+def open_table(path):
+    return blocks_of(open_representation(path))
+
+
 class Fails:
     """A statistic that a worker cannot finish."""
 
@@ -73,9 +96,150 @@ class Fails:
         raise AssertionError("never merged")
 
 
-def test_a_failing_worker_is_one_line_that_names_its_rows(client):
-    with pytest.raises(DataError, match=naming("rows 0 to", "no such luck")):
-        fold([Blocks(np.zeros((5000, 2)))], Fails, cluster=client)
+class Refuses(Fails):
+    def add(self, first, rows):
+        raise DataError(f"row {first} is not to my liking")
+
+
+class Order:
+    """Which rows were merged with which, in what order: the same tree gives the same text."""
+
+    def __init__(self, wait=0.0):
+        self.wait, self.text, self.worker = wait, "", ""
+
+    def add(self, first, rows):
+        time.sleep(self.wait)
+        self.text += f"{first}+{float(rows[0].sum()):.17g} "
+
+    def merge(self, later):
+        self.text = f"({self.text}|{later.text})"
+
+
+@pytest.mark.parametrize(("statistic", "said"), [(Fails, "no such luck"), (Refuses, "row 0")])
+def test_a_failing_worker_is_one_line_that_names_its_rows(client, files, statistic, said):
+    with pytest.raises(DataError, match=naming(said)):
+        fold([open_table(files[0])], statistic, cluster=client)
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 33, 255, 256, 257, 1000])
+def test_the_tree_of_a_cluster_is_the_one_of_threads(count):
+    def leaf(i):
+        one = Order()
+        one.text = str(i)
+        return one
+
+    tasks, last = cluster_room._tree("t", list(range(count)))
+
+    def value(key):
+        if isinstance(key, int):
+            return leaf(key)
+        merge, first, second = tasks[key]
+        return merge(value(first), value(second))
+
+    assert value(last).text == merged_in_order(leaf(i) for i in range(count)).text
+
+
+def test_dask_arrays_are_folded_where_they_live(client):
+    X = rows(3, n=9000, d=3)
+    lazy = dask.array.from_array(X, chunks=(700, 2))
+    here = fold([Blocks(X)], Order).text
+    assert fold([Blocks(lazy)], Order, cluster=client).text == here
+    chosen = np.random.default_rng(0).permutation(9000)[:5000]
+    here = fold([Blocks(X).select(chosen)], Order).text
+    assert fold([Blocks(lazy).select(chosen)], Order, cluster=client).text == here
+
+
+class Slow:
+    """Rows of a file whose decoding is counted on the workers."""
+
+    shape, dtype = (9000, 2), np.dtype(np.float32)
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __getitem__(self, taken):
+        open(f"{self.folder}/{uuid4().hex}", "w").close()
+        return np.arange(taken.start * 2, taken.stop * 2, dtype=np.float32).reshape(-1, 2)
+
+
+def test_decoded_rows_stay_on_the_workers_between_passes(client, tmp_path):
+    table = Blocks(Slow(str(tmp_path)))
+    first = fold([table], Order, cluster=client).text
+    read = len(list(tmp_path.iterdir()))
+    assert read == 3  # one for each strip
+    assert fold([table], Order, cluster=client).text == first
+    assert len(list(tmp_path.iterdir())) == read
+
+
+def test_one_statistic_reaches_the_client_and_its_work_does_not_grow_with_the_strips(monkeypatch):
+    asked = []
+
+    class Nobody:
+        """A client that counts what it is asked to send."""
+
+        def get(self, graph, keys, **how):
+            asked.append((len(pickle.dumps(graph)), len(keys)))
+            raise InterruptedError
+
+        def run_on_scheduler(self, function, **how):
+            return 0
+
+    for n in (4096 * 64 * 16, 4096 * 64 * 10_000):
+        table = Blocks(dask.array.zeros((n, 2), chunks=(n, 2)))
+        monkeypatch.setattr(Blocks, "base", property(lambda self: None))  # neither here nor an array of Dask
+        with pytest.raises(InterruptedError):
+            fold([table], Order, cluster=Nobody())
+    (small, few), (large, many) = asked
+    assert few == many == 2  # the root, and the tables
+    assert large < 1.1 * small
+
+
+def test_a_worker_that_dies_halfway_changes_nothing(tmp_path):
+    np.save(tmp_path / "x.npy", rows(4, n=40_000, d=2))
+    table = open_table(tmp_path / "x.npy")
+    here = fold([table], Order).text
+    with (
+        dask.config.set(scheduler=None),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        done = []
+
+        def progress(stage, rows_done, total):
+            done.append(rows_done)
+            if len(done) == 1 and rows_done < total / 2:
+                os.kill(victim, signal.SIGKILL)
+
+        there = fold([table], partial(Order, 0.4), cluster=client, progress=progress).text
+    assert done[0] < 20_000
+    assert there == here
+
+
+def test_a_scheduler_that_goes_away_is_one_line(tmp_path, files):
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    with (
+        dask.config.set(scheduler=None),
+        distributed.Client(cluster) as client,
+        pytest.raises(DataError, match="scheduler"),
+    ):
+        fold(
+            [open_table(files[0])],
+            partial(Order, 2.0),
+            cluster=client,
+            progress=lambda *how: cluster.close(timeout=5),
+        )
+
+
+def test_a_cluster_without_workers_is_waited_for_then_named(files, monkeypatch):
+    monkeypatch.setattr(cluster_room, "PATIENCE", 1.5)
+    with (
+        dask.config.set(scheduler=None),
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+        pytest.raises(DataError, match="no worker"),
+    ):
+        fold([open_table(files[0])], Order, cluster=client)
 
 
 def test_no_scheduler_at_an_address_says_so(files):

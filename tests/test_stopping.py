@@ -50,8 +50,8 @@ def test_signals_at_random_moments_leave_nothing(signals: ModuleType, tmp_path: 
         signals.Command(["compare", "a.npy", "a.npy", "--no-intervals", "--json", "r.json"], ["r.json"]),
         signals.Command(["transform", "basis.safetensors", "tall.npy", "-o", "z.npy"], ["z.npy"]),
     ]
-    for k in range(8):
-        found = signals.strike(commands[k % 2], tmp_path, list(signals.CODES)[k // 2 % 2], rng.uniform(0, 1.5))
+    for k in range(4):  # each command by each signal
+        found = signals.strike(commands[k % 2], tmp_path, list(signals.CODES)[k // 2], rng.uniform(0, 1.5))
         assert [fault for fault in found.faults if not fault.endswith(" s")] == [], found  # no test is timed
 
 

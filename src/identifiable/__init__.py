@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from identifiable.api import save_basis as save_basis
     from identifiable.api import structural as structural
     from identifiable.api import transform as transform
+    from identifiable.api.aligner import Aligner as Aligner
+    from identifiable.api.aligning import Aligned as Aligned
+    from identifiable.api.aligning import align as align
     from identifiable.api.disentangling import disentangle as disentangle
     from identifiable.api.estimator import ICA as ICA
     from identifiable.api.extracting import extract as extract
     from identifiable.api.layering import layers as layers
+    from identifiable.api.matching import match as match
     from identifiable.api.unembedding import heads as heads
     from identifiable.blocks import Blocks as Blocks
     from identifiable.blocks import fold as fold
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from identifiable.moments import Moments as Moments
     from identifiable.representation import Representation as Representation
     from identifiable.representation import pair as pair
+    from identifiable.results import Alignment as Alignment
     from identifiable.results import Comparison as Comparison
     from identifiable.results import Disentanglement as Disentanglement
     from identifiable.results import Distortion as Distortion
@@ -49,11 +54,15 @@ if TYPE_CHECKING:
     from identifiable.results import Heads as Heads
     from identifiable.results import JointResolution as JointResolution
     from identifiable.results import Layers as Layers
+    from identifiable.results import Matches as Matches
     from identifiable.results import Mechanisms as Mechanisms
     from identifiable.results import Resolution as Resolution
 
 _ROOM_OF = {
     "AffineMap": "groups",
+    "Aligned": "api.aligning",
+    "Aligner": "api.aligner",
+    "Alignment": "results",
     "Blocks": "blocks",
     "Comparison": "results",
     "DataError": "_checks",
@@ -67,6 +76,7 @@ _ROOM_OF = {
     "IdentifiableError": "_checks",
     "JointResolution": "results",
     "Layers": "results",
+    "Matches": "results",
     "Mechanisms": "results",
     "Moments": "moments",
     "PairingError": "_checks",
@@ -74,6 +84,7 @@ _ROOM_OF = {
     "Resolution": "results",
     "Resolved": "ica",
     "UsageError": "_checks",
+    "align": "api.aligning",
     "bilipschitz": "api",
     "compare": "api",
     "disentangle": "api.disentangling",
@@ -83,6 +94,7 @@ _ROOM_OF = {
     "layers": "api.layering",
     "load": "api",
     "load_basis": "api",
+    "match": "api.matching",
     "match_components": "ica",
     "mechanisms": "api",
     "pair": "representation",
@@ -98,6 +110,9 @@ __all__ = [
     "GROUPS",
     "ICA",
     "AffineMap",
+    "Aligned",
+    "Aligner",
+    "Alignment",
     "Blocks",
     "Comparison",
     "DataError",
@@ -109,6 +124,7 @@ __all__ = [
     "IdentifiableError",
     "JointResolution",
     "Layers",
+    "Matches",
     "Mechanisms",
     "Moments",
     "PairingError",
@@ -116,6 +132,7 @@ __all__ = [
     "Resolution",
     "Resolved",
     "UsageError",
+    "align",
     "bilipschitz",
     "compare",
     "deconfound",
@@ -126,6 +143,7 @@ __all__ = [
     "layers",
     "load",
     "load_basis",
+    "match",
     "match_components",
     "mechanisms",
     "metrics",

@@ -18,6 +18,7 @@ from _thread import allocate_lock, start_new_thread
 from itertools import count
 
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+TEMPORARY = ".part"  # how the names of files and folders end that are not complete
 PATIENCE = 0.3  # seconds for files that are just taking their names, and for a reader of stderr
 
 steady = allocate_lock()  # held while a temporary file appears or takes its name: a command does not end in between
@@ -67,6 +68,11 @@ def _watch(reading: int) -> None:
             _say(last_words(SIGNALS[signal.Signals(number)]))
         for path in 2 * [*reversed(unfinished)]:  # twice: a writer that was about to open its file has made it anew
             try:
+                if path.endswith(TEMPORARY):  # a folder that is being written goes with what is in it
+                    for at, _, files in os.walk(path, topdown=False):
+                        for name in files:
+                            os.unlink(os.path.join(at, name))
+                        os.rmdir(at)
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
             except OSError:  # gone already, or a folder that holds something
                 continue

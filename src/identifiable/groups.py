@@ -203,11 +203,19 @@ def group(name: str) -> Group:
     return GROUPS[name]
 
 
-def match_columns(correlation: Array) -> tuple[NDArray[np.intp], Array]:
-    """For each row of a correlation matrix the column it is matched to, and the sign; Hungarian on |r|."""
+def best_assignment(score: NDArray[Any]) -> NDArray[np.intp]:
+    """For each row of a matrix of scores its column in the one-to-one assignment of largest sum; -1 for none (Hungarian)."""
     from scipy.optimize import linear_sum_assignment
 
-    _, order = linear_sum_assignment(-np.abs(correlation))
+    rows, columns = linear_sum_assignment(score, maximize=True)
+    partner = np.full(len(score), -1, np.intp)
+    partner[rows] = columns
+    return partner
+
+
+def match_columns(correlation: Array) -> tuple[NDArray[np.intp], Array]:
+    """For each row of a correlation matrix the column it is matched to, and the sign; Hungarian on |r|."""
+    order = best_assignment(np.abs(correlation))
     picked = correlation[np.arange(len(order)), order]
     return order, np.where(picked < 0, -1.0, 1.0)
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, PairingError
 from identifiable.blocks import (
     Blocks,
     available_workers,
@@ -24,10 +24,11 @@ from identifiable.blocks import (
     silent,
 )
 from identifiable.moments import Array, Moments, MomentSums
-from identifiable.representation import Representation, from_torch, is_anndata, is_frame, read_frame
+from identifiable.representation import Pairing, Representation, from_torch, is_anndata, is_frame, pair, read_frame
 from identifiable.results import Alert, Input, Provenance
 from identifiable.run import PLAIN, Run, Stage
 
+SERIAL_BYTES = 2**33  # of a table that is hashed from its first row to its last
 BUFFER_ROWS = 1024  # at most, that are multiplied at once: 3 MB in float64 at 384 columns
 
 
@@ -74,6 +75,30 @@ def distinct(representations: Sequence[Representation]) -> list[Representation]:
     return result
 
 
+def joined(representations: Sequence[Representation], run: Run) -> Pairing:
+    """Which rows are the same samples; an alert where that is taken from their positions, or where rows are dropped."""
+    pairing = pair(*representations)
+    if pairing.ids is None:
+        run.alerts.append(Alert("paired_by_position"))
+    elif any(pairing.dropped):
+        lost = {r.name: k for r, k in zip(representations, pairing.dropped, strict=True) if k}
+        run.alerts.append(Alert("rows_dropped", {"dropped": lost, "remain": pairing.n}))
+    return pairing
+
+
+def joined_labels(name: str, given: Any, first: Representation, pairing: Pairing) -> NDArray[Any] | None:
+    """The labels that the option `name` gives for the rows of the first table, of the rows that are paired."""
+    if given is None:
+        return None
+    labels = np.asarray(given)
+    if labels.shape != (first.n,):
+        raise PairingError(
+            f"{name}: expected one label for each of the {first.n} rows of {first.name}, got shape {labels.shape}."
+        )
+    rows = pairing.rows[0]
+    return labels if rows is None else labels[rows]
+
+
 def blocks_of(representation: Representation) -> Blocks:
     """Its values as `Blocks`."""
     values = representation.values
@@ -82,7 +107,7 @@ def blocks_of(representation: Representation) -> Blocks:
 
 def inputs_of(representations: Sequence[Representation], run: Run = PLAIN) -> tuple[Input, ...]:
     """Name, shape, stored dtype and content hash of every table."""
-    hashes = in_threads(lambda r: content_hash(blocks_of(r)), representations, run, Stage("hashing"))
+    hashes = in_threads(lambda r: content_hash(blocks_of(r), run), representations, run, Stage("hashing"))
     return tuple(
         Input(r.name, r.n, r.d, str(getattr(_source(r), "stored_dtype", np.dtype(r.values.dtype))), digest)
         for r, digest in zip(representations, hashes, strict=True)
@@ -109,15 +134,42 @@ def default_provenance(seed: int, command: str = "identifiable.compare(...)") ->
     return Provenance(__version__, libraries, seed, command, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def content_hash(blocks: Blocks) -> str:
-    """sha256 of the values, row by row, with dtype and shape: the same for the same table in any container."""
+def content_hash(blocks: Blocks, run: Run = PLAIN) -> str:
+    """sha256 of the values, row by row, with dtype and shape: the same for the same table in any container.
+
+    One after the other is slow for a table that many machines read together: above `SERIAL_BYTES` it is the sha256 of those of
+    the strips of the grid (`blocks.Grid`), which follows from the shape.
+    """
     little = blocks.dtype.newbyteorder("<")
     digest = hashlib.sha256(f"{little.str};{blocks.n};{blocks.d};".encode())
+    if blocks.n * blocks.d * little.itemsize > SERIAL_BYTES:
+        for strip in fold([blocks], partial(_Hashes, little.str), **run.how, stage=Stage("hashing")).found:
+            digest.update(strip)
+        return digest.hexdigest()
     step = max(2**22 // max(blocks.d * blocks.dtype.itemsize, 1), 1)
     for start in range(0, blocks.n, step):
         rows = blocks[start : min(start + step, blocks.n)]
         digest.update(np.ascontiguousarray(rows, dtype=little).data)
     return digest.hexdigest()
+
+
+class _Hashes:
+    """The statistic that holds the sha256 of every strip, in order."""
+
+    replayable = False
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype, self.found = dtype, list[bytes]()
+        self._digest: Any = hashlib.sha256()
+
+    def add(self, first: int, rows: list[NDArray[Any]]) -> None:
+        self._digest.update(np.ascontiguousarray(rows[0], dtype=self.dtype).data)
+
+    def finish(self) -> None:
+        self.found, self._digest = [self._digest.digest()], None  # which cannot travel
+
+    def merge(self, later: _Hashes) -> None:
+        self.found += later.found
 
 
 def gather_moments(

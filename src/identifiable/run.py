@@ -16,17 +16,26 @@ from identifiable.results import Alert, Input, Provenance
 class Stage:
     """What a call is doing: `name`, of which table or model (`of`), and in which pass where it passes until it has converged (from 1).
 
-    >>> str(Stage("resolving", "run1", 3))
-    'run1: resolving, pass 3'
+    `about` is how many passes it is likely to take, from how fast it has converged so far.
+
+    >>> str(Stage("resolving", "run1", 3, about=12))
+    'run1: resolving, pass 3 of about 12'
     """
 
     name: str
     of: str = ""
     number: int = 0
+    about: int = 0
+
+    @property
+    def work(self) -> Stage:
+        """The same without what changes from pass to pass."""
+        return Stage(self.name, self.of)
 
     def __str__(self) -> str:
         words = f"{self.of}: {self.name}" if self.of else self.name
-        return f"{words}, pass {self.number}" if self.number else words
+        total = f" of about {self.about}" if self.about > self.number else ""
+        return f"{words}, pass {self.number}{total}" if self.number else words
 
 
 Progress = Callable[[Stage, int, int], None]
@@ -38,7 +47,8 @@ class Run:
     """What travels through every call besides its data and its options.
 
     `cluster` is a `distributed.Client` whose workers make the passes over rows. `alerts` are what a reader must know; `inputs` and
-    `provenance` the record of the tables and of the command, where they are known already.
+    `provenance` the record of the tables and of the command, where they are known already. `log` keeps the passes of a call that
+    may be stopped (`blocks.PassLog`).
     """
 
     seed: int = 0
@@ -48,6 +58,7 @@ class Run:
     alerts: list[Alert] = field(default_factory=list)
     inputs: Sequence[Input] = ()
     provenance: Provenance | None = None
+    log: Any = None
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
@@ -60,8 +71,8 @@ class Run:
 
     @property
     def how(self) -> dict[str, Any]:
-        """Threads, cluster and progress, as `fold` takes them."""
-        return {"workers": self.workers, "cluster": self.cluster, "progress": self.progress}
+        """Threads, cluster, progress and the log of passes, as `fold` takes them."""
+        return {"workers": self.workers, "cluster": self.cluster, "progress": self.progress, "log": self.log}
 
     def say(self, stage: Stage, done: int, total: int) -> None:
         if self.progress is not None:

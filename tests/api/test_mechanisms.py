@@ -103,6 +103,9 @@ def test_the_shell_writes_a_basis_that_transform_applies(
     assert main(["transform", "b.safetensors", "z.npy", "-o", "s.npy", "--quiet"]) == 0
     found = identifiable.mechanisms("J.npy", "z.npy")
     assert np.allclose(np.load("s.npy"), found.basis(Z))
+    assert main(["transform", "b.safetensors", "s.npy", "--inverse", "-o", "back.npy", "--quiet"]) == 0
+    assert np.allclose(np.load("back.npy"), Z)
+    assert main(["transform", "b.safetensors", "s.npy", "--only-identifiable", "-o", "no.npy", "--quiet"]) == 2
     assert json.loads(Path("m.json").read_text())["n_factors"] == 2
     assert main(["mechanisms", "--jacobians", "J.npy", "--quiet", "--fail-if", "n_factors < 3"]) == 1
 

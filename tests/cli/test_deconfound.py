@@ -15,6 +15,7 @@ from identifiable import deconfound, transform
 from identifiable._checks import DataError, OutputError, PairingError, UsageError
 from identifiable.api import load, load_basis, screening
 from identifiable.cli import main
+from identifiable.options import AttributeOptions
 from identifiable.results import Attribution, Audit, Cleaning, ScreenEvaluation
 from identifiable.worlds import cells
 
@@ -49,6 +50,31 @@ def source(tmp_path_factory, world):
     return folder
 
 
+def remembered(function, *options):
+    """The function, called once for equal values of these options: all tests here attribute and clean the same wells."""
+    known = {}
+
+    def call(*data):
+        asked = next(value for value in data if isinstance(value, AttributeOptions))
+        key = tuple(getattr(asked, name) for name in options)
+        if key not in known:
+            known[key] = function(*data)
+        return known[key]
+
+    return call
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fitted_once():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, *options in (
+            ("screen_basis", "rank", "stability"),
+            ("clean_components", "rank", "stability", "relations"),
+        ):
+            patch.setattr(screening, name, remembered(getattr(screening, name), *options))
+        yield
+
+
 @pytest.fixture
 def folder(source, tmp_path, monkeypatch):
     for path in source.iterdir():
@@ -77,7 +103,7 @@ def figures(path):
 
 
 def test_an_audit_is_the_same_from_every_format_and_draws_its_page_again(folder, capsys):
-    words = ["--preset", "rxrx3-core", "--permutations", "20", "--min-wells", "4", "--quiet"]
+    words = ["--preset", "rxrx3-core", "--permutations", "5", "--min-wells", "4", "--quiet"]
     assert run("audit", "wells.parquet", *words, "--json", "a.json", "--report", "a.html", capsys=capsys)[0] == 0
     assert run("audit", "wells.h5ad", *words, "--json", "b.json", capsys=capsys)[0] == 0
     assert run("audit", "X.npy", "--metadata", "metadata.csv", *words, "--json", "c.json", capsys=capsys)[0] == 0
@@ -90,7 +116,8 @@ def test_an_audit_is_the_same_from_every_format_and_draws_its_page_again(folder,
 
 
 def test_an_evaluation_writes_scores_goes_on_from_what_was_kept_and_is_gated(folder, capsys):
-    words = ["evaluate", "wells.parquet", *QUICK, "--min-wells", "4", "--folds", "3", "--quiet", "--checkpoint", "kept"]
+    words = ["evaluate", "wells.parquet", *QUICK, "--rank", "6", "--min-wells", "4", "--folds", "3", "--quiet"]
+    words += ["--checkpoint", "kept"]
     assert run(*words, "--json", "a.json", "--scores", "scores.csv", capsys=capsys)[0] == 0
     kept = sorted(path.name for path in (folder / "kept").iterdir())
     for path in sorted((folder / "kept").iterdir())[1::2]:  # as after a kill: half of the parts are there
@@ -155,17 +182,12 @@ def test_components_are_written_on_request(folder, world, capsys):
     assert sum(name.startswith("component_") for name in names) == sum(kept)
 
 
-JUDGED: list[Cleaning] = []  # the one cleaning that is judged otherwise
-
-
 def judged(monkeypatch, verdict, weights=None):
     """The cleaning of the tests' screen with another verdict, and other weights."""
     true = screening.clean_components
 
     def changed(*data):
-        if not JUDGED:
-            JUDGED.append(true(*data))
-        result = JUDGED[0]
+        result = true(*data)
         kept = result.weights if weights is None else (weights,) * len(result.weights)
         removed = tuple(k for k, weight in enumerate(kept) if weight < 1)
         return replace(result, verdict=verdict, weights=kept, removed=removed)
@@ -184,7 +206,7 @@ def test_a_table_that_is_worse_than_the_input_is_written_only_with_force(folder,
     assert (folder / "page.html").exists()
     assert load("c.json").outputs == ()
     assert not [path for path in folder.iterdir() if path.name.startswith("worse")]
-    found = deconfound.clean("wells.parquet", preset="rxrx3-core", stability=0, permutations=20, metrics=())
+    found = deconfound.clean("wells.parquet", preset="rxrx3-core", stability=2, permutations=20)
     with pytest.raises(OutputError, match=rf"worse\.csv: .*{verdict}"):
         deconfound.save_cleaned("worse.csv", found)
     assert run(*words, "--force", capsys=capsys)[0] == 0
@@ -212,7 +234,7 @@ def test_a_table_without_any_of_its_components_is_written_and_weights_of_one_giv
 
 
 def test_attribution_keeps_its_basis_and_takes_one_that_was_fitted_elsewhere(folder, capsys):
-    words = ["attribute", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--quiet"]
+    words = ["attribute", "wells.parquet", "--preset", "rxrx3-core", *FEW, "--rank", "6", "--quiet"]
     assert run(*words, "-o", "b.safetensors", "--json", "a.json", capsys=capsys)[0] == 0
     assert run(*words, "--basis", "b.safetensors", "--json", "b.json", capsys=capsys)[0] == 0
     first, second = load("a.json"), load("b.json")

@@ -439,6 +439,15 @@ def test_progress_lines_come_at_each_stage_and_each_tenth_after_some_time():
     assert patient.stream.getvalue() == ""
 
 
+def test_a_log_has_a_line_every_half_minute_of_one_stage(monkeypatch):
+    clock = iter([0.0, 20.0, 40.0, 51.0, 60.0, 90.0])
+    monkeypatch.setattr("identifiable.cli.progress.time.monotonic", lambda: next(clock))
+    lines = Lines(io.StringIO())
+    for number in range(1, 6):
+        lines(Stage("resolving", "a", number), 0, 10)
+    assert re.findall(r"(\d+) s", lines.stream.getvalue()) == ["20", "51", "90"]
+
+
 def test_long_work_leaves_lines_in_a_log_but_not_if_quiet(folder, capsys, monkeypatch):
     words = [*CALL, "--metrics", "mig,irs", "--null", "2", "--workers", "1"]
     assert run(*words, capsys=capsys)[2] == ""  # it took no time

@@ -26,7 +26,9 @@ CALLS = {
     "bilipschitz": "bilipschitz a.npy --decoder model:decoder --directions 4",
     "mechanisms": "mechanisms a.npy --decoder model:decoder --blocks 2,1",
     "disentangle": "disentangle a.npy factors.csv --metrics mig --resolve whitened",
+    "align": "align a.npy b.npy --no-curve --holdout 60 --seed 3",
     "heads": "heads h1.npy h2.npy --features a.npy b.npy --null-draws 2",
+    "match": "match h1.npy h2.npy --null-draws 2 --unsigned",
     "layers": "layers stack.npz:a_* stack.npz:b_* --null-draws 2 --components 2",
     "extract": "extract model:net a.npy --output layers.safetensors --layers 0,last --batch 50",
     "audit": "deconfound audit wells.csv --permutations 20 --min-wells 4",
@@ -134,12 +136,31 @@ BEFORE_THE_WORK = [
 @pytest.mark.parametrize(("extra", "code", "part"), BEFORE_THE_WORK)
 @pytest.mark.parametrize(
     "call",
-    ["compare", "resolve", "bilipschitz", "disentangle", "heads", "layers", "extract", "audit", "fig2", "table2"],
+    [
+        "compare",
+        "resolve",
+        "align",
+        "bilipschitz",
+        "disentangle",
+        "heads",
+        "match",
+        "layers",
+        "extract",
+        "audit",
+        "fig2",
+        "table2",
+    ],
 )
 def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeypatch, call, extra, code, part):
     Path("taken").mkdir()
     before = files()
-    words = CALLS[call].replace("a.npy", "absent.npy").replace("stack", "absent").replace("wells.csv", "absent.csv")
+    words = (
+        CALLS[call]
+        .replace("a.npy", "absent.npy")
+        .replace("match h1", "match absent")
+        .replace("stack", "absent")
+        .replace("wells.csv", "absent.csv")
+    )
     monkeypatch.setattr(experiments, "reproduce", None)
     err = refused(*shlex.split(words), *extra, code=code, capsys=capsys)
     assert part in err
@@ -173,6 +194,8 @@ def test_what_cannot_be_done_is_one_line_before_the_work(folder, capsys, monkeyp
         ("bilipschitz", "constants > 3", ("'constants'",)),
         ("bilipschitz", "constant.q96 > 3", ("'q96'",)),
         ("bilipschitz", "decoder > 3", ("decoder is", "==")),
+        ("align", "recall_11 > 1", ("'recall_11'",)),
+        ("align", "advice == maybe", ("'maybe'", "run_both")),
         ("heads", "r3 > 1", ("'r3'",)),
         ("heads", "heads.rang < 3", ("'rang'", "rank")),
         ("fig2", "spearmen > 3", ("'spearmen'",)),

@@ -62,7 +62,7 @@ def test_the_example_of_the_help_makes_the_call_and_writes_its_page(calls, capsy
     assert out.endswith("page: fig2.html\n")
     assert Path("fig2.html").stat().st_size > 10_000
     (call,) = calls
-    assert call.pop("progress") is None
+    assert isinstance(call.pop("progress"), progress.Lines)
     assert callable(call.pop("say"))
     expected = {"name": "fig2", "scale": "smoke", "data": None, "seed": 0, "checkpoint": None, "changes": {}}
     assert call == expected

@@ -594,6 +594,17 @@ def test_a_bar_shows_rows_of_one_long_pass_and_counts_many(monkeypatch):
     ]
 
 
+def test_a_bar_tells_the_time_left_of_passes_that_converge(monkeypatch):
+    bar = clocked(monkeypatch, 0.0, 7.0, 8.0)
+    bar(Stage("resolving", "a", 1), 0, 1000)
+    bar(Stage("resolving", "a", 4, about=11), 500, 1000)
+    bar(Stage("resolving", "a", 5, about=4), 0, 1000)  # the end is near, but not known
+    assert [line.split(", ", 1)[1] for line in drawn(bar.stream)[1:]] == [
+        "pass 4 of about 11, 15 s left",
+        "pass 5, elapsed 8 s",
+    ]
+
+
 def test_a_bar_does_not_jump_to_short_passes_or_back_to_a_stage_that_is_over(monkeypatch):
     bar = clocked(monkeypatch, 1.0, 2.0, 2.2, 3.0, 4.0, 4.3, 5.0)
     bar(Stage("resolving", "a", 9), 1, 10)

@@ -109,7 +109,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 64])
 @pytest.mark.parametrize("make", KINDS)
 def test_diameter_equals_brute_force(make: Callable[..., Table], d: int, path: str) -> None:
-    table = make(1500, d, np.random.default_rng(d))
+    table = make(1100, d, np.random.default_rng(d))
     assert_exact(table, diameter(table))
 
 
@@ -174,7 +174,7 @@ def test_ties_go_to_the_first_pair_in_row_order(path: str) -> None:
 @pytest.mark.parametrize("d", [2, 3, 24])
 def test_diameter_does_not_depend_on_workers_blocks_or_center(make: Callable[..., Table], d: int, path: str) -> None:
     rng = np.random.default_rng(9)
-    table = make(5000, d, rng).astype(np.float32)
+    table = make(2500, d, rng).astype(np.float32)
     found = diameter(Blocks(table), workers=1)
     for rows, workers in ((100, 1), (None, 2), (777, 3)):
         assert diameter(Blocks(table, rows=rows), workers=workers) == found

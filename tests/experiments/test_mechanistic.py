@@ -78,7 +78,24 @@ def test_a_checkpoint_gives_the_same_scores_again(tiny: Mechanistic, tmp_path: P
     assert isinstance(again, Mechanistic)
     assert again.over_ica is None
     assert "penalty" not in {s.way for s in again.scores}
-    assert len(told) == 4
+    assert len(told) == 6
+
+
+def test_the_expected_time_is_said_before_anything_is_trained() -> None:
+    said = {scale: mechanistic.expected(mechanistic.settings(scale, {}), True) for scale in mechanistic.PRESETS}
+    assert said["paper"].startswith("150 ")
+    assert "27 h" in said["paper"]
+    assert "11 min" in said["small"]
+    assert "--checkpoint" in mechanistic.expected(mechanistic.settings("paper", {}), False)
+
+    class Stop(Exception):
+        pass
+
+    def stop(line: str) -> None:
+        raise Stop(line)
+
+    with pytest.raises(Stop, match="27 h"):
+        reproduce("mechanistic", scale="paper", say=stop)
 
 
 def test_owners_of_outputs_give_the_nearest_basis_where_points_differ_in_theirs() -> None:

@@ -23,6 +23,18 @@ pa = pytest.importorskip("pyarrow")
 QUICK = {"genes": ("SRC",), "folds": 3, "rotations": 1, "null_guides": 0, "bootstrap": 50, "percents": (25.0,)}
 
 
+def world(preset="", *, seed=0):
+    """A screen with as many wells of each gene as are asked for, and few others."""
+    return cells("tiny", seed=seed, experiments=8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_wells():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table3, "cells", world)
+        yield
+
+
 @pytest.fixture(scope="module")
 def simulated():
     return reproduce("table3", changes=QUICK)
@@ -60,18 +72,18 @@ def test_concentration_has_every_candidate_of_the_lost_formula(simulated):
 
 
 def test_files_as_they_are_published_give_what_the_same_rows_give(simulated, tmp_path):
-    world = cells("small", seed=0)
-    order = np.random.default_rng(0).permutation(world.n)
-    columns = [f"feature_{j}" for j in range(world.X.shape[1])]
-    rows = {"well_id": world.metadata["well_id"][order].tolist()}
+    screen = world()
+    order = np.random.default_rng(0).permutation(screen.n)
+    columns = [f"feature_{j}" for j in range(screen.X.shape[1])]
+    rows = {"well_id": screen.metadata["well_id"][order].tolist()}
     pq.write_table(
-        pa.table({**rows, **{name: world.X[order, j] for j, name in enumerate(columns)}}),
+        pa.table({**rows, **{name: screen.X[order, j] for j, name in enumerate(columns)}}),
         tmp_path / "embeddings.parquet",
     )
-    names = [name for name in world.metadata if name != "cell_count"]
+    names = [name for name in screen.metadata if name != "cell_count"]
     lines = [
         ",".join(names),
-        *(",".join(map(str, row)) for row in zip(*(world.metadata[n] for n in names), strict=True)),
+        *(",".join(map(str, row)) for row in zip(*(screen.metadata[n] for n in names), strict=True)),
     ]
     (tmp_path / "metadata_rxrx3_core.csv").write_text("\n".join(lines).replace("nan", "") + "\n")
     found = reproduce("table3", scale="paper", data=str(tmp_path), changes={**QUICK, "seeds": 1, "stricter": 1})

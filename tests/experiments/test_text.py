@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError
-from identifiable.experiments.text import byte_pair_tokens, made_text, read_text
+from identifiable.experiments.text import byte_pair_tokens, made_text, text_lines
 
 
 def joined(found) -> str:
@@ -62,19 +62,29 @@ def test_windows_share_one_token_with_the_next():
 
 
 def test_a_text_is_read_plain_or_packed(tmp_path):
-    (tmp_path / "a.txt").write_text("é text", encoding="utf-8")
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress("é text".encode()))
-    assert read_text(tmp_path / "a.txt") == read_text(tmp_path / "a.txt.gz") == "é text"
+    (tmp_path / "a.txt").write_bytes("é text\r\n\nend".encode())
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress((tmp_path / "a.txt").read_bytes()))
+    for name in ("a.txt", "a.txt.gz"):
+        assert list(text_lines(tmp_path / name)) == ["é text\r\n", "\n", "end"]
+
+
+def test_a_text_is_read_no_further_than_it_is_asked_for(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"first\n\xff\xfe\n")
+    lines = text_lines(tmp_path / "a.txt")
+    assert next(lines) == "first\n"
+    with pytest.raises(DataError, match=r"a\.txt"):
+        next(lines)
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("missing.txt", None), ("latin.txt", b"\xff\xfe"), ("cut.gz", gzip.compress(b"abc")[:-3])]
+    ("name", "content"),
+    [("missing.txt", None), ("latin.txt", b"\xff\xfe"), ("cut.gz", gzip.compress(b"abc", mtime=0)[:-3])],
 )
 def test_a_text_that_cannot_be_read_is_named(tmp_path, name, content):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=name):
-        read_text(tmp_path / name)
+        list(text_lines(tmp_path / name))
 
 
 def test_a_made_text_depends_on_the_seed_alone():

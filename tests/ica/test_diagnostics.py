@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -202,7 +203,7 @@ def test_the_margin_between_two_gaussians_is_nothing(seed):
 
 def refit(matrix: Matrix) -> Refit:
     d = matrix.shape[1]
-    return Refit(AffineMap(matrix, np.zeros(d)), np.full((d, d), 0.3), np.full((d, d), 0.01), 0.0, True)
+    return Refit(AffineMap(matrix, np.zeros(d)), (np.full((d, d), 0.3), np.full((d, d), 0.01)), 0.0, True)
 
 
 def test_equal_refits_are_stable_whatever_their_order_and_sign_is_told():
@@ -240,9 +241,10 @@ def test_stability_is_the_smallest_correlation_of_fit_and_both_halves_of_a_split
 
 
 def test_the_margin_is_the_flattest_pair_on_unseen_rows_in_standard_errors():
-    one = refit(np.eye(3))
-    one.curvature[1, 2] = one.curvature[2, 1] = 0.02
-    found = stability(AffineMap(np.eye(3), np.zeros(3)), [one, one], np.eye(3))
+    one, not_measured = refit(np.eye(3)), replace(refit(np.eye(3)), curvature=None)
+    assert one.curvature is not None
+    one.curvature[0][1, 2] = one.curvature[0][2, 1] = 0.02
+    found = stability(AffineMap(np.eye(3), np.zeros(3)), [one, one, not_measured, not_measured], np.eye(3))
     np.testing.assert_allclose(found.margin, [0.3 / 0.01 * np.sqrt(2), 2 * np.sqrt(2), 2 * np.sqrt(2)])
     np.testing.assert_array_equal(found.flattest[1:], [2, 1])
 

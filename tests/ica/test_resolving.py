@@ -81,9 +81,8 @@ def test_block_size_and_workers_do_not_change_a_bit(n, refits):
     assert bits(quick(Blocks(X[:-1]))) != bits(found[0])
 
 
-@pytest.mark.parametrize("data", [0, 1])
-def test_another_seed_gives_the_same_columns_where_they_are_called_reproducible(data):
-    X = with_gaussians(data)
+def test_another_seed_gives_the_same_columns_where_they_are_called_reproducible():
+    X = with_gaussians(0)
     found = [resolve(X, stability=2, seed=s) for s in (0, 11)]
     for a, b in (found, found[::-1]):
         assert same_columns(X, a, b, least=0.98) >= 2

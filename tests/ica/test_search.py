@@ -160,7 +160,7 @@ def test_a_search_that_begins_on_few_rows_finds_the_sources_for_less():
     for rows in (3_000, np.inf):
         passes = passes_of(world.X, "single")
         fresh, rng = passes.sample(5_000, fresh=True), np.random.default_rng(2)
-        rotation = search_in_rounds(passes, far_rows_of, LOGCOSH, [], rng, fresh, rows)
+        rotation = np.vstack(search_in_rounds(passes, far_rows_of, LOGCOSH, [], rng, fresh, rows))
         S = (world.sources - world.sources.mean(axis=0)) / world.sources.std(axis=0)
         y = (world.X - world.X.mean(axis=0)) @ passes.whitener.matrix @ rotation.T
         best.append(np.abs(S.T @ y / len(y)).max(axis=0).min())
@@ -173,7 +173,7 @@ def test_a_search_in_rounds_ends_where_there_is_nothing_to_find():
     X = np.random.default_rng(7).standard_normal((30_000, 20))
     passes, steps = passes_of(X, "single"), []
     rng, fresh = np.random.default_rng(2), passes.sample(5_000, fresh=True)
-    rotation = search_in_rounds(passes, lambda part: np.eye(20), LOGCOSH, steps, rng, fresh, rows=5_000)
+    rotation = np.vstack(search_in_rounds(passes, lambda part: np.eye(20), LOGCOSH, steps, rng, fresh, rows=5_000))
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(20), atol=1e-9)
     assert len(steps) < 300
 

@@ -6,9 +6,9 @@ import pytest
 import identifiable
 from identifiable.groups import haar_rotation, procrustes, projection
 from identifiable.identifiability.ladder import Ridge
-from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.shared import expected_chance
 from identifiable.moments import Moments
+from identifiable.rows import plan_rows
 
 BARE = {"nulls": (), "axes": False, "neighbours": 0}
 NUMBERS = {"rtol": 1e-7, "atol": 1e-9}

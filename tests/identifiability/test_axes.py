@@ -11,11 +11,11 @@ import pytest
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
 from identifiable.identifiability.axes import AxesOf, measure_axes
-from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import CompareOptions
+from identifiable.rows import plan_rows
 
 CELLS = 10
 

@@ -14,8 +14,8 @@ from identifiable import Blocks, DataError, PairingError, Representation, UsageE
 from identifiable.groups import WhiteBasis
 from identifiable.identifiability.judgement import efficiency
 from identifiable.identifiability.ladder import PENALTIES
-from identifiable.identifiability.rows import plan_rows
 from identifiable.results import without_time
+from identifiable.rows import plan_rows
 from laws import LADDER, member_outside, rows
 
 FOUR = tuple(g.name for g in LADDER)
@@ -185,8 +185,8 @@ def rarely_active(seed):
 HELD_OUT_CASES = {
     "ordinary": lambda s: (rows(s), noisy_copy(rows(s), s)),
     "condition 1e5": lambda s: (ill_conditioned(s), noisy_copy(ill_conditioned(s), s)),
-    "more columns than rows": lambda s: few_factors(s, 100, 200),
-    "fewer training rows than columns": lambda s: few_factors(s, 110, 100),
+    "more columns than rows": lambda s: few_factors(s, 60, 100),
+    "fewer training rows than columns": lambda s: few_factors(s, 66, 60),
     "n barely above d": lambda s: (rows(s, n=23, d=20), noisy_copy(rows(s, n=23, d=20), s)),
     "rarely active columns": rarely_active,
 }

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import pdist
 
-from identifiable import blocks as blocks_room
 from identifiable import compare
 from identifiable.blocks import Blocks
+from identifiable.blocks import tables as blocks_room
 from identifiable.groups import haar_rotation
 from identifiable.identifiability import comparison as room
 from identifiable.identifiability.comparison import consensus

@@ -153,7 +153,7 @@ def test_tiles_blocks_and_workers_change_nothing(monkeypatch, tmp_path):
     assert without_time(again).to_json() == without_time(whole).to_json()
     monkeypatch.setattr(layer_sums, "TILE_BYTES", 1)
     monkeypatch.setattr(layer_sums, "BUFFER_ROWS", 32)
-    monkeypatch.setattr("identifiable.blocks.MAX_CHUNK_ROWS", 50)
+    monkeypatch.setattr("identifiable.blocks.tables.MAX_CHUNK_ROWS", 50)
     small = layers(first, turned(first, 10), null_draws=2)
     for one, other in zip(small.grids, whole.grids, strict=True):
         for measure in ("cka", "svcca", "r2", "overlap"):

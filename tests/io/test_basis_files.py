@@ -177,7 +177,7 @@ BAD_METADATA = {
     "a later schema": (lambda m: {**m, "schema": "identifiable/basis/2"}, "got schema 'identifiable/basis/2'; update"),
     "another schema": (lambda m: {**m, "schema": "something/1"}, "pass a file"),
     "no schema": (lambda m: {k: v for k, v in m.items() if k != "schema"}, "a file without"),
-    "no result": (lambda m: {k: v for k, v in m.items() if k != "result"}, "not JSON|got None"),
+    "no result": (lambda m: {k: v for k, v in m.items() if k != "result"}, "not JSON|got none"),
     "a result that is not JSON": (lambda m: {**m, "result": "{"}, "not JSON"),
     "a result of compare": (lambda m: {**m, "result": make_comparison().to_json()}, "got identifiable/compare/1"),
     "a rank of one": (edited_result(lambda r: r.update(rank=1)), "contradicts itself"),

@@ -9,7 +9,7 @@ import pytest
 
 from errors import naming
 from identifiable._checks import DataError, OutputError, UsageError
-from identifiable.deconfounding.checkpoint import CARD, KeptArrays
+from identifiable.results.kept import CARD, KeptArrays
 
 
 def test_what_was_put_is_got_by_a_later_run(tmp_path: Path) -> None:

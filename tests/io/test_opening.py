@@ -766,3 +766,12 @@ def test_a_line_without_end_is_refused_before_memory_fills(tmp_path, monkeypatch
 
 
 # Nothing else escapes: damage of every kind is a DataError or does not matter
+
+
+def test_ids_of_another_array_of_the_file_are_not_taken(tmp_path):
+    np.savez(tmp_path / "m.npz", rows=np.ones((6, 3)), head=np.ones((4, 3)), ids=np.arange(6))
+    assert open_representation(f"{tmp_path}/m.npz:head").ids is None
+    assert len(open_representation(f"{tmp_path}/m.npz:rows").ids) == 6
+    np.savez(tmp_path / "wrong.npz", head=np.ones((4, 3)), ids=np.arange(6))
+    with pytest.raises(DataError, match="4 rows but 6 ids"):
+        open_representation(f"{tmp_path}/wrong.npz:head")

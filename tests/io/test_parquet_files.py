@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from errors import naming
 from identifiable._checks import DataError, MissingExtra, OutputError, PairingError
 from identifiable.blocks import Blocks
-from identifiable.io import open_representation, open_screen, parquet_files, read_label_table, save_array, save_table
+from identifiable.io import arrow_files, open_representation, open_screen, read_label_table, save_array, save_table
 from identifiable.io.label_columns import choose_features
 
 pa = pytest.importorskip("pyarrow")
@@ -46,10 +46,10 @@ def write(path: Path, values: NDArray[Any], *, rows: int | None = None, index: s
 
 
 @pytest.mark.parametrize("rows", [None, 10])
-@pytest.mark.parametrize("panel", [parquet_files.PANEL, 3])
+@pytest.mark.parametrize("panel", [arrow_files.PANEL, 3])
 def test_rows_are_those_of_the_file_by_slice_and_by_index(tmp_path, values, monkeypatch, rows, panel):
-    monkeypatch.setattr(parquet_files, "PANEL", panel)
-    monkeypatch.setattr(parquet_files, "BATCH_ROWS", 8)
+    monkeypatch.setattr(arrow_files, "PANEL", panel)
+    monkeypatch.setattr(arrow_files, "BATCH_ROWS", 8)
     found = open_representation(write(tmp_path / "a.parquet", values, rows=rows), rows=9)
     assert found.ids is None
     assert found.values.dtype == np.float32

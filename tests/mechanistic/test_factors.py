@@ -9,7 +9,7 @@ import pytest
 
 from identifiable._checks import DataError
 from identifiable.mechanistic.factors import find_factors
-from identifiable.mechanistic.operator import MOST, local_spectrum, spectrum, whitened
+from identifiable.mechanistic.operator import MOST, Frame, local_spectrum, spectrum, whitened
 from identifiable.mechanistic.sampling import rows_of
 from identifiable.worlds import MovingSprites, SlotWorld
 from mechanistic.blocks_world import block_jacobians, conditioned, same_partition, sine
@@ -54,6 +54,8 @@ def test_another_basis_and_another_order_of_outputs_change_nothing(outputs: bool
     first, second = find_factors(known.jacobians), find_factors(again)
     assert first.n_factors == second.n_factors == 3
     assert same_partition(first.owners[order], second.owners)
+    assert [c.explained for c in first.counts] == pytest.approx([c.explained for c in second.counts], abs=1e-8)
+    assert (first.certain, first.reason) == (second.certain, second.reason)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.05])
@@ -96,6 +98,23 @@ def test_rows_that_only_repeat_are_no_certain_split(noise: float) -> None:
     assert noise or find_factors(W * gains).reason == "exact"
 
 
+def test_copies_of_a_square_decoder_with_gains_are_no_certain_split() -> None:
+    rng = np.random.default_rng(19)
+    W, gains = rng.standard_normal((4, 4)), rng.uniform(0.3, 3, 6)
+    copies = np.concatenate([gain * W for gain in gains])[rng.permutation(24)]
+    for J in (
+        copies[None],
+        np.repeat(copies[None], 5, axis=0),
+        W * gains[:, None, None],
+        copies[None].astype(np.float32),
+    ):
+        assert (find_factors(J).n_factors, find_factors(J).reason) == (4, "square")
+    own = np.tile(W, (6, 1)) * rng.uniform(
+        0.3, 3, (24, 1)
+    )  # each output has a gain of its own: four factors of six outputs
+    assert (find_factors(own[None]).n_factors, find_factors(own[None]).reason) == (4, "exact")
+
+
 def test_one_latent_whose_derivatives_repeat_is_a_factor_beside_a_block() -> None:
     rng = np.random.default_rng(15)
     J = np.zeros((6, 20, 3))
@@ -113,6 +132,61 @@ def test_one_factor_stays_one_whatever_the_scales_of_its_outputs(points: int, le
         answers.append(find_factors(J))
     assert sum(found.n_factors == 1 for found in answers) >= least
     assert all(found.n_factors == 1 for found in answers if found.certain)
+
+
+def test_heavy_tails_neither_split_nor_join_factors() -> None:
+    one, several = [], []
+    for seed in range(4):
+        rng = np.random.default_rng([20, seed])
+        one.append(find_factors(rng.standard_t(2, size=(8, 40, 4)) @ conditioned(4, 10, rng)))
+        J = np.zeros((8, 60, 5))
+        J[:, :36, :3], J[:, 36:, 3:] = rng.standard_t(1.5, size=(8, 36, 3)), rng.standard_t(1.5, size=(8, 24, 2))
+        J = J @ conditioned(5, 10, rng)
+        several.append(find_factors(J + 0.01 * np.median(np.abs(J)) * rng.standard_normal(J.shape)))
+    assert sum(found.n_factors == 1 for found in one) >= 3
+    assert sum(found.n_factors == 2 for found in several) >= 3
+    assert not any(found.certain and found.n_factors != 1 for found in one)
+    assert not any(found.certain and found.n_factors != 2 for found in several)
+
+
+def test_long_rows_are_cut_to_where_they_hold_half() -> None:
+    rows = np.random.default_rng(21).standard_t(2, size=(400, 3))
+    white, triangle = np.linalg.qr(rows)
+    frame = Frame(white, np.linalg.inv(triangle), triangle.T, np.zeros((3, 0)))
+    cut = frame.shortened()
+    assert np.allclose(cut.white.T @ cut.white, np.eye(3))
+    assert np.allclose(cut.from_white.T @ cut.to_white, np.eye(3))
+    before, weights = (white**2).sum(axis=1), (cut.white**2).sum(axis=1) / ((rows @ cut.to_white) ** 2).sum(axis=1)
+    short = weights > 1 - 1e-9  # the same rows in the new frame
+    lengths = before * weights
+    assert np.ptp(lengths[~short]) < 1e-9 < lengths[short].max() <= lengths[~short].min() + 1e-9
+    assert lengths[~short].sum() == pytest.approx(lengths[short].sum(), rel=0.1)
+
+
+def test_a_factor_far_weaker_than_another_is_found_by_scaled_outputs_and_not_certain() -> None:
+    rng = np.random.default_rng(22)
+    J, owners = np.zeros((8, 45, 5)), np.repeat([0, 1], [30, 15])
+    J[:, :30, :3], J[:, 30:, 3:] = rng.standard_normal((8, 30, 3)), 1e-3 * rng.standard_normal((8, 15, 2))
+    J = J @ conditioned(5, 5, rng)
+    J += 0.01 * J.std(axis=(0, 2), keepdims=True) * rng.standard_normal(J.shape)
+    found = find_factors(J)
+    assert (found.n_factors, found.certain, found.reason, found.form) == (2, False, "scales", "scaled")
+    assert same_partition(found.owners, owners)
+    divided = find_factors(J / J.std(axis=(0, 2), keepdims=True))
+    assert (divided.n_factors, divided.certain, divided.form) == (2, True, "outputs")
+
+
+@pytest.mark.parametrize("dimensions", [[1, 8], [1, 1, 1, 1, 1]])
+def test_factors_of_one_dimension_are_found_beside_any_other(dimensions: list[int]) -> None:
+    known = block_jacobians(dimensions, np.random.default_rng(23), points=5, noise=0.01)
+    found = find_factors(known.jacobians)
+    assert sorted(found.dimensions) == sorted(dimensions)
+    assert same_partition(found.owners, known.owners)
+
+
+def test_every_factor_starts_a_cluster_however_small_its_outputs() -> None:
+    known = block_jacobians([1, 1, 4], np.random.default_rng(24), points=5, outputs=[60, 50, 12], noise=0.01)
+    assert same_partition(find_factors(known.jacobians).owners, known.owners)
 
 
 def test_no_output_has_more_than_its_share_of_the_leverage_in_any_basis() -> None:
@@ -147,6 +221,29 @@ def test_a_chain_of_overlapping_slots_is_not_certain(overlap: float) -> None:
         world = SlotWorld.of(3, overlap=overlap, rng=rng)
         J = world.jacobian(world.draw(8, rng=rng)) @ rng.standard_normal((9, 9))
         assert not find_factors(J).certain
+
+
+def test_two_separate_pairs_of_overlapping_slots_are_not_two_certain_factors() -> None:
+    rng = np.random.default_rng(26)
+    pairs = [SlotWorld.of(2, dim=2, overlap=0.25, rng=rng) for _ in range(2)]
+    blocks = [world.jacobian(world.draw(8, rng=rng)) for world in pairs]
+    m, d = blocks[0].shape[1:]
+    J = np.zeros((8, 2 * m, 2 * d))
+    J[:, :m, :d], J[:, m:, d:] = blocks
+    J = J @ conditioned(2 * d, 5, rng)
+    found = find_factors(J + 0.01 * J.std() * rng.standard_normal(J.shape))
+    assert not (found.certain and found.n_factors == 2)
+
+
+def test_banded_factors_are_certain_where_noise_is_small() -> None:
+    rng = np.random.default_rng(27)
+    J, first = np.zeros((8, 60, 6)), np.arange(30) // 10
+    for j in range(2):
+        for block in range(2):
+            J[:, 30 * block + np.arange(30), 3 * block + (first + j) % 3] = rng.normal(1, 0.6, (8, 30))
+    J = J @ conditioned(6, 5, rng)
+    found = find_factors(J + 0.01 * J.std() * rng.standard_normal(J.shape))
+    assert (found.n_factors, found.certain, found.reason) == (2, True, "separated")
 
 
 @pytest.mark.parametrize(("separated", "degrees"), [(True, 1.0), (False, 12.0)])
@@ -193,6 +290,24 @@ def test_a_sample_finds_what_all_rows_show_within_its_memory(monkeypatch: pytest
     assert (found.n_factors, found.certain) == (3, True)
     assert same_partition(found.owners, known.owners)
     assert peak < 6 * 2**20 < known.jacobians.nbytes * 7
+
+
+def test_a_sample_does_not_depend_on_the_basis_or_the_order_of_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(25)
+    J = block_jacobians([2, 3], rng, points=24, outputs=[60, 90], noise=0.02).jacobians
+    J[:, ::3] *= rng.random((24, 50, 1)) < 0.3  # outputs that are still at some points
+    monkeypatch.setattr("identifiable.mechanistic.sampling.WORK", 1.0)
+    monkeypatch.setattr("identifiable.mechanistic.sampling.LEAST_ROWS", 800)
+    order = rng.permutation(150)
+    first, turned, permuted = (find_factors(each) for each in (J, J @ conditioned(5, 100, rng), J[:, order]))
+    assert not first.complete
+    assert first.rows == turned.rows == permuted.rows < 1000
+    assert np.abs(first.leak - turned.leak).max() < 1e-8
+    assert np.abs(first.leak - permuted.leak).max() < 1e-8
+    assert first.n_factors == turned.n_factors == permuted.n_factors == 2
+    assert np.array_equal(first.owners, turned.owners)
+    assert same_partition(first.owners[order], permuted.owners)
+    assert rows_of(J, seed=1, allowed=800).values.shape != rows_of(J, seed=2, allowed=800).values.shape
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

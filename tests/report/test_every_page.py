@@ -6,7 +6,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -33,14 +33,18 @@ from identifiable.report.pages import PAGES, page_of
 from identifiable.results import SCHEMAS, Alert, from_json, to_json, without_time
 
 ESCAPES = "a\x1b[31m\n"
-DRAWN: dict[int, str] = {}
+DRAWN: dict[tuple[Any, int], str] = {}
+
+
+def drawn(render: Callable[[Any], str], example: Any) -> str:
+    """An example by a renderer; examples are built once, and so is this."""
+    if (render, id(example)) not in DRAWN:
+        DRAWN[render, id(example)] = render(example)
+    return DRAWN[render, id(example)]
 
 
 def html(example: Any) -> str:
-    """The page of an example, which is built once; so is this."""
-    if id(example) not in DRAWN:
-        DRAWN[id(example)] = report.html(example)
-    return DRAWN[id(example)]
+    return drawn(report.html, example)
 
 
 # -- drawn alike
@@ -79,8 +83,8 @@ def test_the_only_time_on_the_page_is_that_of_the_run(example: Any) -> None:
 
 
 def test_a_result_shows_itself(example: Any, tmp_path: Path) -> None:
-    assert example.table() == report.text_table(example)
-    assert example._repr_html_() == report.fragment(example)
+    assert example.table() == drawn(report.text_table, example)
+    assert example._repr_html_() == drawn(report.fragment, example)
     assert example.report(tmp_path / "page.html").read_text(encoding="utf-8") == html(example)
 
 
@@ -105,7 +109,7 @@ def test_the_answer_comes_first_and_each_link_has_its_target(example: Any) -> No
 
 def test_every_cell_is_in_the_html_and_in_the_markdown(example: Any) -> None:
     html_words = set(" ".join(Outline(html(example)).words).replace("\u00a0", " ").split())
-    markdown = report.markdown(example)
+    markdown = drawn(report.markdown, example)
     plain = markdown.replace("`", "").replace("\\", "")
     for table in tables_of(example):
         for row in table.rows:
@@ -133,7 +137,7 @@ def test_hashes_seed_versions_settings_and_command_are_on_the_page(example: Any)
     text = " ".join(cell for table in tables_of(example, "reproduction") for row in table.rows for cell in row)
     for item in (*(i.sha256 for i in example.inputs), *example.provenance.libraries, *example.settings):
         assert item in text
-    assert example.provenance.command in report.markdown(example)
+    assert example.provenance.command in drawn(report.markdown, example)
 
 
 def test_alerts_of_one_kind_stand_together_and_none_is_lost(example: Any) -> None:
@@ -141,8 +145,8 @@ def test_alerts_of_one_kind_stand_together_and_none_is_lost(example: Any) -> Non
     warned = replace(example, alerts=alerts)
     notices = [block for block in blocks_of(warned, "alerts") if isinstance(block, Notice)]
     assert [(n.code, len(n.more)) for n in notices] == [("few_rows", 4), ("other_code", 4)]
-    for render in (report.html, report.markdown):
-        assert all(alert.message in render(warned) for alert in alerts)
+    for text in (report.html(warned), report.markdown(warned)):
+        assert all(alert.message in text for alert in alerts)
     for line, notice in zip(report.text_table(warned).splitlines()[-2:], notices, strict=True):
         assert re.match(naming(f"! {notice.code}: {notice.code} no. 0", len(notice.more)), line)
 
@@ -217,7 +221,7 @@ def test_line_ends_and_terminal_escapes_in_words_never_reach_the_terminal(exampl
 
 
 def test_a_page_needs_nothing_else(example: Any) -> None:
-    for text in (html(example), report.fragment(example)):
+    for text in (html(example), drawn(report.fragment, example)):
         pictures = re.findall(r'<img src="data:image/png;base64,[A-Za-z0-9+/=]+"', text)
         assert foreign_loads(text) == [*["img"] * len(pictures), *["img src"] * len(pictures)]
         assert not re.search("https?://", text)
@@ -240,7 +244,7 @@ def test_the_search_for_foreign_loads_finds_each_kind(bad: str) -> None:
 
 
 def test_a_fragment_claims_nothing_of_its_host(example: Any) -> None:
-    text = report.fragment(example)
+    text = drawn(report.fragment, example)
     style = re.search(r"<style>(.*?)</style>", text, flags=re.DOTALL)
     assert style is not None
     rules = re.sub(r"@media[^{]*\{", "", style.group(1))
@@ -267,7 +271,7 @@ def test_figures_have_titles_and_stay_inside_their_frame_and_tables_have_caption
 
 
 def test_the_terminal_has_the_brief_blocks_of_the_page_and_nothing_else(example: Any) -> None:
-    text = report.text_table(example)
+    text = drawn(report.text_table, example)
     printed = set(text.split())
     brief = [block for block in blocks_of(example) if block.brief]
     assert any(isinstance(block, Card) for block in brief)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
@@ -27,6 +28,7 @@ from identifiable.blocks import Blocks
 from identifiable.ica import Resolved
 from identifiable.intake import as_representation
 from identifiable.io import save_basis
+from identifiable.io.basis_files import Basis
 from identifiable.moments import Array
 from identifiable.options import IcaOptions, ResolveOptions
 from identifiable.representation import Representation, from_torch, is_anndata, read_frame
@@ -67,7 +69,71 @@ def _answers_fastica(init: Callable[P, None]) -> Callable[P, None]:
     return checked
 
 
-class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc] # untyped bases
+class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc] # untyped bases
+    """What estimators share: rows from arrays, data frames and tables that are read in blocks, checked as scikit-learn does."""
+
+    kind_out = "components"
+
+    @abstractmethod
+    def _fitted(self) -> Basis:
+        """What is applied to rows."""
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """The rows of `X` transformed, in float32 if that is what `X` is in."""
+        check_is_fitted(self)
+        if is_anndata(X):
+            result: NDArray[Any] = self.transform(frame_of(X))  # set_output then names the rows by obs_names
+            return result
+        return transform(self._fitted(), self._rows(X))
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """Rows from what `transform` gives. Directions that were dropped come back as their mean."""
+        check_is_fitted(self)
+        if not is_lazy(X):
+            X = check_array(frame_of(X), dtype=ACCEPTED, estimator=self, input_name="X")
+            X = Representation(X, name="X")
+        return transform(self._fitted(), self._of_width(X, self._n_features_out, self.kind_out), inverse=True)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _rows(self, X: Any) -> Any:
+        """New rows, refused if they are not like those of the fit."""
+        if not is_lazy(X):
+            # Names are checked by it.
+            return self._named(validate_data(self, from_torch(X), dtype=ACCEPTED, reset=False))
+        if not hasattr(self, "feature_names_in_"):  # with names, the columns are looked for among any number
+            X = self._of_width(X, self.n_features_in_, "features")
+        return called(X)
+
+    def _opened(self, X: Any) -> Representation:
+        """What is read in blocks, opened for a fit, which remembers its width and names."""
+        source = as_representation(open_sources([called(X)], None, None)[0])
+        self.n_features_in_ = source.d
+        if source.columns is not None:
+            self.feature_names_in_ = np.array(source.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
+            del self.feature_names_in_
+        return source
+
+    def _of_width(self, X: Any, width: int, of: str) -> Any:
+        """`X`, refused if it has another number of columns; a file is for `transform` to refuse, by its name."""
+        X = called(X)
+        if not is_path(X) and X.d != width:
+            raise DataError(
+                f"{X.name} has {X.d} features, but {type(self).__name__} is expecting {width} {of} as input."
+            )
+        return X
+
+    def _named(self, X: NDArray[Any]) -> Representation:
+        """Rows that scikit-learn has checked, under the names of the features; "X" is what messages call them."""
+        names = getattr(self, "feature_names_in_", None)
+        return Representation(X, name="X", columns=None if names is None else tuple(names))
+
+
+class ICA(TableTransformer):
     """Independent components in a canonical order and sign, with a verdict on each.
 
     Implements the recipe of Theorem 2 (Nelson et al. 2026) as `identifiable.resolve` does, as a scikit-learn
@@ -164,7 +230,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Resolve the rows of `X`; `y` is ignored."""
         options = self._options()
-        source = self._opened_for_fit(_frame_of(X))
+        source = self._opened_for_fit(frame_of(X))
         try:
             self.basis_: Resolved = ica.resolve(source, options)
         except UsageError:
@@ -175,27 +241,6 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         for message, category in self._warnings():
             warnings.warn(message, category, stacklevel=2)
         return self
-
-    def transform(self, X: Any) -> NDArray[Any]:
-        """Components of the rows of `X`, in float32 if that is what `X` is in."""
-        check_is_fitted(self)
-        if is_anndata(X):
-            result: NDArray[Any] = self.transform(_frame_of(X))  # set_output then names the rows by obs_names
-            return result
-        if not _is_lazy(X):
-            # Names are checked by it.
-            X = self._named(validate_data(self, from_torch(X), dtype=ACCEPTED, reset=False))
-        elif not hasattr(self, "feature_names_in_"):  # with names, the columns are looked for among any number
-            X = self._of_width(X, self.n_features_in_, "features")
-        return transform(self.basis_, _called_x(X))
-
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Rows from components. Directions that were dropped come back as their mean."""
-        check_is_fitted(self)
-        if not _is_lazy(X):
-            X = check_array(_frame_of(X), dtype=ACCEPTED, estimator=self, input_name="X")
-            X = Representation(X, name="X")
-        return transform(self.basis_, self._of_width(X, self._n_features_out, "components"), inverse=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted basis to a `.safetensors` file, with the names of its features."""
@@ -261,32 +306,24 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """What scikit-learn names the columns of the output by."""
         return len(self.components_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     def _options(self) -> ResolveOptions:
         """The options of `ica.resolve`, checked."""
         if self.n_components is not None and not (_is_whole(self.n_components) and self.n_components >= 1):
             raise UsageError(f"n_components {self.n_components!r}: expected None or a whole number of at least 1.")
         return ResolveOptions(
             rank="auto" if self.n_components is None else int(self.n_components),
-            seed=_seed(self.random_state),
+            seed=seed_of(self.random_state),
             command="identifiable.ICA(...).fit(...)",
             **{name: getattr(self, name) for name in SAME},
         )
 
     def _opened_for_fit(self, X: Any) -> Representation:
-        if not _is_lazy(X):
+        if not is_lazy(X):
             return self._named(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS))
-        source = as_representation(open_sources([_called_x(X)], None, None)[0])
-        self.n_features_in_ = source.d
-        if source.columns is not None:
-            self.feature_names_in_ = np.array(source.columns, dtype=object)
-        elif hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
-            del self.feature_names_in_
-        return source
+        return self._opened(X)
+
+    def _fitted(self) -> Resolved:
+        return self.basis_
 
     def _with_clipped_rank(self, basis: Resolved) -> Resolved:
         """`basis` with the alert that fewer components were kept than asked for."""
@@ -311,37 +348,23 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def _in_dtype_of_fit(self, values: Array) -> NDArray[Any]:
         return values.astype(np.float32 if self.result_.inputs[0].dtype in SINGLE else np.float64, copy=False)
 
-    def _of_width(self, X: Any, width: int, of: str) -> Any:
-        """`X`, refused if it has another number of columns; a file is for `transform` to refuse, by its name."""
-        X = _called_x(X)
-        if not is_path(X) and X.d != width:
-            raise DataError(
-                f"{X.name} has {X.d} features, but {type(self).__name__} is expecting {width} {of} as input."
-            )
-        return X
 
-    def _named(self, X: NDArray[Any]) -> Representation:
-        """Rows that scikit-learn has checked, under the names of the features; "X" is what messages call them."""
-        names = getattr(self, "feature_names_in_", None)
-        return Representation(X, name="X", columns=None if names is None else tuple(names))
-
-
-def _is_lazy(X: Any) -> bool:
+def is_lazy(X: Any) -> bool:
     """Whether `X` is read in blocks by us; the rest is scikit-learn's to check."""
     return is_path(X) or isinstance(X, (Blocks, Representation)) or hasattr(X, "__dask_graph__")
 
 
-def _called_x(X: Any, name: str = "X") -> Any:
+def called(X: Any, name: str = "X") -> Any:
     """What is read in blocks, called X by messages unless it has a name."""
     if isinstance(X, Representation):
         name = name if X.name == Representation.name else X.name
-        return replace(X, name=name, values=_called_x(X.values, name) if isinstance(X.values, Blocks) else X.values)
+        return replace(X, name=name, values=called(X.values, name) if isinstance(X.values, Blocks) else X.values)
     if isinstance(X, Blocks):
         return Blocks(X.source, rows=X.rows, name=name) if X.name == Representation.name else X
     return X if is_path(X) else Blocks(X, name=name)
 
 
-def _frame_of(X: Any) -> Any:
+def frame_of(X: Any) -> Any:
     """`X` of an AnnData as a data frame, with the names of its rows and columns; a torch tensor as an array."""
     if not is_anndata(X):
         return from_torch(X)
@@ -349,7 +372,7 @@ def _frame_of(X: Any) -> Any:
     return X.to_df()
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     if random_state is None:
         return 0
     if isinstance(random_state, np.random.RandomState):

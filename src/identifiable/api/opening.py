@@ -106,7 +106,7 @@ def connected(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
-        client: Any = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"no Dask scheduler answers at {address} ({error}); start one with 'dask scheduler'."

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from identifiable import ica
 from identifiable._checks import UsageError
 from identifiable.api.opening import Opened, one_ids_file
+from identifiable.blocks import PassLog
+from identifiable.intake import as_representation, inputs_of
 from identifiable.options import ResolveOptions, takes
+from identifiable.results.kept import KeptArrays, digest
 
 
 @takes(ResolveOptions)
@@ -42,8 +46,16 @@ def resolve(*representations: Any, options: ResolveOptions) -> Any:
     with Opened(representations, options) as opened:
         group_by, name = opened.labels(options.group_by)
         labelled = replace(options, group_by=group_by)
-        named: dict[str, Any] = {"group_by_name": name, "cluster": opened.cluster}
+        named: dict[str, Any] = {"group_by_name": name, "cluster": opened.cluster, "log": _log(options, opened.tables)}
         if len(representations) == 1:
             return ica.resolve(opened.tables[0], labelled, **named)
         found = ica.resolve_jointly(opened.tables, labelled, **named)
     return replace(found, result=replace(found.result, alerts=(*one_ids_file(options.ids), *found.result.alerts)))
+
+
+def _log(options: ResolveOptions, tables: Sequence[Any]) -> PassLog | None:
+    """Where passes over these tables are kept. Other settings ask for other passes, so one folder serves them all."""
+    if options.checkpoint is None:
+        return None
+    inputs = inputs_of([as_representation(table, alone=True) for table in tables])
+    return PassLog(KeptArrays(options.checkpoint, digest({"resolve": [given.sha256 for given in inputs]})))

@@ -15,7 +15,6 @@ from identifiable.api.opening import is_path
 from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.audit.auditing import audit as audit_design
-from identifiable.deconfounding.checkpoint import KeptArrays
 from identifiable.deconfounding.components.attributing import attribute as attribute_components
 from identifiable.deconfounding.components.cleaning import clean as clean_components
 from identifiable.deconfounding.components.cleaning import cleaned_basis, cleaned_map, compared_spaces
@@ -65,6 +64,7 @@ from identifiable.results import (
     ScreenDesign,
     ScreenEvaluation,
 )
+from identifiable.results.kept import KeptArrays
 from identifiable.run import PLAIN, Run
 
 Path_ = str | os.PathLike[str]

@@ -1,4 +1,4 @@
-"""Applying a basis to rows, block by block."""
+"""Applying a basis or a map to rows, block by block."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,33 +16,40 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from identifiable._checks import DataError, UsageError
+from identifiable.alignment import INSIDE, Aligned
 from identifiable.api.opening import is_path, open_sources
 from identifiable.blocks import Blocks, chunk_rows, silent
 from identifiable.deconfounding.feature_map import FeatureMap
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
-from identifiable.io import load_basis, open_screen, open_with_metadata, save_anndata, save_array
+from identifiable.io import load_basis, open_screen, open_with_metadata, save_anndata, save_array, save_table
 from identifiable.io.anndata_files import OBS_NAMES, AnnDataFile, Beside
-from identifiable.io.containers import check_is_file, listed, shown, split_spec, suffix_of
+from identifiable.io.basis_files import Basis
+from identifiable.io.containers import check_is_file, is_pattern, listed, shown, suffix_of
 from identifiable.io.label_columns import is_id_name
-from identifiable.io.opening import column_names
+from identifiable.io.opening import column_names, located, shard_format
+from identifiable.io.saving import WITH_LABELS
+from identifiable.io.shards import ShardRows
+from identifiable.io.tables import DELIMITERS
 from identifiable.representation import Representation
-from identifiable.results import Alert
+from identifiable.results import Alert, Mechanisms
+from identifiable.results.writing import together
+from identifiable.rows import uniforms
 from identifiable.run import Progress, Stage
 
 FLOATS = ("float16", "float32", "float64")
 HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
-HEADED = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")  # files that name all their columns in one place
 ANNDATA = ".h5ad"
 WITHOUT_IDS = ".npy"  # the one format that has no place for them
-WITH_LABELS = (".parquet", ANNDATA)
 SHOWN_ROWS = 5
+# Rows whose leverage is computed unless all are asked for: it costs as much as the map.
+LOOKED_AT, LOOKED_AT_SHARE = 2000, 1 / 32
 
 
 @overload
 def transform(
-    basis: str | os.PathLike[str] | Resolved | FeatureMap,
+    basis: str | os.PathLike[str] | Basis,
     X: Any,
     output: None = None,
     *,
@@ -50,10 +58,11 @@ def transform(
     blocks: int | None = None,
     ids: str | None = None,
     dtype: DTypeLike | None = None,
+    flags: str | os.PathLike[str] | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def transform(
-    basis: str | os.PathLike[str] | Resolved | FeatureMap,
+    basis: str | os.PathLike[str] | Basis,
     X: Any,
     output: str | os.PathLike[str],
     *,
@@ -62,9 +71,10 @@ def transform(
     blocks: int | None = None,
     ids: str | None = None,
     dtype: DTypeLike | None = None,
+    flags: str | os.PathLike[str] | None = None,
 ) -> Path: ...
 def transform(
-    basis: str | os.PathLike[str] | Resolved | FeatureMap,
+    basis: str | os.PathLike[str] | Basis,
     X: Any,
     output: str | os.PathLike[str] | None = None,
     *,
@@ -73,11 +83,16 @@ def transform(
     blocks: int | None = None,
     ids: str | None = None,
     dtype: DTypeLike | None = None,
+    flags: str | os.PathLike[str] | None = None,
 ) -> NDArray[Any] | Path:
-    """Components of new rows in a basis found before; or, with `inverse`, rows from components.
+    """Components of new rows in a basis found before, or rows carried into another representation by a map; or back (`inverse`).
 
-    Ours. Rows are read, mapped and, with `output`, written a block at a time; the map is computed in float64 and
-    rounded once. The same rows give the same bits whatever the format and `blocks`.
+    Ours. Rows are read, mapped and, with `output`, written a block at a time. Components are computed in float64 and rounded once;
+    a map of `align` is computed in the type of the result. The same rows give the same bits whatever the format and `blocks`.
+
+    Rows of `X` may be unlike those that a map of `align` was fitted to. Their leverage says so (`Reach`): that of every row with
+    `flags` and in tables of at most 2,000 rows, else that of one row in 32 or of 2,000, whichever is more. Where more are outside
+    than chance gives, a warning (`rows_outside`) names the first.
 
     A basis fitted to columns with names (a table, a data frame, `X` of a `.h5ad`) knows them. Columns of `X` are then
     found by name, in any order and among others; one that is missing or occurs twice is an error. Where only one of
@@ -87,20 +102,21 @@ def transform(
     Parameters
     ----------
     basis
-        What `resolve` returned, or the file it was saved to; or a map from features to features, as `deconfound.clean` has it
-        (`cleaned.basis`), which gives features under their names.
+        What `resolve` or `align` returned, or the file it was saved to; or a map from features to features, as `deconfound.clean`
+        has it (`cleaned.basis`), which gives features under their names; or the file that the command `mechanisms` wrote.
     X
         Rows with the columns the basis was fitted to (with `inverse`: its components): an array, a data frame, a
         `Representation`, `Blocks`, a Dask array or a path.
     output
-        Where to write: `.npy`, `.npz`, `.safetensors`, `.parquet` or `.h5ad`, whole or not at all. Ids of the rows go along,
-        except into a `.npy`; columns of metadata from a `.parquet` or `.h5ad` into either of these. From one `.h5ad` to another
+        Where to write, whole or not at all: `.npy`, `.npz`, `.safetensors`, `.parquet`, `.arrow`, `.feather`, `.h5ad`, `.h5` or
+        `.zarr`; from a table in many files also a folder, for as many files of the same names. Ids of the rows go along,
+        except into a `.npy`; columns of metadata into `.parquet`, `.arrow`, `.feather`, `.h5ad`, `.zarr`. From one `.h5ad` to another
         `obs`, `obsm`, `obsp`, `uns` and `raw` are copied; `layers`, `varm`, `varp` and the columns of `var`, which belong to the
         columns of the input, are not, and a warning (`parts_dropped`) names them. The path is returned; without `output` an
         array is.
     inverse
         From components back to the space of the data. Directions without variance, which resolving drops, come back
-        as their mean.
+        as their mean. Of a map of `align`: from the second representation to the first, where the map has an inverse.
     only_identifiable
         Only the columns of components the result calls identifiable, in their order; bit for bit those of all columns.
         Needs a basis resolved with refits (`stability`), and does not go with `inverse`.
@@ -110,6 +126,9 @@ def transform(
         The column, key or sidecar file that holds sample ids; of a data frame a column. Without it its index goes along.
     dtype
         float16, float32 or float64; by default float32 for rows stored in at most that, else float64.
+    flags
+        For a map of `align`: a `.csv` or `.parquet` to write with a line for each row: its id or number, its `leverage`, and
+        whether it is `outside` of what the map was fitted to.
 
     >>> from identifiable import resolve
     >>> X = np.random.default_rng(0).laplace(size=(1000, 2)) @ [[2, 1], [1, 1]]
@@ -129,6 +148,7 @@ def transform(
         blocks=blocks,
         ids=ids,
         dtype=dtype,
+        flags=flags,
     )
     for alert in done.alerts:
         warnings.warn(f"{alert.code}: {alert.message}", stacklevel=2)
@@ -145,7 +165,7 @@ class Transformed:
 
 
 def apply_basis(
-    basis: str | os.PathLike[str] | Resolved | FeatureMap,
+    basis: str | os.PathLike[str] | Basis,
     X: Any,
     output: str | os.PathLike[str] | None = None,
     *,
@@ -154,15 +174,12 @@ def apply_basis(
     blocks: int | None = None,
     ids: str | None = None,
     dtype: DTypeLike | None = None,
+    flags: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Transformed:
     """As `transform`, with the alerts beside the values."""
-    found = _loaded(basis)
-    if isinstance(found, FeatureMap) and (inverse or only_identifiable):
-        asked = "inverse" if inverse else "only_identifiable"
-        raise UsageError(
-            f"{asked}: expected a basis with components, got a map from features to features; leave it out."
-        )
+    found = loaded(basis, X)
+    _check_asked(found, inverse=inverse, only_identifiable=only_identifiable, flags=flags)
     columns = _identifiable_columns(found, inverse) if only_identifiable else None
     before = found.before if isinstance(found, FeatureMap) else None
     if before is not None and before.method == "all rows":
@@ -171,7 +188,10 @@ def apply_basis(
         )
     beside = _beside(X, output, ids)
     own_labels = not (beside and "obs" in beside.kept)  # what is not copied with the file
-    table = _opened(found, X, ids, blocks, output, inverse, before is not None or (_has_labels(output) and own_labels))
+    form = "" if output is None else output_format(output, X)
+    has_labels = form in WITH_LABELS and own_labels
+    table = _opened(found, X, ids, blocks, output, inverse, before is not None or has_labels)
+    stored = blocks_of(table).base
     table, alerts = _arranged(table, found, inverse)
     source = blocks_of(table)
     _check_width(source, found, inverse)
@@ -180,60 +200,118 @@ def apply_basis(
 
         source, noticed = scaled_by_own_controls(source, table.labels, before)
         alerts += noticed
-    if not (_has_labels(output) and own_labels):
+    if not has_labels:
         table = replace(table, labels={})
-    by = _map(found, inverse)
+    shape, kind = _map(found, inverse).matrix.shape, result_dtype(dtype, source)
     watch = None if progress is None else partial(progress, Stage("transforming", table.name))
-    mapped = _Mapped(source, by, result_dtype(dtype, source), columns, watch)
+    reached = (
+        _Reached(found, source.n, all_rows=flags is not None) if isinstance(found, Aligned) and not inverse else None
+    )
+    mapped = _Mapped(source, _applied(found, inverse, kind), shape[1], kind, columns, watch, reached)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
-    rows = Blocks(mapped, rows=chunk_rows(sum(mapped.map.matrix.shape)), name=source.name)
-    if output is not None:
-        keeps_ids = ids is not None or Path(output).suffix.lower() != WITHOUT_IDS
-        names = _names(found, columns, inverse)
-        if beside is None:
-            path = save_array(output, rows, table.ids if keeps_ids else None, table.labels, names)
+    rows = Blocks(mapped, rows=chunk_rows(sum(shape)), name=source.name)
+    values: NDArray[Any] | Path
+    with nullcontext() if flags is None else together():
+        if output is None:
+            values = np.empty(rows.shape, rows.dtype)
+            at = 0
+            for block in rows:
+                values[at : at + len(block)] = block
+                at += len(block)
         else:
-            path = save_anndata(output, rows, table.labels, ids=table.ids, feature_names=names, beside=beside)
-            alerts += _dropped(beside, path)
-        return Transformed(path, rows.shape, alerts)
-    result: NDArray[Any] = np.empty(rows.shape, rows.dtype)
-    at = 0
-    for block in rows:
-        result[at : at + len(block)] = block
-        at += len(block)
-    return Transformed(result, rows.shape, alerts)
+            keeps_ids = ids is not None or form != WITHOUT_IDS
+            names = _names(found, columns, inverse)
+            if beside is None:
+                shards = stored.files if not Path(output).suffix and isinstance(stored, ShardRows) else None
+                values = save_array(output, rows, table.ids if keeps_ids else None, table.labels, names, shards=shards)
+            else:
+                values = save_anndata(output, rows, table.labels, ids=table.ids, feature_names=names, beside=beside)
+                alerts += _dropped(beside, values)
+        if reached is not None:
+            alerts += reached.alerts(table)
+            if flags is not None:
+                reached.write(flags, table)
+    return Transformed(values, rows.shape, alerts)
+
+
+def _check_asked(found: Basis, *, inverse: bool, only_identifiable: bool, flags: str | os.PathLike[str] | None) -> None:
+    """Refuse what this kind does not have."""
+    if only_identifiable and not isinstance(found, Resolved):
+        raise UsageError("only_identifiable: expected a basis with components, got a map; leave it out.")
+    if inverse and isinstance(found, FeatureMap) and not isinstance(found.result, Mechanisms):
+        raise UsageError(
+            "inverse: expected a basis with components, got a map from features to features; leave it out."
+        )
+    if inverse and isinstance(found, Aligned):
+        found.way(inverse)
+    if flags is not None and (inverse or not isinstance(found, Aligned)):
+        raise UsageError(
+            "flags: only a map of align, and not its inverse, has rows that it was fitted to; leave it out."
+        )
 
 
 def as_basis(basis: str | os.PathLike[str] | Resolved) -> Resolved:
     """A basis of components as it is, or from its file."""
-    found = _loaded(basis)
+    found = loaded(basis)
     if not isinstance(found, Resolved):
         got = basis if is_path(basis) else type(found).__name__
         raise UsageError(f"basis: expected a basis of components, as resolve or attribute save it, got a map: {got}.")
     return found
 
 
-def _loaded(basis: str | os.PathLike[str] | Resolved | FeatureMap) -> Resolved | FeatureMap:
-    found = load_basis(basis) if is_path(basis) else basis
-    if not isinstance(found, Resolved | FeatureMap):
+def loaded(basis: str | os.PathLike[str] | Basis, rows: Any = None) -> Basis:
+    """A basis as it is, or from its file. `rows` are what it will be applied to: the two are easily swapped."""
+    try:
+        found = load_basis(basis) if is_path(basis) else basis
+    except DataError:
+        if is_path(rows) and _is_basis(rows):
+            raise UsageError(f"{rows} is the basis or map, {basis} are rows; type transform {rows} {basis}.") from None
+        raise
+    if not isinstance(found, Basis):
         raise UsageError(
-            f"basis: expected what resolve returned or the path of a saved basis, got {type(found).__name__}."
+            f"basis: expected what resolve or align returned or the path of what they saved, got {type(found).__name__}."
         )
     return found
 
 
-def _map(basis: Resolved | FeatureMap, inverse: bool) -> AffineMap:
+def _is_basis(path: str | os.PathLike[str]) -> bool:
+    try:
+        load_basis(path)
+    except DataError:
+        return False
+    return True
+
+
+def _map(basis: Basis, inverse: bool) -> AffineMap:
+    if isinstance(basis, Aligned):
+        return basis.way(inverse)
     if isinstance(basis, FeatureMap):
-        return basis.map
+        return basis.map.inverse() if inverse else basis.map
     return basis.from_components if inverse else basis.to_components
+
+
+def _applied(basis: Basis, inverse: bool, kind: np.dtype[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """What is done to a block of rows. In row order, whatever the source's: products of another layout round differently."""
+    if isinstance(basis, Aligned):
+        return basis.carrier(inverse=inverse, dtype=np.result_type(kind, np.float32))
+    by = _map(basis, inverse)
+    return lambda rows: by(np.ascontiguousarray(rows, np.float64))
+
+
+def _fitted_to(basis: Basis, inverse: bool = False) -> str:
+    """The name of the table whose columns a basis takes."""
+    if isinstance(basis, Aligned):
+        return basis.target if inverse else basis.source
+    name: str = basis.result.inputs[0].name
+    return name
 
 
 def _beside(X: Any, output: str | os.PathLike[str] | None, ids: str | None) -> Beside | None:
     """What goes along from one `.h5ad` to another."""
     if output is None or Path(output).suffix.lower() != ANNDATA or not is_path(X):
         return None
-    path, part = split_spec(X, (ANNDATA,))
-    if suffix_of(path) != ANNDATA:
+    path, part = located(X)
+    if suffix_of(path) != ANNDATA or is_pattern(path):
         return None
     check_is_file(path)
     return AnnDataFile(path).beside(part, obs=ids in (None, OBS_NAMES))
@@ -250,12 +328,16 @@ def _dropped(beside: Beside, output: Path) -> tuple[Alert, ...]:
     )
 
 
-def _has_labels(output: str | os.PathLike[str] | None) -> bool:
-    return output is not None and Path(output).suffix.lower() in WITH_LABELS
+def output_format(output: str | os.PathLike[str], X: Any) -> str:
+    """The suffix of what is written: that of `output`, or of the shards of `X` where `output` is a folder for as many files."""
+    suffix = Path(output).suffix.lower()
+    if suffix or not is_path(X):
+        return suffix
+    return shard_format(located(X).path) or suffix
 
 
 def _opened(
-    basis: Resolved | FeatureMap,
+    basis: Basis,
     X: Any,
     ids: str | None,
     blocks: int | None,
@@ -267,11 +349,12 @@ def _opened(
     if not is_path(X):
         return as_representation(open_sources([X], ids)[0], alone=output is None)
     known = _known(basis, inverse)
-    path, part = split_spec(X, (*HEADED, ANNDATA))
-    if known and part is None and suffix_of(path) in HEADED:
-        names = column_names(path)
+    path, part = located(X)
+    if known and part is None:
+        names = column_names(path)  # where a file names all its columns in one place
         others = [name for name in set(names) - {*known, ids, ""} if not is_id_name(name)]
-        if set(known) <= set(names) and len(set(names)) == len(names) and (others or suffix_of(path) == ".parquet"):
+        text = suffix_of(path) in DELIMITERS
+        if set(known) <= set(names) and len(set(names)) == len(names) and (others or not text):
             table = open_screen(X, ids=ids, features=known).representation
             return replace(table, values=Blocks(blocks_of(table).source, rows=blocks, name=blocks_of(table).name))
     if with_labels:
@@ -280,24 +363,22 @@ def _opened(
     return opened
 
 
-def _arranged(
-    table: Representation, basis: Resolved | FeatureMap, inverse: bool
-) -> tuple[Representation, tuple[Alert, ...]]:
+def _arranged(table: Representation, basis: Basis, inverse: bool) -> tuple[Representation, tuple[Alert, ...]]:
     """The columns of a table in the order of the basis, by name; an alert where names are on one side only."""
     known, given = _known(basis, inverse), table.columns
     if inverse and not set(known or ()) & set(given or ()):  # components under names of someone else, or under none
         known = None
     order = places(known, given, table.name)
     if order is None:
-        return table, () if known == given else (not_checked(table.name, basis),)
+        return table, () if known == given else (not_checked(table.name, basis, inverse),)
     rows = blocks_of(table)
     values = Blocks(_Columns(rows, order), rows=rows.rows, name=rows.name)
     return replace(table, values=values, columns=known), ()
 
 
-def not_checked(name: str, basis: Resolved | FeatureMap) -> Alert:
+def not_checked(name: str, basis: Basis, inverse: bool = False) -> Alert:
     """The alert that columns were taken by position."""
-    return Alert("columns_not_checked", {"name": name, "basis": basis.result.inputs[0].name})
+    return Alert("columns_not_checked", {"name": name, "basis": _fitted_to(basis, inverse)})
 
 
 def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: str) -> list[int] | None:
@@ -314,7 +395,7 @@ def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: s
     if missing:
         raise DataError(
             f"{name}: {len(missing)} of the {len(known)} columns the basis was fitted to are missing "
-            f"({listed([shown(column) for column in missing])}); rename the columns, or resolve the table anew."
+            f"({listed([shown(column) for column in missing])}); pass a table that has them, or --inverse for rows of the other side."
         )
     counts = [Counter(known), Counter(given)]
     twice = [column for column in dict.fromkeys(known) if any(count[column] > 1 for count in counts)]
@@ -326,9 +407,14 @@ def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: s
     return [place[column] for column in known]
 
 
-def _known(basis: Resolved | FeatureMap, inverse: bool) -> tuple[str, ...] | None:
-    """What the basis calls the columns of its input."""
-    return tuple(component_name(component.index) for component in basis.result.components) if inverse else basis.columns
+def _known(basis: Basis, inverse: bool) -> tuple[str, ...] | None:
+    """What the basis calls the columns of its input; factors of a decoder have no names."""
+    if isinstance(basis, Aligned):
+        return basis.target_columns if inverse else basis.columns
+    if inverse:
+        components = () if isinstance(basis, FeatureMap) else basis.result.components
+        return tuple(component_name(component.index) for component in components) or None
+    return basis.columns
 
 
 class _Columns:
@@ -342,8 +428,11 @@ class _Columns:
         return self.source[rows][:, self.columns]
 
 
-def _names(basis: Resolved | FeatureMap, columns: list[int] | None, inverse: bool) -> list[str] | None:
+def _names(basis: Basis, columns: list[int] | None, inverse: bool) -> list[str] | None:
     """What the columns of a result are called where a format has names: components by their place in the basis."""
+    if isinstance(basis, Aligned):
+        known = basis.columns if inverse else basis.target_columns
+        return None if known is None else list(known)
     if inverse or isinstance(basis, FeatureMap):
         return None if basis.columns is None else list(basis.columns)
     components = basis.result.components
@@ -356,38 +445,86 @@ def component_name(index: int) -> str:
 
 
 class _Mapped:
-    """Rows of a table after an affine map, all `columns` or some, each block checked as it is read. A `blocks.Rows`."""
+    """Rows of a table after a map, all `columns` or some, each block checked as it is read. A `blocks.Rows`."""
 
     def __init__(
         self,
         source: Blocks,
-        by: AffineMap,
+        by: Callable[[NDArray[Any]], NDArray[Any]],
+        width: int,
         dtype: np.dtype[Any],
         columns: list[int] | None,
         progress: Callable[[int, int], None] | None,
+        reached: _Reached | None,
     ):
         self.source, self.map, self.dtype, self.columns, self.progress = source, by, dtype, columns, progress
-        self.shape = (source.n, by.matrix.shape[1] if columns is None else len(columns))
+        self.reached = reached
+        self.shape = (source.n, width if columns is None else len(columns))
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         block = self.source[rows]
         first, stop, _ = rows.indices(self.source.n)
         if self.progress is not None:
             self.progress(stop, self.source.n)
-        _refuse(block, first, f"{self.source.name}: expected finite numbers, got", "remove or impute them.")
         with silent():
-            # In row order, whatever the source's: products of another layout round differently.
-            values = self.map(np.ascontiguousarray(block, np.float64))
+            _refuse(block, first, f"{self.source.name}: expected finite numbers, got", "remove or impute them.")
+            values = self.map(block)
             if self.columns is not None:  # chosen last: a product of fewer columns may round differently
                 values = values[:, self.columns]
             result = values.astype(self.dtype, order="C", copy=False)
-        what = f"{self.source.name}: mapped into {self.dtype} the rows overflow to"
-        _refuse(result, first, what, "scale the rows, or ask for dtype float64.")
+            what = f"{self.source.name}: mapped into {self.dtype} the rows overflow to"
+            _refuse(result, first, what, "scale the rows, or ask for dtype float64.")
+        if self.reached is not None:
+            self.reached.look(first, block)
         return result
+
+
+class _Reached:
+    """The leverage of rows as they go through a map: of all of them, or of some."""
+
+    def __init__(self, aligned: Aligned, n: int, *, all_rows: bool):
+        self.aligned = aligned
+        self.share = 1.0 if all_rows else min(1.0, max(LOOKED_AT / max(n, 1), LOOKED_AT_SHARE))
+        self.leverage = np.full(n, np.nan, np.float32)
+
+    def look(self, first: int, rows: NDArray[Any]) -> None:
+        chosen = np.arange(len(rows))
+        if self.share < 1:
+            chosen = np.flatnonzero(uniforms(0, first, len(rows)) < self.share)
+        if chosen.size:
+            self.leverage[first + chosen] = self.aligned.leverage(rows[chosen])
+
+    def alerts(self, table: Representation) -> tuple[Alert, ...]:
+        """Whether more rows are outside than chance gives: twice the share that is expected, and three standard deviations."""
+        looked_at = int(np.sum(~np.isnan(self.leverage)))  # infinitely far counts
+        outside = np.flatnonzero(self.leverage > self.aligned.reach.limit)
+        expected = (1 - INSIDE) * looked_at
+        if not looked_at or len(outside) <= 2 * expected + 3 * np.sqrt(expected):
+            return ()
+        named = outside[:SHOWN_ROWS] if table.ids is None else table.ids[outside[:SHOWN_ROWS]]
+        values = {
+            "name": table.name,
+            "rows": len(outside),
+            "looked_at": looked_at,
+            "share": len(outside) / looked_at,
+            "first": [shown(str(row)) for row in named],
+            "source": self.aligned.source,
+        }
+        swapped = {"target": self.aligned.target} if len(outside) > looked_at / 2 else {}
+        return (Alert("rows_outside", values | swapped),)
+
+    def write(self, path: str | os.PathLike[str], table: Representation) -> None:
+        beside: dict[str, NDArray[Any]] = {} if table.ids is not None else {"row": np.arange(len(self.leverage))}
+        beside["outside"] = self.leverage > self.aligned.reach.limit
+        save_table(
+            path, Blocks(self.leverage[:, None], name=str(path)), beside, ids=table.ids, feature_names=["leverage"]
+        )
 
 
 def _refuse(rows: NDArray[Any], first: int, what: str, remedy: str) -> None:
     """An error if anything is not finite, with the rows it is in; later blocks have not been looked at."""
+    if np.isfinite(rows.sum()):  # costs a quarter of looking at every value
+        return
     found = NonFinite()
     found.add(first, [rows])
     if found.count:
@@ -398,7 +535,7 @@ def _refuse(rows: NDArray[Any], first: int, what: str, remedy: str) -> None:
         )
 
 
-def _identifiable_columns(basis: Resolved | FeatureMap, inverse: bool) -> list[int]:
+def _identifiable_columns(basis: Basis, inverse: bool) -> list[int]:
     if inverse:
         raise UsageError("only_identifiable chooses among components, inverse gives rows of data; pass one of the two.")
     columns = [place for place, component in enumerate(basis.result.components) if component.identifiable]
@@ -411,11 +548,18 @@ def _identifiable_columns(basis: Resolved | FeatureMap, inverse: bool) -> list[i
     return columns
 
 
-def _check_width(source: Blocks, basis: Resolved | FeatureMap, inverse: bool) -> None:
-    wanted = _map(basis, inverse).matrix.shape[0]
+def _check_width(source: Blocks, basis: Basis, inverse: bool) -> None:
+    wanted, gives = _map(basis, inverse).matrix.shape
     if source.d == wanted:
         return
-    of = basis.result.inputs[0].name
+    of = _fitted_to(basis, inverse)
+    if isinstance(basis, Aligned):
+        other = _fitted_to(basis, not inverse)
+        hint = f"pass rows of the model of {of}."
+        if source.d == gives:
+            turn = "leave inverse out" if inverse else "pass inverse (--inverse)" if basis.back is not None else ""
+            hint = f"these look like rows of {other}: {turn or f'make a map from {other} to {of} with align'}."
+        raise DataError(f"{source.name}: expected {wanted} columns, as {of} had, got {source.d}; {hint}")
     if inverse:
         raise DataError(
             f"{source.name}: expected {wanted} columns, the components of the basis of {of}, got {source.d}; "

@@ -21,6 +21,7 @@ from typing import Any
 from identifiable import results
 from identifiable._checks import UsageError
 from identifiable.options.tables import Metric
+from identifiable.results.dictionaries import ScoreName
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -45,6 +46,8 @@ _SCORES = ((_METRIC, r"\2", ONLY), (rf"{_METRIC}\.(\w+?)", r"\2", r"\3"), (r"(\w
 _ABOUT = (("_low", "intervals.{}.low"), ("_high", "intervals.{}.high"), ("_p", "nulls.{}.p"), ("", "scores.{}"))
 _FIT, _LIFT = "fits.form:{}.estimator:exact.unit:latent.", "lifts.ica:centred.data:all."
 _TRIAL, _DIFFERENCE = r"conditions.representation:\1.target:all.0.", r"differences.first:\1.second:\2.target:all.0."
+_SEARCH = "ways.0.queries.metric:cosine.0."
+_MATCH = f"({'|'.join(typing.get_args(ScoreName))})"
 SHORT: Mapping[type, tuple[tuple[str, str], ...]] = {
     results.Comparison: (
         (r"(.+)", r"pairs.rungs.\1"),
@@ -86,6 +89,17 @@ SHORT: Mapping[type, tuple[tuple[str, str], ...]] = {
         (r"(agreement|total_variation|(?:relative_)?logit_distance)", r"premise.\1"),
         (r"(fixed|expressed|offset)", r"maps.0.\1"),
         (r"(\w+)", r"maps.0.fit.\1"),
+    ),
+    results.Alignment: (  # of the map from the first table to the second, searched by cosine
+        (r"(\w+)_(low|high)", rf"{_SEARCH}\1.ci95.\2"),
+        (r"(\w+)", rf"{_SEARCH}\1.value"),
+        (r"(r2|cosine|own_overlap)", r"ways.0.\1.value"),
+        (r"(\w+)", r"ways.0.\1"),
+    ),
+    results.Matches: (
+        (_MATCH, r"pairs.scores.name:\1.value"),
+        (rf"{_MATCH}\.(.+)", r"pairs.scores.name:\1.\2"),
+        (r"(.+)", r"pairs.\1"),
     ),
     results.Attribution: ((r"(technical|biological|both|neither)", r"components.role:\1"),),
     results.Cleaning: ((r"removed", r"removed.count"),),
@@ -351,6 +365,8 @@ def _name(item: Any, whole: str = "") -> str:
     """What a message calls a result, or a part of the whole of that name."""
     if isinstance(item, results.PairResult):
         return f"{item.source} -> {item.target}"
+    if isinstance(item, results.DictionaryPair):
+        return f"{item.first} and {item.second}"
     if isinstance(item, results.LayerPair):
         return f"{item.first}, {item.second}"
     if isinstance(item, results.Layers):

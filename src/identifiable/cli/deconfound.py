@@ -133,7 +133,7 @@ def _save_cleaned(job: Job, found: Any, path: str) -> object:
     )
 
 
-_part = partial(Command, tables=TABLE, lines=True)
+_part = partial(Command, tables=TABLE)
 PARTS = (
     _part(
         name="deconfound audit",

@@ -35,5 +35,4 @@ COMMAND = Command(
     gate="'infom < 0.6', 'infom_low < 0.6' (of its interval), 'infom_p > 0.05', 'dci.completeness < 0.5' or 'after.infom < 0.6' "
     "(after ICA)",
     inputs=lambda job: listed_ids(job.options),
-    lines=True,
 )

@@ -59,5 +59,4 @@ COMMAND = Command(
     inputs=lambda job: [job.options.weights],
     outputs=lambda job: [job.options.output],
     save=_save,
-    lines=True,
 )

@@ -30,5 +30,4 @@ COMMAND = Command(
     result=lambda job: Layers,
     gate="'diagonal.cka < 0.5', 'matched < 10' or 'above_untrained < 12'",
     inputs=lambda job: [*(job.options.untrained or ()), *listed_ids(job.options)],
-    lines=True,
 )

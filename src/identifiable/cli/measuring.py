@@ -68,7 +68,6 @@ class Command:
     save: Callable[[Job, Any], Mapping[str, Callable[[str], object]]] = lambda job, found: {}
     files: tuple[Output, ...] = ()
     withheld: Callable[[Job, Any], str] = lambda job, found: ""
-    lines: bool = False  # progress of long work is also worth a log
     gate_last: bool = False  # a condition that cannot be decided must not cost what took hours
 
     @property
@@ -110,7 +109,7 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
     check_outputs([typed.json, typed.report, *named, *wanted.outputs(job)], inputs)
     check_page(typed.report)
     words = recorded(wanted.name, paths, job.options)
-    with progress_bar(typed, lines=wanted.lines) as bar:
+    with progress_bar(typed) as bar:
         job.options = replace(job.options, progress=bar, command=words)
         found = wanted.call(job)
     result = getattr(found, "result", found)

@@ -13,7 +13,10 @@ from identifiable.options import Declared, Options, declared
 
 Kind = TypeVar("Kind", bound=Options)
 
-TABLE_FORMATS = ".npy .npz .csv .tsv .safetensors .pt .parquet .h5ad (file:part names a part)"
+TABLE_FORMATS = (
+    ".npy .npz .csv .tsv .safetensors .pt .parquet .arrow .feather .h5ad .h5 .zarr (file:part names a part), many files "
+    "('runs/*.npy', a folder), a URL (s3://…)"
+)
 ALL, NONE = "all", "none"  # in place of a list: every choice, or an empty one
 
 

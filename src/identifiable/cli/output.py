@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from identifiable._checks import OutputError, UsageError
 from identifiable.cli.progress import Bar, Lines
@@ -21,23 +21,11 @@ BASIS = ".safetensors"
 PAGE_SUFFIXES = (".html", ".htm", ".md")
 
 
-@overload
-def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | None]: ...
-
-
-@overload
-def progress_bar(options: argparse.Namespace, *, lines: bool) -> AbstractContextManager[Bar | Lines | None]: ...
-
-
-def progress_bar(
-    options: argparse.Namespace, *, lines: bool = False
-) -> AbstractContextManager[Bar | None] | AbstractContextManager[Bar | Lines | None]:
-    """A bar on stderr where someone looks; elsewhere nothing, or now and then a line (of long work, for its log)."""
+def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | Lines | None]:
+    """A bar on stderr where someone looks; elsewhere a line now and then, of long work, for its log."""
     if options.quiet:
         return nullcontext()
-    if sys.stderr.isatty():
-        return Bar()
-    return nullcontext(Lines() if lines else None)
+    return Bar() if sys.stderr.isatty() else nullcontext(Lines())
 
 
 def say(text: str, end: str = "\n") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from dataclasses import replace
 from types import TracebackType
 from typing import TextIO
 
@@ -15,7 +14,8 @@ WIDTH = 16
 EVERY = 0.1  # seconds between redraws
 SHORT = 0.5  # seconds a single pass must last to be worth a line of its own
 PATIENCE = 10.0  # seconds of work from which on a log is worth a line
-STEPS = 10  # lines that one stage may take
+STEPS = 10  # lines that one stage may take, besides those that break a silence
+SILENCE = 30.0  # seconds after which a log has a line though nothing new began
 LONG = 5.0  # seconds from which on one of many passes says how far it is
 STAGE_WIDTH = 20
 NAME_WIDTH = 24
@@ -26,8 +26,8 @@ CLEAR = "\r\x1b[2K"  # the line the cursor is in
 class Bar:
     """Callable as `progress(stage, done, total)`; leaves a clean line behind.
 
-    A stage of one pass shows rows and the time left. One of many passes cannot know the end, and rows that run from
-    none to all again and again tell nothing: it shows which model and refit, the pass, and the time since the start.
+    A stage of one pass shows rows and the time left. One of many passes shows which model and refit, the pass, how many are
+    likely, and the time that these would take; rows that run from none to all again and again would tell nothing.
     """
 
     def __init__(self, stream: TextIO | None = None):
@@ -56,7 +56,7 @@ class Bar:
 
     def _enter(self, stage: Stage, done: int, now: float) -> None:
         """Notice when a pass, a stage or a model is new."""
-        work = replace(stage, number=0)
+        work = stage.work
         if work != self.work:
             self.left.add(self.work)
             self.work, self.entered, self.repeats = work, now, 0
@@ -70,7 +70,7 @@ class Bar:
         elapsed = f"elapsed {now - self.begun:.0f} s"
         spent = now - self.started
         if self.stage.number and self.work not in self.left:
-            return self._count(self.stage.number, share, spent, elapsed)
+            return self._count(self.stage.number, share, spent, self._forecast(share, now) or elapsed)
         if self.repeats > 1:
             return self._count(self.repeats, share, spent, elapsed) if now - self.entered >= SHORT else ""
         if spent < SHORT:
@@ -83,8 +83,14 @@ class Bar:
     def _count(self, number: int, share: float, spent: float, elapsed: str) -> str:
         self.turn += 1
         within = f" ({share:.0%})" if spent >= LONG else ""
-        stage = Stage(self.work.name, _shortened(self.work.of), number)
+        stage = Stage(self.work.name, _shortened(self.work.of), number, self.stage.about)
         return f"{SPINNER[self.turn % len(SPINNER)]} {stage}{within}, {elapsed}"
+
+    def _forecast(self, share: float, now: float) -> str:
+        """The time that the likely passes of this stage will take; nothing where they are not known."""
+        made = self.stage.number - 1 + share
+        left = self.stage.about - made
+        return f"{(now - self.entered) / made * left:.0f} s left" if self.stage.about and made > 1 and left > 0 else ""
 
     def _write(self, text: str) -> None:
         room = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken back
@@ -102,7 +108,8 @@ class Bar:
 
 
 class Lines:
-    """Callable as `progress(stage, done, total)`: a line for each new stage, and for each tenth of it. Short work says nothing.
+    """Callable as `progress(stage, done, total)`: a line for each new stage, for each tenth of it, and every 30 s. Short work says
+    nothing.
 
     Lines are at least half the `patience` apart, and a stage that makes passes until it has converged is one stage: a log of an
     hour's work must be short enough to read.
@@ -117,11 +124,15 @@ class Lines:
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
         elapsed = time.monotonic() - self.begun
-        now = (replace(stage, number=0), 0 if stage.number else STEPS * done // max(total, 1))
-        if now == self.said or elapsed < self.patience or elapsed - self.last < self.patience / 2:
+        now = (stage.work, 0 if stage.number else STEPS * done // max(total, 1))
+        quiet = elapsed - self.last
+        if elapsed < self.patience or quiet < self.patience / 2 or (now == self.said and quiet < SILENCE):
             return
         self.said, self.last = now, elapsed
-        self.stream.write(f"{stage}: {done:,} of {total:,} done, {elapsed:.0f} s\n")
+        self.say(f"{stage}: {done:,} of {total:,} done, {elapsed:.0f} s")
+
+    def say(self, line: str) -> None:
+        self.stream.write(f"{line}\n")
         self.stream.flush()
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,7 @@ def _call(job: Job) -> Any:
     from identifiable.experiments import reproduce
 
     bar = job.options.progress
-    told = None if job.typed.quiet else partial(print, file=sys.stderr, flush=True) if bar is None else bar.say
+    told = None if bar is None else bar.say
     with redirect_stdout(sys.stderr):  # stdout is for the result
         return reproduce(job.paths[0], **vars(replace(job.options, say=told, changes=_changes(_listed_changes(job)))))
 

@@ -1,4 +1,4 @@
-"""`identifiable transform basis.safetensors X -o Z.npy`."""
+"""`identifiable transform basis.safetensors X -o Z.npy`; a basis, or a map of `align`."""
 
 from __future__ import annotations
 
@@ -17,26 +17,34 @@ def add_to(commands: Any) -> None:
     parser = command(
         commands,
         "transform",
-        "Components of new rows in a saved basis, or rows from components.",
+        "Components of new rows in a saved basis, or rows carried into another representation by a saved map; or back.",
         "identifiable transform basis.safetensors new.npy -o components.npy",
     )
     add = parser.add_argument
-    add("basis", metavar="BASIS", help="what resolve or deconfound clean --save-basis wrote")
+    add("basis", metavar="BASIS", help="what resolve, align, mechanisms or deconfound clean --save-basis wrote")
     add("table", metavar="X", help=f"rows with the columns the basis was fitted to: {TABLE_FORMATS}")
-    add("-o", "--output", required=True, metavar="PATH", help=f"file to write: {' '.join(WRITERS)}")
+    add(
+        "-o",
+        "--output",
+        required=True,
+        metavar="PATH",
+        help=f"file to write: {' '.join(WRITERS)}; of a table in many files also a folder",
+    )
     add_options(parser, TransformOptions)
     add("--quiet", action="store_true", help="no progress, print nothing")
     parser.set_defaults(run=_run)
 
 
 def _run(typed: argparse.Namespace) -> int:
-    from identifiable.api import load_basis
-    from identifiable.api.transforming import apply_basis
+    from identifiable.api.transforming import apply_basis, loaded, output_format
 
     options = given(TransformOptions, typed)
-    check_suffix(typed.output, tuple(WRITERS), "an array")
-    check_outputs([typed.output], filter(None, [typed.basis, typed.table, options.ids]))
-    basis = load_basis(typed.basis)
+    if output_format(typed.output, typed.table) not in WRITERS:
+        check_suffix(typed.output, tuple(WRITERS), "an array")
+    if options.flags is not None:
+        check_suffix(options.flags, (".csv", ".parquet"), "a table of flags")
+    check_outputs([typed.output, options.flags], filter(None, [typed.basis, typed.table, options.ids]))
+    basis = loaded(typed.basis, typed.table)
     with progress_bar(typed) as bar:
         done = apply_basis(
             basis,
@@ -47,6 +55,7 @@ def _run(typed: argparse.Namespace) -> int:
             blocks=options.blocks,
             ids=options.ids,
             dtype=options.dtype,
+            flags=options.flags,
             progress=bar,
         )
     if not typed.quiet:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import threading
-import zipfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote, unquote
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, OutputError, UsageError
 from identifiable.deconfounding.run import Clock
-from identifiable.results.writing import whole_file, write_text
+from identifiable.results.kept import digest, plain_content
 
 Arrays = Mapping[str, NDArray[Any]]
 FORMAT = 3  # of what is kept; another number makes older parts invisible
-SCHEMA = "identifiable/checkpoint/1"
-CARD = "checkpoint.json"  # the fingerprint of the run, beside its arrays
-ENTRY = ".npz"
-LONGEST = 200  # bytes of a name; file systems end at 255, and a temporary file needs some
 
 
 class Store(Protocol):
@@ -33,90 +21,6 @@ class Store(Protocol):
 
     def get(self, key: str, /) -> Arrays | None: ...
     def put(self, key: str, arrays: Arrays, /) -> None: ...
-
-
-class KeptArrays:
-    """Arrays by key in a folder, one `.npz` for each key, each written whole.
-
-    Ours. `fingerprint` tells runs apart: the same data and settings give the same one. A folder of another run is refused.
-    Arrays of numbers and text only: nothing is pickled. An entry that cannot be read counts as absent, and its key is in
-    `damaged`.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str], fingerprint: str):
-        self.folder = Path(folder)
-        self.damaged: list[str] = []
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            held = [name for name in os.listdir(self.folder) if not name.startswith(".")]
-        except OSError as error:
-            raise OutputError(
-                f"{folder}: cannot keep checkpoints there ({error.strerror}); choose another folder."
-            ) from None
-        if CARD in held:
-            self._check(fingerprint)
-        elif held:
-            raise DataError(
-                f"{folder}: expected an empty folder or the checkpoints of this run, found other files "
-                f"(first: {min(held)}); choose another folder."
-            )
-        else:
-            write_text(self.folder / CARD, json.dumps({"schema": SCHEMA, "fingerprint": fingerprint}) + "\n")
-
-    def get(self, key: str) -> dict[str, NDArray[Any]] | None:
-        """The arrays kept under `key`; None if there are none."""
-        path = self._path(key)
-        if not path.exists():
-            return None
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # checksums are verified
-                return {name: archive[name] for name in archive.files}
-        except Exception:  # zipfile and numpy raise a dozen unrelated types on damaged archives
-            if key not in self.damaged:
-                self.damaged.append(key)
-            return None
-
-    def put(self, key: str, arrays: Mapping[str, Any]) -> None:
-        """Keep arrays under `key`, in place of those that are there."""
-        values = {name: np.asarray(array) for name, array in arrays.items()}
-        for name, array in values.items():
-            if array.dtype.hasobject:
-                raise UsageError(
-                    f"{key}: {name!r} is an array of Python objects; keep numbers or text (a JSON as one)."
-                )
-        with whole_file(self._path(key)) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-            for name, array in values.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    npy_format.write_array(member, array, allow_pickle=False)
-
-    def keys(self) -> tuple[str, ...]:
-        """The keys that have an entry, in order."""
-        names = os.listdir(self.folder)
-        return tuple(
-            sorted(unquote(n.removesuffix(ENTRY)) for n in names if n.endswith(ENTRY) and not n.startswith("."))
-        )
-
-    def _path(self, key: str) -> Path:
-        name = quote(key, safe=" ,=()+") + ENTRY  # a key may hold slashes and colons, which a name may not
-        if not key or len(name) > LONGEST:
-            raise UsageError(f"key {key[:60]!r}: expected 1 to {LONGEST} characters.")
-        return self.folder / name.replace(".", "%2E", 1) if name.startswith(".") else self.folder / name
-
-    def _check(self, fingerprint: str) -> None:
-        try:
-            card = json.loads((self.folder / CARD).read_text(encoding="utf-8"))
-            known = card["fingerprint"] if card["schema"] == SCHEMA else None
-        except (OSError, ValueError, KeyError, TypeError):
-            known = None
-        if not isinstance(known, str):
-            raise DataError(
-                f"{self.folder}: {CARD} is damaged or of another version; delete the folder or choose another one."
-            )
-        if known != fingerprint:
-            raise DataError(
-                f"{self.folder}: holds the checkpoints of a run on other data or with other settings "
-                f"({known[:16]} there, {fingerprint[:16]} here); choose another folder, or delete this one to begin anew."
-            )
 
 
 class Checkpoint:
@@ -128,7 +32,7 @@ class Checkpoint:
 
     def __init__(self, store: Store | None = None, common: Mapping[str, Any] | None = None):
         self.clock = Clock()
-        self._store, self._common = store, _digest(common or {})
+        self._store, self._common = store, digest(common or {})
         self._lock = threading.Lock()
 
     def get(self, kind: str, **what: Any) -> Arrays | None:
@@ -153,24 +57,12 @@ class Checkpoint:
         return made
 
     def _key(self, kind: str, what: Mapping[str, Any]) -> str:
-        return f"{kind}-{_digest({'format': FORMAT, 'common': self._common, **what})}"
-
-
-def _digest(what: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(what, sort_keys=True, default=_plain).encode()).hexdigest()[:32]
-
-
-def _plain(value: Any) -> Any:
-    """What JSON does not know: arrays by their content, anything else by how it shows itself."""
-    if isinstance(value, np.ndarray):
-        content = np.ascontiguousarray(value)
-        return [str(content.dtype), list(content.shape), hashlib.sha256(content.tobytes()).hexdigest()]
-    return value.item() if isinstance(value, np.generic) else repr(value)
+        return f"{kind}-{digest({'format': FORMAT, 'common': self._common, **what})}"
 
 
 def fingerprint(*arrays: NDArray[Any]) -> str:
     """A short name for the content of arrays."""
-    return _digest({"arrays": [_plain(array) for array in arrays]})
+    return digest({"arrays": [plain_content(array) for array in arrays]})
 
 
 def text_array(text: str) -> NDArray[np.uint8]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.experiments.text import Tokens, byte_pair_tokens, made_text, read_text
+from identifiable.experiments.text import Tokens, byte_pair_tokens, made_text, text_lines
 from identifiable.intake import content_hash
 from identifiable.options import ReproduceOptions
 from identifiable.results import Input
@@ -127,7 +127,7 @@ def _tokens(chosen: GptSettings, options: ReproduceOptions) -> tuple[Tokens, Inp
     else:
         path = Path(options.data)
         path = path / TEXT if path.is_dir() else path
-        text, name = read_text(path), path.name
+        text, name = "".join(text_lines(path)), path.name
     tokens = byte_pair_tokens(text, chosen.vocabulary)
     ids = tokens.ids[:, None]
     return tokens, Input(name, len(ids), 1, str(ids.dtype), content_hash(Blocks(ids.astype(np.float64), name=name)))

@@ -50,6 +50,8 @@ HELD_OUT = 0.1  # of the rows
 EPOCHS = 5  # validations over a training
 GROUPING_ROWS = 500  # with which the oracle asks what a component is about
 GAP_OUTPUTS = 6  # of a factor, in the table of sparsity gaps
+STEP_SECONDS = 1e-3  # for one model at `small` on one core (11 CPU minutes in all)
+PENALTY_STEPS = 4  # plain steps that take as long as one with the penalty
 Groups = list[list[int]]
 
 
@@ -230,8 +232,20 @@ def trained_stack(
     return dict(zip(models, found, strict=True))
 
 
+def expected(chosen: Settings, kept: bool) -> str:
+    """How long a run takes, and whether it can be stopped, to say before it starts."""
+    models = len(chosen.slots) * len(chosen.overlaps) * len(chosen.dependences) * chosen.seeds
+    steps = chosen.steps + PENALTY_STEPS * (chosen.penalty_steps + chosen.scratch_steps)
+    minutes = math.ceil(models * steps * STEP_SECONDS / 60)
+    time = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+    stopped = "it can be stopped and continued" if kept else "with --checkpoint FOLDER it can be stopped and continued"
+    return f"{models} autoencoders, about {time} on one core; {stopped}"
+
+
 def run(experiment: Experiment, chosen: Settings, options: ReproduceOptions) -> Mechanistic:
     """Train autoencoders of every condition, find the factors of their decoders, and score slots before and after."""
+    if options.say is not None:
+        options.say(expected(chosen, options.checkpoint is not None))
     models: list[SlotModel] = []
     scores: list[SlotScore] = []
     inputs: list[Input] = []

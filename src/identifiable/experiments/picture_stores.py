@@ -159,7 +159,9 @@ class Hdf5Pictures:
     def _rows(self) -> StoredRows:
         layout = Layout(0, (self._shape[0], math.prod(self._shape[1:])), np.dtype(np.uint8))
         with self._dataset(self._images) as dataset:
-            return dense_rows(dataset, layout, self._path, self._label, self._damaged, self._rows)
+            return dense_rows(
+                dataset, layout, FileBytes.open(self._path, self._label), self._label, self._damaged, self._rows
+            )
 
     @contextmanager
     def _dataset(self, name: str) -> Iterator[Any]:

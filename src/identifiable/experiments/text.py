@@ -6,6 +6,7 @@ import gzip
 import re
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,23 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
+from identifiable.io.containers import check_is_file, reason
 
 WORD = re.compile(r"\s?\S+|\s")  # tokens do not reach over words; a word has the blank before it
+GZIP = b"\x1f\x8b"
 SYLLABLES = ("ka", "lo", "mi", "ne", "ru", "sa", "to", "vi")
 MADE_WORDS = 60
 
 
-def read_text(path: str | Path) -> str:
-    """A text file in UTF-8; one that ends in .gz is unpacked."""
+def text_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a text in UTF-8 with their ends, read as they are asked for; plain or gzipped."""
     path = Path(path)
+    check_is_file(path)
     try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, zlib.error) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{path}: cannot read the text ({why}).") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: expected text in UTF-8 ({error.reason} at byte {error.start}).") from None
+        with path.open("rb") as plain, gzip.open(plain) if plain.peek(2)[:2] == GZIP else plain as lines:
+            for line in lines:
+                yield line.decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a text in UTF-8 ({reason(error)}); check the file.") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.disentanglement import Codes
+from identifiable.groups import AffineMap
 from identifiable.metrics import ica_step, infomec
 from identifiable.results import Traversal
 
@@ -32,11 +33,11 @@ def traversals(
 
     latents = np.asarray(encodings(model, pictures), dtype=np.float64)
     step = ica_step(latents, mode="centred", seed=seed)
-    back: Array = np.linalg.pinv(step.matrix).astype(np.float64)
-    as_they_are: Array = np.eye(latents.shape[1])
+    back = AffineMap(np.linalg.pinv(step.matrix).astype(np.float64), step.offset)
+    as_they_are = AffineMap.identity(latents.shape[1])
     return [
-        _traversal(data, "AE", model, latents, latents, as_they_are, np.zeros(latents.shape[1]), scored, seed),
-        _traversal(data, "AE + ICA", model, latents, step.latents, back, step.offset, scored, seed),
+        _traversal(data, "AE", model, latents, latents, as_they_are, scored, seed),
+        _traversal(data, "AE + ICA", model, latents, step.latents, back, scored, seed),
     ]
 
 
@@ -46,12 +47,11 @@ def _traversal(
     model: Any,
     latents: Array,
     moved: Array,
-    back: Array,
-    offset: Array,
+    back: AffineMap,
     scored: Callable[..., Codes],
     seed: int,
 ) -> Traversal:
-    """`moved` are coordinates of the latents, ``latents = moved @ back + offset``; one of them moves at a time.
+    """`moved` are coordinates of the latents, ``latents = back(moved)``; one of them moves at a time.
 
     The picture that changes is the one whose latents are nearest to their mean.
     """
@@ -63,7 +63,7 @@ def _traversal(
     places = np.repeat(moved[middle][None], len(order) * COLUMNS, axis=0)
     for line, j in enumerate(order):
         places[line * COLUMNS : (line + 1) * COLUMNS, j] = np.linspace(low[j], high[j], COLUMNS)
-    drawn = reconstructions(model, places @ back + offset)
+    drawn = reconstructions(model, back(places))
     pixels = _mosaic((drawn.clip(0, 1) * 255).round().astype(np.uint8), len(order))
     height, width, _ = pixels.shape
     return Traversal(

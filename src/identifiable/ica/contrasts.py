@@ -160,12 +160,14 @@ class GaussianValues:
     `coupling`: the variance of G'', and that of G' left after regressing on y; what couples two pairs of components by chance.
     `roughness`: how fast the mean of G over a sample varies with the direction: the variance of its slope, per radian, over
     its own (4 for u^4, the mean degree of G in Hermite polynomials).
+    `shape_roughness`: the same of u G'(u) - G''(u), by which a step tells a component from a Gaussian; its variance is `coupling`.
     """
 
     mean: float
     residual_variance: float
     coupling: float
     roughness: float
+    shape_roughness: float
 
 
 @cache
@@ -174,14 +176,19 @@ def gaussian_values(name: str) -> GaussianValues:
     y = np.linspace(-14, 14, 20_001)
     weight = np.exp(-y * y / 2) / np.sqrt(2 * np.pi) * (y[1] - y[0])
     value = np.asarray(contrast(name).value(y), dtype=np.float64)
-    mean = float(weight @ value)
-    variance = float(weight @ (value - mean) ** 2)
-    with_square = float(weight @ ((value - mean) * (y * y - 1)))
     slope = np.empty_like(y)
     contrast(name).slope(y, slope)
     bend = np.asarray(contrast(name).bend(y, slope), dtype=np.float64)
-    bent = float(weight @ bend)
-    slope_variance = float(weight @ (slope - bent * y) ** 2)
-    coupling = float(weight @ (bend - bent) ** 2) + slope_variance
-    residual = variance - with_square**2 / 2
-    return GaussianValues(mean, residual, coupling, slope_variance / residual)
+    mean, residual, slope_variance = _field(y, weight, value, slope)
+    coupling = float(weight @ (bend - weight @ bend) ** 2) + slope_variance
+    shape = y * slope - bend
+    _, shape_variance, shape_slope = _field(y, weight, shape, np.gradient(shape, y))
+    return GaussianValues(mean, residual, coupling, slope_variance / residual, shape_slope / shape_variance)
+
+
+def _field(y: Array, weight: Array, value: Array, slope: Array) -> tuple[float, float, float]:
+    """Mean of a function of a Gaussian, its variance after regressing on the square, and that of its slope after regressing on y."""
+    mean = float(weight @ value)
+    with_square = float(weight @ ((value - mean) * (y * y - 1)))
+    residual = float(weight @ (value - mean) ** 2) - with_square**2 / 2
+    return mean, residual, float(weight @ (slope - float(weight @ (slope * y)) * y) ** 2)

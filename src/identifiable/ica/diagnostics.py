@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.ica.canonical import Canonical, Shape
+from identifiable.ica.chance import GAUSSIAN_LEVEL, MOST_ANGLE, chosen_p
 from identifiable.ica.contrasts import gaussian_values
 from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import PairMeans
@@ -16,11 +17,7 @@ from identifiable.ica.stability import Stability
 from identifiable.moments import Array
 from identifiable.results import Reason, Tie, UnresolvedPair
 
-# Of the test against a Gaussian, over all components together. Strict, because two Gaussians can look stable: random turns in
-# a plane match at |r| 0.9 on average.
-GAUSSIAN_LEVEL = 1e-3
 NO_ERROR = 1e-12  # of a departure, from which down it is certain: two values, or one row
-MOST_ANGLE = 0.3  # radians of standard error a reproducible direction may have: |r| about 0.91 between two samples
 PAIR_ANGLE = 0.25  # radians of standard error between two components from which on they are listed as unresolved
 LEAST_STABILITY = 0.93  # mean |r| between refits on halves
 WORST_STABILITY = 0.85
@@ -60,15 +57,16 @@ class Directions:
     pair_se: Array  # radians, of every pair; at most 1
     angle_se: Array  # radians, of every component
     residual: Array  # radians
-    signs: Array  # of the signed contrast: +1 for super-Gaussian components with log cosh
+    signs: Array  # of the signed contrast: +1 for super-Gaussian components with log cosh, 0 for those left alone
 
     @classmethod
-    def of(cls, pairs: PairMeans, cross: Array, bend: Array, n: int) -> Directions:
-        """`cross` and `bend` as a step's means on all `n` rows; `pairs` may be of fewer rows."""
+    def of(cls, pairs: PairMeans, cross: Array, bend: Array, n: int, left: NDArray[np.bool_]) -> Directions:
+        """`cross` and `bend` as a step's means on all `n` rows; `pairs` may be of fewer rows; components `left` have no part."""
         own = np.diag(cross)
-        signs = np.where(bend >= own, 1.0, -1.0)
+        signs = np.where(left, 0.0, np.where(bend >= own, 1.0, -1.0))
         curvature = pair_curvature(pairs.bend, pairs.own, signs)
-        raw = pairs.noise + pairs.noise.T - 2 * np.outer(signs, signs) * pairs.shared
+        noise = np.where(left[:, None], 0.0, pairs.noise)
+        raw = noise + noise.T - 2 * np.outer(signs, signs) * pairs.shared
         k, m = (np.subtract.outer(v, v) for v in (signs * (bend + own), signs * own))
         noise = (raw + k**2 / 4 - k * m).clip(0)
         flat = curvature <= FLAT
@@ -124,49 +122,12 @@ class Directions:
 
 
 def gaussian_p(shape: Shape) -> Array:
-    """Two-sided p-value of E G(u) against a Gaussian's, given that the direction was chosen for departing from it.
-
-    Ours. In k dimensions of Gaussian noise some direction departs by about 1.75 sqrt(k) standard errors, and which ones ICA
-    ends at depends on the last bits of the data. So the largest departure counts as the largest over all directions of the
-    space, the next one as the largest over those orthogonal to the first, and so on; a p-value is at least the one before.
-    """
+    """Two-sided p-value of E G(u) against a Gaussian's, given that the direction was chosen for departing from it. Ours."""
     level = gaussian_values(shape.contrast)
     # Between the error of a Gaussian and the one measured: the tails of a mean are as skew as G, and where a direction with a
     # large departure is chosen, the first alone is too small on one side and the second too small on the other.
     errors = np.sqrt(np.sqrt(level.residual_variance / shape.n) * shape.departure_se.clip(NO_ERROR))
-    z = np.abs(shape.departure) / errors
-    order = np.argsort(-z, kind="stable")
-    p: Array = np.empty_like(z)
-    p[order] = np.maximum.accumulate(_largest_p(z[order], np.arange(len(z), 0, -1), level.roughness))
-    return p
-
-
-def _largest_p(z: Array, dimensions: NDArray[np.intp], roughness: float) -> Array:
-    """Probability, at most, that the largest |z| over all directions of a Gaussian space reaches each of these.
-
-    The mean Euler characteristic of the directions above z (Adler and Taylor 2007) of a field on the sphere in d dimensions,
-    with the roughness v, k = d - 1, t^2 = v / (v - 1) and the sphere's surface s_d:
-        s_d ((v - 1) / 2 pi)^(k / 2) int_z^inf He_k(t x) phi(x) dx.
-    He_k is log-concave beyond its largest zero, so its tangent at z bounds the integral; below that zero there are many
-    such directions. Exact for one dimension, where no direction is chosen.
-    """
-    from scipy.special import gammaln, log_ndtr
-
-    t = np.sqrt(roughness / (roughness - 1))
-    log_size, ratio = np.zeros_like(z), np.ones_like(z)  # log He_k(t z), and He_k over He_(k - 1)
-    growth = np.zeros_like(z)  # of log He_k(t x) at z
-    for k in range(1, int(dimensions.max())):
-        some = dimensions > k
-        ratio[some] = (t * z - (k - 1) / ratio)[some]
-        ratio[ratio <= 0] = np.nan
-        log_size[some] += np.log(ratio[some])
-        growth[some] = (t * k / ratio)[some]
-    surface = np.log(2) + dimensions / 2 * np.log(np.pi) - gammaln(dimensions / 2)
-    decay = z - growth
-    tail = log_ndtr(-decay) + (decay**2 - z**2) / 2
-    log_p = surface + (dimensions - 1) / 2 * np.log((roughness - 1) / (2 * np.pi)) + log_size + tail
-    p: Array = np.exp(np.where(np.isnan(log_p), 0.0, log_p).clip(max=0.0))
-    return p
+    return chosen_p(np.abs(shape.departure) / errors, level.roughness)
 
 
 def looks_gaussian(shape: Shape) -> NDArray[np.bool_]:

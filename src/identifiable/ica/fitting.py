@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -9,13 +10,13 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, one_blas_thread
+from identifiable.blocks import Blocks, chunk_rows, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica.canonical import Canonical, Shape, canonical
 from identifiable.ica.contrasts import contrast
 from identifiable.ica.diagnostics import PAIR_ROWS, Directions
 from identifiable.ica.passes import RESOLVING, Passes, RowChoice
-from identifiable.ica.solver import Search, Solution, finish, solve
+from identifiable.ica.solver import Near, Search, Solution, finish, solve, solve_near
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Array, Moments
 from identifiable.options import IcaOptions
@@ -30,6 +31,7 @@ RESTART_OPERATIONS = 2e11
 TYPICAL_PASSES = 40
 DISPUTE_OPERATIONS = 1.2e12
 MOST_STARTS = 24
+FEWER_PAIR_ROWS = 5_000  # where a fit begins near another, whose pairs are the ones that are judged
 FINER = 0.005  # of the tolerance, where a pass is cheap; then the last ones are in double precision
 
 
@@ -95,13 +97,17 @@ def fit(
     choice: RowChoice | None = None,
     first: int = 0,
     stage: Stage = RESOLVING,
+    near: Callable[[Whitener, np.random.Generator], Near] | None = None,
 ) -> Fit:
     """Resolve the rows of `blocks` (those of `choice`), whose moments are known.
 
     Starts are numbered from `first`. Even ones begin at rows far out, odd ones at random directions: where all far rows
     are alike (counts, outliers), the former would all be one start. Where starts cost little, odd ones hold all
-    components together, once two starts disagree, all do, and the best is finished in double precision.
+    components together, once two starts disagree, all do, and the best is finished in double precision. With `near`, the one start
+    is what it makes of the whitener.
     """
+    if run.cluster is None and blocks.n <= chunk_rows(blocks.d):  # each pass would read all rows at once
+        blocks = Blocks(blocks[:], name=blocks.name)
     whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
     passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), run, stage)
     score = contrast(settings.contrast)
@@ -114,7 +120,10 @@ def fit(
         before = passes.spent
         search: Search = ("together" if k % 2 or disputed else "thorough") if cheap else "quick"
         rng = np.random.default_rng([settings.seed, k])
-        solution = solve(passes, score, rng=rng, tol=tol, far=k % 2 == 0, search=search)
+        if near is None:
+            solution = solve(passes, score, rng=rng, tol=tol, far=k % 2 == 0, search=search)
+        else:
+            solution = solve_near(passes, score, near(whitener, rng), rng=rng, tol=tol)
         measured = float(np.abs(Shape.of(solution.survey.shapes, settings.contrast).departure).sum())
         reached = measured + solution.gained
         starts.append(Start(k, reached, passes.spent - before, solution.converged, solution.rescued))
@@ -133,14 +142,16 @@ def fit(
     if cheap and settings.precision == "single":
         exact = replace(passes, whitener=whitener.in_double_precision())
         solution = finish(exact, solution, score, tol=tol)
-    return _in_canonical_form(passes, settings, solution, tuple(starts))
+    return _in_canonical_form(passes, settings, solution, tuple(starts), PAIR_ROWS if near is None else FEWER_PAIR_ROWS)
 
 
-def _in_canonical_form(passes: Passes, settings: IcaOptions, solution: Solution, starts: tuple[Start, ...]) -> Fit:
+def _in_canonical_form(
+    passes: Passes, settings: IcaOptions, solution: Solution, starts: tuple[Start, ...], pair_rows: int
+) -> Fit:
     score = contrast(settings.contrast)
     shape, step = Shape.of(solution.survey.shapes, settings.contrast), solution.survey.step
-    pairs = passes.pairs(solution.rotation, score, PAIR_ROWS / passes.n)
-    directions = Directions.of(pairs, step.cross, step.bend, step.n)
+    pairs = passes.pairs(solution.rotation, score, pair_rows / passes.n)
+    directions = Directions.of(pairs, step.cross, step.bend, step.n, solution.left)
     form = canonical(shape, solution.rotation @ passes.whitener.back, directions.angle_se, settings.order)
     order: NDArray[np.intp] = form.order
     return Fit(

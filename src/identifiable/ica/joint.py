@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import UsageError
-from identifiable.blocks import Blocks, one_blas_thread
+from identifiable.blocks import Blocks, PassLog, one_blas_thread
 from identifiable.ica.matching import match_components, match_correlations
 from identifiable.ica.refits import group_numbers
 from identifiable.ica.resolving import COLUMNS, DEFAULT, Resolved, resolve
@@ -50,6 +50,7 @@ def resolve_jointly(
     *,
     group_by_name: str | None = None,
     cluster: Any = None,
+    log: PassLog | None = None,
 ) -> JointlyResolved:
     """Resolve two or more representations of the same rows and match their components.
 
@@ -80,7 +81,7 @@ def resolve_jointly(
         rows = pairing.rows[0]
         group_by = np.asarray(group_by) if rows is None else np.asarray(group_by)[rows]
     alone = replace(options, group_by=group_by)
-    models = tuple(resolve(t, alone, group_by_name=group_by_name, cluster=cluster) for t in tables)
+    models = tuple(resolve(t, alone, group_by_name=group_by_name, cluster=cluster, log=log) for t in tables)
     with one_blas_thread():
         components = [blocks_of(t).through(m.to_components, m.result.rank) for t, m in zip(tables, models, strict=True)]
         correlation = _correlations(components, Run.of(options, cluster=cluster))

@@ -137,10 +137,14 @@ class Survey:
 
 @dataclass(eq=False)
 class Meter:
-    """What passes cost: `spent`, in steps of all components over all rows; `full` is the products of one such step."""
+    """What passes cost: `spent`, in steps of all components over all rows; `full` is the products of one such step.
+
+    `expected` is what a fit will have spent in the end, by how fast it converges.
+    """
 
     full: float
     spent: float = 0.0
+    expected: float = 0.0
 
 
 @dataclass(eq=False)
@@ -287,7 +291,12 @@ class Passes:
             return None
         table = store[: n * r].reshape(n, r)
         places = dict(zip(range(0, self.blocks.n, chunk_rows(self.blocks.d)), counts, strict=False))
-        here = replace(self, run=replace(self.run, cluster=None))  # workers elsewhere could not write into it
+        if self.run.cluster is not None and not self.blocks.in_memory:
+            kept = self._fold(partial(_SentRows, given=(store.dtype, places)), self._coordinates, 1.0, 0)
+            for at, rows in kept.sent:
+                table[at : at + len(rows)] = rows
+            return table
+        here = replace(self, run=replace(self.run, cluster=None))
         if isinstance(self.blocks.source, np.ndarray) and np.may_share_memory(self.blocks.source, store):
             here.run.workers = 1  # row after row, each is written where those read before it were
         here._fold(partial(_Rows, given=(table, places)), here._coordinates, 1.0, 0)
@@ -318,7 +327,7 @@ class Passes:
             [self.blocks],
             start,
             **self.run.how,
-            stage=replace(self.stage, number=max(round(self.spent), 1)),
+            stage=replace(self.stage, number=max(round(self.spent), 1), about=round(self.meter.expected)),
         )
 
 
@@ -399,6 +408,10 @@ class _Sums(ABC):
         if self._buffers is not None:
             self._spare.append(self._buffers)
         self._buffers, self._spare = None, []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels from the workers of a cluster: the sums, and of what made them the unmixing, which is part of the answer."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("whitener", "given", "places")}
 
 
 class _ContrastSums(_Sums):
@@ -577,6 +590,8 @@ class _DistanceMoments(_SecondMoments):
 class _Rows(_Sums):
     """No sums: the chosen rows, whitened, into a table. `given` is the table, and where the rows of each chunk begin."""
 
+    replayable = False
+
     def begin(self) -> None:
         self.table, self.places = self.given
         self.at = 0
@@ -591,3 +606,26 @@ class _Rows(_Sums):
 
     def merge(self, later: _Rows) -> None:
         self.n += later.n
+
+
+class _SentRows(_Sums):
+    """As `_Rows`, from workers who cannot write into the table: `sent` has the rows, and where in it they belong."""
+
+    replayable = False
+
+    def begin(self) -> None:
+        self.stored, self.places = self.given
+        self.at = 0
+        self.sent: list[tuple[int, NDArray[Any]]] = []
+
+    def add(self, first: int, rows: list[NDArray[Any]]) -> None:
+        self.at = self.places[first]
+        super().add(first, rows)
+
+    def add_components(self, y: Values, buffers: _Buffers) -> None:
+        self.sent.append((self.at, pack(y) if self.stored == np.uint16 else y.copy()))
+        self.at += len(y)
+
+    def merge(self, later: _SentRows) -> None:
+        self.n += later.n
+        self.sent += later.sent

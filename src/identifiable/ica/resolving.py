@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.blocks import Blocks, one_blas_thread
+from identifiable.blocks import Blocks, PassLog, one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.ica import diagnostics
 from identifiable.ica.fitting import Fit, fit
@@ -59,7 +59,12 @@ class Resolved(Holder):
 
 
 def resolve(
-    source: Any, options: ResolveOptions = DEFAULT, *, group_by_name: str | None = None, cluster: Any = None
+    source: Any,
+    options: ResolveOptions = DEFAULT,
+    *,
+    group_by_name: str | None = None,
+    cluster: Any = None,
+    log: PassLog | None = None,
 ) -> Resolved:
     """Whiten and unmix one representation; say which components another sample would give again.
 
@@ -74,6 +79,8 @@ def resolve(
         `group_by` holds one label per row, called `group_by_name` in the result.
     cluster
         A `distributed.Client`: its workers make the passes over the rows.
+    log
+        Keeps the passes, for a call that begins again after it was stopped.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.laplace(size=(4000, 3)) @ rng.standard_normal((3, 3))
@@ -81,7 +88,7 @@ def resolve(
     '3 of 3 components are reproducible'
     """
     settings = options.shared(IcaOptions)
-    run, group_by = Run.of(options, cluster=cluster), options.group_by
+    run, group_by = Run.of(options, cluster=cluster, log=log), options.group_by
     representation = as_representation(source, alone=True)
     groups = None if group_by is None else group_numbers(group_by, representation)
     with one_blas_thread():
@@ -124,7 +131,7 @@ def _resolved(
     moments = gather_moments([blocks], run)[0]
     fitted = fit(blocks, moments, settings, run, stage=Stage("resolving", representation.name))
     covariance = moments.scatter / moments.n
-    refits = refit(blocks, settings, fitted.whitener.rank, groups, run, representation.name)
+    refits = refit(blocks, settings, fitted, groups, run, representation.name)
     stable = measure_stability(fitted.to_components, refits, covariance) if refits else None
     judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
     alerts = _alerts(representation.name, fitted, judged, moments, refits)

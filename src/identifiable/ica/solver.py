@@ -7,10 +7,13 @@ polish   quasi-Newton on the orthogonal group (Picard-O, Ablin et al. 2018): sig
          many a momentum by pair takes the place of L-BFGS.
 audit    components that are not in their place, such as pairs half way between two sources, where the fixed point holds
          though it is no optimum: `auditing`. Before polishing they are turned among themselves, after it once more.
+leave    on large tables, directions that chance explains (`chance`): they are not polished, and not waited for. When all
+         others have converged, the space they span is searched once more by itself; what is found there is polished. Ours.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 
 from identifiable.groups import haar_rotation
 from identifiable.ica.auditing import AUDIT_ROWS, audit, misplaced, turned
+from identifiable.ica.chance import by_chance, too_weak
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
 from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import Passes, Survey, pieces
@@ -52,6 +56,8 @@ MAX_TURN = 0.5  # radians, in one step of one component
 OVERSHOT = (
     2.0  # slope after a step, over the slope before, beyond which the step is taken back; below, the next one mends it
 )
+NEARLY = 1e-3  # of the contrast left to gain, from which on what is left alone is searched by itself
+FOUND_BACK = 2  # passes in which components turned by 30 degrees are back: FastICA cubes the tangent
 MAX_AUDITS = 4
 WEAK_ROWS = 100_000  # on which pairs of weak components are looked at for saddles
 UNTANGLED = 1e-7  # tolerance to which misplaced components are polished among themselves, before all are
@@ -64,15 +70,54 @@ Search = Literal["quick", "thorough", "together"]
 class Solution:
     """Where one start ended: `rotation` (components, rank) in whitened coordinates, with what the rows say of the components.
 
-    The survey was taken one step before the end; `gained` is what that step added to the contrast.
+    The survey was taken one step before the end; `gained` is what that step added to the contrast. Components `left` are
+    those that chance explains, which were left alone.
     """
 
     rotation: Array
     converged: bool
+    left: NDArray[np.bool_]
     survey: Survey
     gained: float = 0.0
     rescued: int = 0
     steps: list[Step] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """A start near a solution, in place of a search: `scattered` components are turned among themselves first.
+
+    `gaussian` ones are those of the solution: the others have two passes to find back to their place before chance may explain
+    them. `scale` is the contrast of the solution. No component is polished that has less than `settled` radians to turn.
+    """
+
+    rotation: Array
+    gaussian: NDArray[np.bool_]
+    scattered: NDArray[np.intp]
+    scale: float
+    settled: float
+
+
+def solve_near(passes: Passes, contrast: Contrast, near: Near, *, rng: np.random.Generator, tol: float) -> Solution:
+    """Polish from a start near a solution."""
+    steps: list[Step] = []
+    rotation, some = near.rotation.copy(), near.scattered
+    sparing = _Sparing(contrast, steps, rng, np.zeros((0, len(rotation))), looked=True, settled=near.settled)
+    if len(some) > 1:
+        part = passes.within(rotation[some], store=passes.store())
+        apart = polish(
+            part, np.eye(len(some)), contrast, near.scale, tol, steps, sparing=replace(sparing, known=deque())
+        )
+        rotation[some] = apart.rotation @ rotation[some]
+    sparing.known.extend([near.gaussian] * FOUND_BACK)
+    for _ in range(FOUND_BACK):
+        here = _Point.at(passes, rotation, contrast, sparing=sparing)
+        steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
+        rotation = cayley(_within_reach(here.newton)) @ rotation
+    end = polish(passes, rotation, contrast, near.scale, tol, steps, survey=True, sparing=sparing)
+    rotation = orthogonal(end.rotation)
+    survey, gained = _surveyed(passes, rotation, contrast, end)
+    return Solution(rotation, end.converged, end.left, survey, gained, 0, steps)
 
 
 def solve(
@@ -93,31 +138,85 @@ def solve(
         return far_rows(part.sample(max(SAMPLE_ROWS, 8 * part.whitener.rank)), rng)
 
     sample = passes.sample(AUDIT_ROWS, fresh=True)
+    settled = passes.whitener.rank
     if search == "quick":
-        rotation = search_in_rounds(passes, begin, contrast, steps, rng, sample)
+        found, rest = search_in_rounds(passes, begin, contrast, steps, rng, sample)
+        rotation, settled = orthogonal(np.vstack([found, rest])), len(found)
     elif search == "thorough":
         rotation = search_apart(passes, begin(passes), contrast, steps)
     else:
         rotation = search_together(passes, begin(passes), contrast, steps)
     scale = sample_contrast(sample, rotation, contrast)
-    rotation, rescued = _untangled(passes, sample, rotation, contrast, scale, steps)
-    end = polish(passes, rotation, contrast, scale, tol, steps, survey=True)
+    rotation, rescued = _untangled(passes, sample, rotation, contrast, scale, steps, settled)
+    sparing = _Sparing(contrast, steps, rng, sample) if search == "quick" else None
+    end = polish(passes, rotation, contrast, scale, tol, steps, survey=True, sparing=sparing)
     for _ in range(MAX_AUDITS):
-        pairs = audit(sample, end.rotation, contrast)
+        left = set(np.flatnonzero(end.left).tolist())
+        pairs = [pair for pair in audit(sample, end.rotation, contrast) if not left.issuperset(pair)]
         if not pairs:
             break
         rescued += len(pairs)
-        end = polish(passes, turned(end.rotation, pairs), contrast, scale, tol, steps, survey=True)
+        end = polish(passes, turned(end.rotation, pairs), contrast, scale, tol, steps, survey=True, sparing=sparing)
     rotation = orthogonal(end.rotation)
     survey, gained = _surveyed(passes, rotation, contrast, end)
-    return Solution(rotation, end.converged, survey, gained, rescued, steps)
+    return Solution(rotation, end.converged, end.left, survey, gained, rescued, steps)
+
+
+@dataclass(eq=False)
+class _Sparing:
+    """What polishing does not wait for: components that chance explains, and turns of less than `settled` radians. Ours.
+
+    While others are not in their place, several weak sources mixed with each other look like Gaussians, each of them. So the
+    space of those components is searched by itself when the others have nearly converged.
+    """
+
+    contrast: Contrast
+    steps: list[Step]
+    rng: np.random.Generator
+    sample: Values
+    looked: bool = False
+    settled: float = 0.0
+    known: deque[NDArray[np.bool_]] = field(default_factory=deque)  # what chance explains, in the first passes
+
+    def left(self, shapes: Array, n: int) -> NDArray[np.bool_]:
+        """Components that chance explains, by `shapes` on n rows."""
+        return self.known.popleft() if self.known else by_chance(shapes, n, self.contrast)
+
+    def turn(self, passes: Passes, space: Array, scale: float) -> Array | None:
+        """How to turn the components `space` so that what a search finds among them is in its place; None if that is nothing to fix."""
+        self.looked = True
+        if len(space) < 2:
+            return None
+        part, seen = passes.within(space, store=passes.store()), self.sample @ space.T.astype(self.sample.dtype)
+        found, rest = search_in_rounds(
+            part, _coordinates, self.contrast, self.steps, self.rng, seen, part.n, patient=True
+        )
+        shapes = np.einsum("ij,ij->i", part.fixed_point(found, self.contrast), found) if len(found) else np.zeros(0)
+        if too_weak(shapes, part.n, self.contrast, passes.whitener.rank).all():
+            return None
+        rotation = orthogonal(np.vstack([found, rest]))
+        return polish(part, rotation, self.contrast, scale, UNTANGLED, self.steps, sparing=self).rotation
+
+
+def _coordinates(part: Passes) -> Array:
+    return np.eye(part.whitener.rank)
 
 
 def _untangled(
-    passes: Passes, sample: Values, rotation: Array, contrast: Contrast, scale: float, steps: list[Step]
+    passes: Passes,
+    sample: Values,
+    rotation: Array,
+    contrast: Contrast,
+    scale: float,
+    steps: list[Step],
+    settled: int | None = None,
 ) -> tuple[Array, int]:
-    """The rotation with components that are not in their place turned among themselves, and how many pairs were at a saddle."""
+    """The rotation with components that are not in their place turned among themselves, and how many pairs were at a saddle.
+
+    Of weak components only those among the first `settled` are looked at on more rows.
+    """
     found = misplaced(sample, rotation, contrast)
+    found = replace(found, weak=found.weak[found.weak < (len(rotation) if settled is None else settled)])
     if len(found.weak) > 1:  # more rows for these, which costs little
         part = passes.within(rotation[found.weak], min(WEAK_ROWS / max(passes.n, 1), 1.0), passes.store())
         pairs = part.pairs(np.eye(len(found.weak)), contrast)
@@ -157,6 +256,7 @@ def polish(
     tol: float,
     steps: list[Step],
     survey: bool = False,
+    sparing: _Sparing | None = None,
 ) -> Polished:
     """Quasi-Newton until the contrast could gain less than `tol` times `scale`; with whether it got there.
 
@@ -166,9 +266,11 @@ def polish(
     there. What is remembered of the others is kept.
 
     With `survey` the pass that is expected to be the last takes one; the step it leads to is not looked at again.
+    With `sparing`, components that chance explains are not turned among themselves, and the others are what they would be
+    whatever basis is chosen there; nothing is waited for that turns among those and components too weak to be fixed.
     """
-    enough = tol * scale
-    here = _Point.at(passes, rotation, contrast)
+    enough, far = tol * scale, 0.0 if sparing is None else sparing.settled
+    here = _Point.at(passes, rotation, contrast, sparing=sparing)
     memory = _memory(here, passes.n, contrast)
     best, since = here, 0  # and steps since the predicted gain was last made smaller
     left: deque[float] = deque(maxlen=2)  # what each of the last steps left of the gain
@@ -177,62 +279,101 @@ def polish(
         if here.gain < 0.9 * best.gain:
             best, since = here, 0
         rate = max(left, default=1.0)
-        if here.gain < enough or (rate < SURE and rate * here.gain < enough):
+        turn = None
+        if sparing is not None and not sparing.looked and here.gain < max(NEARLY * scale, enough):
+            turn = sparing.turn(passes, here.rotation[here.left], scale)
+        if turn is not None:
+            best, since = here, 0
+            left.clear()
+        elif here.gain < enough or (rate < SURE and rate * here.gain < enough) or math.sqrt(rate) * here.farthest < far:
             ahead = cayley(memory.step(here)) @ here.rotation  # one more pass would only confirm it
-            return Polished(ahead, True, here.survey, here.gain)
+            return Polished(ahead, True, here.left, here.survey, here.gain)
         if since >= STAGNANT and best.gain < AT_LIMIT * scale:
-            return Polished(best.rotation, True, best.survey)
+            return Polished(best.rotation, True, best.left, best.survey)
         since += 1
-        tangled = here.tangled
+        tangled = here.tangled if turn is None else np.flatnonzero(here.left)
         memory.forget(tangled)  # they are about to become others
         step = memory.step(here)
         others = here.gain - here.gain_among(tangled)
         apart = np.eye(len(rotation))
-        if len(tangled):
+        if turn is not None:
+            apart[np.ix_(tangled, tangled)] = turn
+        elif len(tangled):
             step[np.ix_(tangled, tangled)] = 0  # by many small steps of their own instead
             part = passes.within((cayley(step) @ here.rotation)[tangled], store=passes.store())
             loose = max(LOOSE * others / scale, tol / 2)
             apart[np.ix_(tangled, tangled)] = polish(part, np.eye(len(tangled)), contrast, scale, loose, steps).rotation
-        last = survey and len(left) == left.maxlen and rate < SURE and rate**2 * others < enough
-        there = _Point.at(passes, apart @ cayley(step) @ here.rotation, contrast, last)
+        next_to_last = rate < SURE and rate**2 * others < enough
+        last = len(left) == left.maxlen and (next_to_last or (sparing is not None and rate * others < enough))
+        last = survey and (last or (len(left) > 0 and rate * here.farthest < far))
+        there = _Point.at(passes, apart @ cayley(step) @ here.rotation, contrast, last, sparing)
         before, after = float((here.gradient * step).sum()), float((there.gradient * step).sum())
         if after > OVERSHOT * abs(before) and np.array_equal(here.signs, there.signs) and not len(tangled):
             step *= before / (before - after)  # where a straight line through both slopes crosses zero
-            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last)
+            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last, sparing)
         memory.learn(step, here, there, tangled)
         left.append(there.gain / max(others, here.gain / 100))
         here = there
+        if turn is not None:
+            best = here  # of more components than before
+        if survey:
+            passes.meter.expected = passes.spent + _steps_left(here.gain, enough, max(left))
     best = min(best, here, key=lambda point: point.gain)
-    return Polished(best.rotation, best.gain < AT_LIMIT * scale, best.survey)
+    return Polished(best.rotation, best.gain < AT_LIMIT * scale, best.left, best.survey)
+
+
+def _steps_left(gain: float, enough: float, rate: float) -> float:
+    """Passes until there is less than `enough` to gain, if each leaves `rate` of it."""
+    if gain <= enough:
+        return 0.0
+    return min(math.log(gain / enough) / -math.log(min(rate, 0.95)), MAX_POLISH)
 
 
 @dataclass(frozen=True, eq=False)
 class Polished:
-    """Where polishing ended, and whether at its tolerance; a survey of its last pass, and what the contrast gained since."""
+    """Where polishing ended, and whether at its tolerance; which components were left alone; a survey of its last pass, and
+    what the contrast gained since."""
 
     rotation: Array
     converged: bool
+    left: NDArray[np.bool_]
     survey: Survey | None = None
     gained: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A rotation with the signed contrast's gradient and curvature over pairs there, as full matrices."""
+    """A rotation with the signed contrast's gradient and curvature over pairs there, as full matrices.
+
+    A component that is left alone has the sign 0, and so no part in the contrast.
+    """
 
     rotation: Array
     signs: Array
     signed: Array  # s_i E G'(y_i) y_j
     curvature: Array
     survey: Survey | None = None
+    unfixed: NDArray[np.bool_] | None = None  # components that no step fixes: what turns among them is no gain
 
     @cached_property
     def gradient(self) -> Array:
         gradient: Array = self.signed - self.signed.T
         return gradient
 
+    @property
+    def left(self) -> NDArray[np.bool_]:
+        """Components that are left alone."""
+        return np.asarray(self.signs == 0)
+
     @classmethod
-    def at(cls, passes: Passes, rotation: Array, contrast: Contrast, surveyed: bool = False) -> _Point:
+    def at(
+        cls,
+        passes: Passes,
+        rotation: Array,
+        contrast: Contrast,
+        surveyed: bool = False,
+        sparing: _Sparing | None = None,
+    ) -> _Point:
         """From one pass.
 
         The curvature is that of independent components, E G''(y_i) E y_j^2 in place of E G''(y_i) y_j^2: the step is
@@ -243,9 +384,13 @@ class _Point:
         means = passes.step(rotation, contrast) if survey is None else survey.step
         own = np.diag(means.cross)
         signs = np.where(means.bend >= own, 1.0, -1.0)
+        unfixed = None
+        if sparing is not None:
+            signs[sparing.left(own - means.bend, means.n)] = 0
+            unfixed = too_weak(own - means.bend, means.n, contrast, len(rotation)) | (signs == 0)
         signed = signs[:, None] * means.cross
-        alone = np.abs(means.bend - own)
-        return cls(rotation, signs, signed, np.maximum(alone[:, None] + alone, MIN_CURVATURE), survey)
+        alone = signs * (means.bend - own)
+        return cls(rotation, signs, signed, np.maximum(alone[:, None] + alone, MIN_CURVATURE), survey, unfixed)
 
     @property
     def newton(self) -> Array:
@@ -267,14 +412,22 @@ class _Point:
         """What a Newton step of each pair would add to the contrast, half of it counted for either component."""
         return self.gradient**2 / self.curvature / 4
 
+    @cached_property
+    def waited_for(self) -> Array:
+        """The same without what turns among components that no step fixes."""
+        gains = self.gains.copy()
+        if self.unfixed is not None:
+            gains[np.ix_(self.unfixed, self.unfixed)] = 0
+        return gains
+
     @property
     def gain(self) -> float:
-        """What a Newton step would add to the contrast."""
-        return float(self.gains.sum())
+        """What a Newton step would add to the contrast, of what is waited for."""
+        return float(self.waited_for.sum())
 
     def gain_among(self, some: NDArray[np.intp]) -> float:
         """What it would add by turning these components among themselves."""
-        return float(self.gains[np.ix_(some, some)].sum())
+        return float(self.waited_for[np.ix_(some, some)].sum())
 
     @property
     def tangled(self) -> NDArray[np.intp]:
@@ -284,12 +437,23 @@ class _Point:
         among = np.ix_(some, some)
         if not 2 <= len(some) <= len(each) / 2 or np.abs(self.gradient / self.curvature)[among].max() < FAR_TURN:
             return some[:0]
-        return some if self.gain_among(some) > MUCH * self.gain else some[:0]
+        return some if self.gains[among].sum() > MUCH * self.gains.sum() else some[:0]
+
+    @cached_property
+    def turns(self) -> Array:
+        """Radians a Newton step would turn each component."""
+        turns: Array = np.sqrt(((self.gradient / self.curvature) ** 2).sum(axis=1))
+        return turns
 
     @property
     def turn(self) -> float:
         """Radians a Newton step would turn a component, on average."""
-        return float(np.sqrt(((self.gradient / self.curvature) ** 2).sum(axis=1)).mean())
+        return float(self.turns.mean())
+
+    @property
+    def farthest(self) -> float:
+        """Radians it would turn that component which turns farthest, of those that are fixed at all."""
+        return float(self.turns.max(where=True if self.unfixed is None else ~self.unfixed, initial=0.0))
 
 
 class _Secants:
@@ -354,7 +518,7 @@ class _Momentum:
     def share(self, here: _Point) -> Array:
         inverse = 1 / here.curvature
         np.fill_diagonal(inverse, 0)
-        total = inverse.sum(axis=1)
+        total = np.where(here.left, 0.0, inverse.sum(axis=1))
         share: Array = self.variance * inverse * (total[:, None] + total)
         return share
 

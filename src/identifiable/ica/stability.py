@@ -2,7 +2,7 @@
 
 Ours, after ICASSO (Himberg and Hyvärinen 2003). Halves come in pairs without a row in common, so no component
 can look stable because of rows both refits have seen; a refit on half the rows varies as a bootstrap refit does,
-at half its cost. Whitening, search and polish are all done again.
+at half its cost. Whitening and polish are done again, and the search, or what takes its place on large tables (`refits.shaken`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from identifiable.moments import Array
 
 @dataclass(frozen=True, eq=False)
 class Refit:
-    """One refit in its own canonical form; `curvature` of its pairs and its errors are of the rows of the other half."""
+    """One refit in its own canonical form; `curvature` of its pairs and its errors are of the rows of the other half, if measured."""
 
     to_components: AffineMap
-    curvature: Array
-    curvature_se: Array
+    curvature: tuple[Array, Array] | None
     passes: float
     converged: bool
 
@@ -75,11 +74,12 @@ def _margins(partners: list[NDArray[np.intp]], refits: list[Refit], d: int) -> t
     same rows again, so averaging over all of them is counted as two.
     """
     total, variance = np.zeros((d, d)), np.zeros((d, d))
-    for partner, refit in zip(partners, refits, strict=True):
+    measured = [(p, r.curvature) for p, r in zip(partners, refits, strict=True) if r.curvature is not None]
+    for partner, (curvature, error) in measured:
         has = np.flatnonzero(partner >= 0)
         here, there = np.ix_(has, has), np.ix_(partner[has], partner[has])
-        total[here] += refit.curvature[there]
-        variance[here] += refit.curvature_se[there] ** 2
-    z = total / np.sqrt(len(refits) * np.maximum(variance, 1e-24) / 2)
+        total[here] += curvature[there]
+        variance[here] += error[there] ** 2
+    z = total / np.sqrt(len(measured) * np.maximum(variance, 1e-24) / 2)
     np.fill_diagonal(z, np.inf)
     return z.min(axis=1), z.argmin(axis=1)

@@ -11,18 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import PairingError, UsageError
+from identifiable._checks import UsageError
 from identifiable.blocks import Blocks, fold, one_blas_thread
 from identifiable.groups import procrustes
 from identifiable.identifiability.judgement import alerts_of
 from identifiable.identifiability.pairs import PairRun
-from identifiable.identifiability.rows import plan_rows
 from identifiable.identifiability.run import CompareRun, Table
-from identifiable.intake import as_representation, blocks_of, default_provenance, distinct, identical_inputs, inputs_of
+from identifiable.intake import (
+    as_representation,
+    blocks_of,
+    default_provenance,
+    distinct,
+    identical_inputs,
+    inputs_of,
+    joined,
+    joined_labels,
+)
 from identifiable.moments import Array
 from identifiable.options import CompareOptions, IcaOptions
-from identifiable.representation import Pairing, Representation, pair
+from identifiable.representation import Representation
 from identifiable.results import Comparison, Consensus, ConsensusDistance, ErrorMatrix, PairResult
+from identifiable.rows import plan_rows
 from identifiable.run import PLAIN, Run, Stage
 
 
@@ -82,9 +91,11 @@ def structural(Z: Any, sources: Any, options: CompareOptions, **named: Any) -> C
 
 def _compared(run: CompareRun, representations: list[Representation], names: Mapping[str, str | None]) -> Comparison:
     representations = distinct(representations)
-    pairing = _join(run, representations)
+    pairing = joined(representations, run)
     run.ids = pairing.ids
-    groups, run.labels = (_joined_labels(name, run.settings, representations[0], pairing) for name in names)
+    groups, run.labels = (
+        joined_labels(name, getattr(run.settings, name), representations[0], pairing) for name in names
+    )
     run.plan = plan_rows(pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=groups)
     tables = [
         Table(r.name, blocks_of(r) if rows is None else blocks_of(r).select(rows), rows, run)
@@ -129,16 +140,6 @@ def _consensus(run: CompareRun, tables: list[Table]) -> Consensus:
     )
 
 
-def _join(run: CompareRun, representations: list[Representation]) -> Pairing:
-    pairing = pair(*representations)
-    if pairing.ids is None:
-        run.alert("paired_by_position")
-    elif any(pairing.dropped):
-        lost = {r.name: k for r, k in zip(representations, pairing.dropped, strict=True) if k}
-        run.alert("rows_dropped", dropped=lost, remain=pairing.n)
-    return pairing
-
-
 def _matrices(names: Sequence[str], pairs: Sequence[PairResult]) -> tuple[ErrorMatrix, ...]:
     """One matrix of held-out means per rung."""
     place = {name: i for i, name in enumerate(names)}
@@ -149,20 +150,6 @@ def _matrices(names: Sequence[str], pairs: Sequence[PairResult]) -> tuple[ErrorM
             values[place[p.source], place[p.target]] = p.rung(group).held_out.mean
         matrices.append(ErrorMatrix(group, tuple(names), tuple(tuple(row) for row in values.tolist())))
     return tuple(matrices)
-
-
-def _joined_labels(name: str, settings: CompareOptions, first: Representation, pairing: Pairing) -> NDArray[Any] | None:
-    """The labels that an option gives, of the rows that are compared."""
-    given = getattr(settings, name)
-    if given is None:
-        return None
-    labels = np.asarray(given)
-    if labels.shape != (first.n,):
-        raise PairingError(
-            f"{name}: expected one label for each of the {first.n} rows of {first.name}, got shape {labels.shape}."
-        )
-    rows = pairing.rows[0]
-    return labels if rows is None else labels[rows]
 
 
 # -- The representation several models agree on: their generalised Procrustes mean.

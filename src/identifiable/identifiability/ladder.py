@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.groups import correlation, permutation_matrix, procrustes, projection, similarity_scale
+from identifiable._checks import UsageError
+from identifiable.groups import AffineMap, correlation, permutation_matrix, procrustes, projection, similarity_scale
 from identifiable.moments import Array, Moments
 
 ICA = "ica"
@@ -97,6 +98,30 @@ class Ladder:
             if not set(names) & set(rungs):
                 drop |= dict.fromkeys(parts)
         return replace(self, **drop)
+
+    def map(self, rung: str, direction: int) -> AffineMap:
+        """The map of a rung that was fitted, from x to y or back."""
+        there = direction == FORWARD
+        scale: float | None = 1.0
+        if rung == "signed_permutation":
+            matrix = self.permutation if there or self.permutation is None else self.permutation.T
+            scale = 1.0 if self.permutation_scales is None else self.permutation_scales[direction]
+        elif rung in ("rigid", "similarity"):
+            matrix = self.rotation if there else self.rotation_yx
+            scale = 1.0 if rung == "rigid" else self.scale_xy if there else self.scale_yx
+        elif rung == "linear":
+            matrix = self.linear_xy if there else self.linear_yx
+        else:
+            matrix = self.ica_xy if there else self.ica_yx
+        if matrix is None or scale is None:
+            raise UsageError(f"there is no map of {rung!r} here.")
+        means = (self.mean_x, self.mean_y) if there else (self.mean_y, self.mean_x)
+        return AffineMap.about(scale * matrix, *means)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its matrices."""
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
 
     @property
     def relative_scale(self) -> float:

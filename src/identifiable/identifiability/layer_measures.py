@@ -14,13 +14,14 @@ from identifiable.groups import WhiteBasis
 from identifiable.identifiability.agreement import ROTATION, sides, turned
 from identifiable.identifiability.ladder import Ladder
 from identifiable.identifiability.layer_sums import Crossed, LayerSums, by_cell
-from identifiable.identifiability.neighbours import Index, common_entries
+from identifiable.identifiability.neighbours import Index
 from identifiable.identifiability.nulls import shuffled_rows, with_cross
-from identifiable.identifiability.rows import CELLS_PER_FOLD, RowPlan
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments, leave_one_out
+from identifiable.neighbours import common_entries
 from identifiable.results import Null
 from identifiable.results.layers import Measure
+from identifiable.rows import CELLS_PER_FOLD, RowPlan
 from identifiable.run import Run, Stage
 from identifiable.similarity import cca, hsic, mean_correlation
 

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks, available_workers, fold
 from identifiable.groups import GRAM_TOLERANCE
-from identifiable.identifiability.rows import RowPlan
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, MomentSums
 from identifiable.results import Layer
+from identifiable.rows import RowPlan
 from identifiable.run import Run, Stage
 from identifiable.similarity import hsic, principal
 

@@ -21,11 +21,11 @@ from identifiable.identifiability.layer_measures import (
     svcca_without,
 )
 from identifiable.identifiability.layer_sums import LayerSums, crossed, digest
-from identifiable.identifiability.neighbours import SAMPLE_ROWS, Index, Neighbourhood, common_entries, overlap_of
-from identifiable.identifiability.rows import FEWEST_UNITS, plan_rows
+from identifiable.identifiability.neighbours import SAMPLE_ROWS, Index, Neighbourhood, overlap_of
 from identifiable.identifiability.trend import spearman
 from identifiable.intake import blocks_of, default_provenance, identical_inputs, inputs_of
 from identifiable.moments import Array, jackknife_spread
+from identifiable.neighbours import common_entries
 from identifiable.options import LayersOptions
 from identifiable.representation import Representation, pair
 from identifiable.results import (
@@ -39,6 +39,7 @@ from identifiable.results import (
     Layers,
 )
 from identifiable.results.layers import MEASURES, Measure
+from identifiable.rows import FEWEST_UNITS, plan_rows
 from identifiable.run import Run, Stage
 
 COMPONENTS = 256

@@ -1,14 +1,10 @@
 """Are the same rows near each other on both sides? Nearest neighbours, exact, on rows held in memory; and near copies.
 
-Every row is a query and is searched for, its own row left out. Distances come from a product in float32. Where
-rounding could decide which row is the k-th, that query is measured again in float64; where two rows still tie, by
-their differences, and the lower index wins. So a list depends neither on the blocks nor on the number of workers.
-No n x n matrix is made.
+Every row is a query and is searched for (`identifiable.neighbours`), its own row left out.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +15,8 @@ from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, fold, in_threads
 from identifiable.moments import Array
+from identifiable.neighbours import Index as Searchable
+from identifiable.neighbours import common_entries
 from identifiable.results import Interval, Neighbours, Null, Overlap
 from identifiable.run import PLAIN, Run, Stage
 
@@ -31,8 +29,7 @@ ALIKE = 0.02  # median distance to the nearest row over the rms distance: plante
 GROWTH = 1.5  # pairs within 4 ALIKE over pairs within 2 ALIKE: 2^d for dense rows in d dimensions, 1 for copies
 AS_GIVEN = "as_given"
 
-_BLOCK = 256  # queries at a time: their distances to the sample stay in the cache
-_COMPARED = 2**22  # pairs of entries of two lists compared at a time
+_BLOCK = 256  # rows at a time whose products with their neighbours are made
 _FOLDS = 10  # parts of the jackknife where none are given
 
 
@@ -40,7 +37,7 @@ _FOLDS = 10  # parts of the jackknife where none are given
 class Neighbourhood:
     """Rows of one table with the k nearest of each: `lists` (n, k) and the centred inner products with them, `kernel`."""
 
-    index: _Index
+    index: Searchable
     lists: Index
     kernel: Array
 
@@ -48,8 +45,8 @@ class Neighbourhood:
     def of(cls, rows: NDArray[Any], *, k: int = NEIGHBOURS, run: Run = PLAIN) -> Neighbourhood:
         """Search a sample of rows among itself; k is cut to the number of other rows."""
         values = np.asarray(rows, dtype=np.float64)
-        index = _Index(values)
-        lists = index.nearest(values, min(k, len(values) - 1), run)
+        index = Searchable(values, metric="euclidean")
+        lists = _searched(index, values, min(k, len(values) - 1), run)
         centred = values - values.mean(axis=0)
 
         def products(start: int) -> list[Array]:
@@ -62,7 +59,8 @@ class Neighbourhood:
 
     @property
     def rows(self) -> Array:
-        return self.index.rows
+        rows: Array = self.index.rows
+        return rows
 
     @property
     def spread(self) -> float:
@@ -128,7 +126,8 @@ def compare_neighbours(
             own = (source.rows - source.rows.mean(axis=0)) * scale + target.rows.mean(axis=0)
             images = {AS_GIVEN: own, **images}
         searched = {
-            name: overlap_of(target.index.nearest(image, k, run), target.lists, part) for name, image in images.items()
+            name: overlap_of(_searched(target.index, image, k, run), target.lists, part)
+            for name, image in images.items()
         }
         results.append(Neighbours(k, n, mutual, searched, observed[1], null))
     return results[0], results[1]
@@ -152,18 +151,6 @@ def _agreement(lists_x: Index, kernel_x: Array, lists_y: Index, kernel_y: Array)
     products = float(kernel_x[row, in_x] @ kernel_y[row, in_y])
     size = float(np.sqrt(np.sum(kernel_x**2) * np.sum(kernel_y**2)))
     return len(row) / lists_x.size, products / size if size > 0 else float("nan")
-
-
-def common_entries(first: Index, second: Index) -> tuple[Index, Index, Index]:
-    """The entries that two lists of a row share: the row and the place in either; by blocks, since k² pairs are compared a row."""
-    n, k = first.shape
-    step = max(1, _COMPARED // k**2)
-    found = [
-        at * k**2 + np.flatnonzero(first[at : at + step, :, None] == second[at : at + step, None, :])
-        for at in range(0, n, step)
-    ]
-    row, pair = np.divmod(np.concatenate(found), k**2)
-    return row, pair // k, pair % k
 
 
 def _shuffled(x: Neighbourhood, y: Neighbourhood, standing: Index) -> tuple[float, float]:
@@ -209,68 +196,9 @@ def _starts(n: int) -> range:
     return range(0, n, _BLOCK)
 
 
-def _power_of_two(value: float) -> float:
-    """The power of two next above a positive value; 1 for zero."""
-    return math.ldexp(1.0, math.frexp(value)[1])
-
-
-class _Index:
-    """Rows to search: about their mean, in units (a power of two, so that nothing is rounded) of the longest.
-
-    A score is (|y - q|^2 - |q|^2) / 2 in those units, over the length of the query where that is above 1, so that no
-    score overflows. Rounding moves a score by less than `rounding` of its precision.
-    """
-
-    def __init__(self, rows: Array):
-        self.rows, self.center = rows, rows.mean(axis=0)
-        centred = rows - self.center
-        peak = _power_of_two(float(np.abs(centred).max()))
-        self.reach = peak * _power_of_two(float(np.sqrt(np.square(centred / peak).sum(axis=1).max())))
-        centred /= self.reach
-        half = np.linalg.vecdot(centred, centred) / 2
-        shift = 4 * np.finfo(np.float64).eps * float(np.linalg.norm(self.center)) / self.reach
-        self.levels = [
-            (
-                centred.astype(t, copy=False).T,
-                half.astype(t),
-                3 * ((rows.shape[1] + 8) * float(np.finfo(t).eps) + shift),
-            )
-            for t in (np.float32, np.float64)
-        ]
-
-    def nearest(self, queries: Array, k: int, run: Run = PLAIN) -> Index:
-        """The k rows nearest to every query, (n, k) by index; query i is never given row i, ties go to the lower index."""
-        return np.concatenate(
-            in_threads(partial(self._block, queries, k), _starts(len(queries)), Run(workers=run.workers))
-        )
-
-    def _block(self, queries: Array, k: int, start: int) -> Index:
-        q = (queries[start : start + _BLOCK] - self.center) / self.reach
-        length = np.sqrt(np.linalg.vecdot(q, q)).clip(1.0)[:, None]
-        q /= length
-        found = np.empty((len(q), k), dtype=np.intp)
-        left = np.arange(len(q))
-        for y, half, rounding in self.levels:
-            scores = half / length[left].astype(y.dtype) - q[left].astype(y.dtype) @ y
-            scores[np.arange(len(left)), start + left] = np.inf
-            first = np.partition(scores, k, axis=1)[:, : k + 1]
-            edge = first[:, :k].max(axis=1)
-            sure = first[:, k] - edge > 2 * rounding
-            inside = (scores <= edge[:, None])[sure]
-            found[left[sure]] = np.flatnonzero(inside).reshape(-1, k) % scores.shape[1]
-            left, edge, scores = left[~sure], edge[~sure], scores[~sure]
-            if not len(left):
-                return found
-        for i, at, score in zip(left, edge, scores, strict=True):
-            found[i] = self._settled(queries[start + i], k, score, at, 2 * rounding)
-        return found
-
-    def _settled(self, query: Array, k: int, score: Array, edge: float, margin: float) -> Index:
-        """The list of one query, rows about as far as the k-th compared by their differences from it."""
-        inside = np.flatnonzero(score < edge - margin)
-        tied = np.flatnonzero(np.abs(score - edge) <= margin)
-        distances = np.square((self.rows[tied] - query) / self.reach).sum(axis=1)
-        return np.sort(np.concatenate([inside, tied[np.argsort(distances, kind="stable")[: k - len(inside)]]]))
+def _searched(index: Searchable, queries: Array, k: int, run: Run) -> Index:
+    """The k rows nearest to every query, by index; query i is never given row i."""
+    return np.sort(index.nearest(queries, k, own=np.arange(len(queries)), run=run), axis=1)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ from identifiable.identifiability.ladder import (
 from identifiable.identifiability.moved import moved_groups
 from identifiable.identifiability.neighbours import SAMPLE_ROWS, compare_neighbours
 from identifiable.identifiability.nulls import NullResults, measure_nulls, null_rows, shuffled_rows
-from identifiable.identifiability.rows import FEWEST_UNITS, RowPlan
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.identifiability.shared import measure_shared
 from identifiable.moments import Array, Moments, leave_one_out
@@ -59,6 +58,7 @@ from identifiable.results import (
     Verdict,
     WorstRow,
 )
+from identifiable.rows import FEWEST_UNITS, RowPlan
 from identifiable.run import Run, Stage
 
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
@@ -202,6 +202,7 @@ class PairRun:
             sure=(agreement.bounded or not settings.intervals) and not loud,
             seen=min(m.n for m in self.training) > max(self.total.widths),
         )
+        run.room_for_maps -= asked[0].size
         results = []
         for direction, source, target in ((FORWARD, self.x, self.y), (BACKWARD, self.y, self.x)):
             scale = Scale(target.diameter, target.rms)
@@ -240,6 +241,7 @@ class PairRun:
                 neighbours=neighbours[direction] if neighbours else None,
                 axes=axes[direction].axes,
                 row_errors=measured.rows(settings.groups, direction, scale, run.ids),
+                maps=partial(asked[0].map, direction=direction) if run.room_for_maps >= 0 else None,
             )
             results.append(replace(found, worst=measured.worst(found.fitting_group, direction, scale, run.ids)))
         return [self._with_moved(result) for result in results]

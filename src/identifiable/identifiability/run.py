@@ -15,12 +15,14 @@ from identifiable.blocks import Blocks, silent
 from identifiable.diameter import diameter
 from identifiable.groups import Preconditioner, WhiteBasis
 from identifiable.identifiability.neighbours import QUERIES, SAMPLE_ROWS, Closeness, Neighbourhood, closeness
-from identifiable.identifiability.rows import RowPlan
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
 from identifiable.options import CompareOptions, IcaOptions
 from identifiable.results import Alert, Spectrum
+from identifiable.rows import RowPlan
 from identifiable.run import Run, Stage
+
+MAP_BYTES = 2**29  # of maps that a result keeps
 
 
 @dataclass(eq=False, kw_only=True)
@@ -33,6 +35,7 @@ class CompareRun(Run):
     ids: NDArray[Any] | None = field(init=False, default=None)
     labels: NDArray[Any] | None = field(init=False, default=None)
     cross_scatters: dict[tuple[str, str, int, int], Array] = field(default_factory=dict)
+    room_for_maps: int = field(default_factory=lambda: MAP_BYTES)
 
     def alert(self, code: str, **values: Any) -> None:
         """`values` are plain, as in JSON."""

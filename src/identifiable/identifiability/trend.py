@@ -63,10 +63,11 @@ def spearman_interval(
     members = [np.flatnonzero(units == unit) for unit in np.unique(units)]
     whole = spearman(x, y) if len(members) >= FEWEST else None
     drawn = []
+    a, b = _places(x), _places(y)  # ordered once: a resample is ranked by counting
     times = min(RESAMPLES, max(200, RANKED // max(len(x), 1)))
     for _ in range(times if whole is not None else 0):
         chosen = np.concatenate([members[k] for k in rng.integers(len(members), size=len(members))])
-        value = spearman(x[chosen], y[chosen])
+        value = _correlation(_ranks(a[chosen]), _ranks(b[chosen]))
         if value is not None:
             drawn.append(value)
     if not drawn:
@@ -77,7 +78,7 @@ def spearman_interval(
 
 def spearman(x: Array, y: Array) -> float | None:
     """Rank correlation, ties sharing their mean rank; None where either does not vary."""
-    return _correlation(_ranks(x), _ranks(y))
+    return _correlation(_ranks(_places(x)), _ranks(_places(y)))
 
 
 def _within(x: Array, y: Array, strata: NDArray[np.intp]) -> float | None:
@@ -86,15 +87,20 @@ def _within(x: Array, y: Array, strata: NDArray[np.intp]) -> float | None:
     parts = [part for part in parts if np.ptp(x[part]) > 0 and np.ptp(y[part]) > 0]
     if sum(map(len, parts)) < FEWEST + len(parts):  # each takes a degree of freedom
         return None
-    ranks = [[_ranks(v[part]) - (len(part) + 1) / 2 for part in parts] for v in (x, y)]
+    ranks = [[_ranks(_places(v[part])) - (len(part) + 1) / 2 for part in parts] for v in (x, y)]
     return _correlation(*map(np.concatenate, ranks))
 
 
-def _ranks(values: Array) -> Array:
+def _places(values: Array) -> NDArray[np.intp]:
+    """Of each value, how many different ones are below it."""
+    places: NDArray[np.intp] = np.unique(values, return_inverse=True)[1]
+    return places
+
+
+def _ranks(places: NDArray[np.intp]) -> Array:
     """Ranks from 1 on, ties at their mean."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(count)
-    ranks: Array = (last - (count - 1) / 2)[place]
+    count = np.bincount(places)
+    ranks: Array = (np.cumsum(count) - (count - 1) / 2)[places]
     return ranks
 
 

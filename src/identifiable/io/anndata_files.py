@@ -8,9 +8,8 @@ a temporary file without a name. Links and arrays that lead into other files are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,17 @@ from identifiable._extras import require
 from identifiable.io.containers import check_table, damage_named, identities_from_text, named, shown
 from identifiable.io.label_columns import FeatureChoice, Kind, labels_from_numbers, labels_from_objects, taken
 from identifiable.io.labelled import Found, LabelledTable, NoFeature, never
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, reopened, scratch_file
+from identifiable.io.remote import RemotePath
+from identifiable.io.stored_rows import (
+    FileBytes,
+    Layout,
+    LazyRows,
+    StoredRows,
+    check_scratch_room,
+    local_copy,
+    reopened,
+    scratch_file,
+)
 
 X = "X"
 OBS_NAMES = "obs_names"  # what --ids may call the names of the rows
@@ -49,14 +58,16 @@ class AnnDataFile(LabelledTable):
     """Matrices with one row for each observation, and what is known of the observations."""
 
     index = OBS_NAMES
+    form, library, extra = ".h5ad", "h5py", "anndata"
 
     def __init__(self, path: Path):
-        require("h5py", extra="anndata", what=f"reading {path}")
+        require(self.library, extra=self.extra, what=f"reading {path}")
         self._path, self.label = path, str(path)
+        self._copy = self._copied()
         with self._opened() as root:
             self._places = self._matrices(root)
             obs = self._group(root, "obs")
-            self._index = _attribute(obs, "_index") or "_index"
+            self._index = attribute(obs, "_index") or "_index"
             held = [key for key in obs if key not in (self._index, "__categories")]
             declared = [name for name in column_order(obs) if name in held]
             self._columns = declared + [key for key in held if key not in declared]
@@ -80,7 +91,9 @@ class AnnDataFile(LabelledTable):
         """The place of a matrix (`X_pca`, `layers/counts`)."""
         if asked is not None and not isinstance(asked, str):
             if len(asked) != 1:
-                raise UsageError(f"{self.label}: of a .h5ad one matrix is read (X, a key of obsm), got {list(asked)}.")
+                raise UsageError(
+                    f"{self.label}: of a {self.form} one matrix is read (X, a key of obsm), got {list(asked)}."
+                )
             asked = asked[0]
         return FeatureChoice((self._place(asked),))
 
@@ -108,7 +121,7 @@ class AnnDataFile(LabelledTable):
                     for name in (f"{key}/{member}" for member in self._group(root, key)):
                         fits = key in BY_ROWS and _is_own(root, name)
                         # a data frame repeats the names of the rows, which then may be others
-                        fits = fits and (obs or key != "obsm" or _attribute(root[name], "encoding-type") != "dataframe")
+                        fits = fits and (obs or key != "obsm" or attribute(root[name], "encoding-type") != "dataframe")
                         (kept if fits else dropped).append(name)
                 elif key == "var":
                     dropped += [f"var/{name}" for name in column_order(self._group(root, key))]
@@ -125,23 +138,26 @@ class AnnDataFile(LabelledTable):
                 group, _, name = place.rpartition("/")
                 source.copy(source[place], root[group] if group else root, name)
 
-    def rows(self, features: tuple[str, ...]) -> StoredRows:
+    def rows(self, features: tuple[str, ...]) -> LazyRows:
         """The rows of the matrix at a place in the file."""
         (place,) = features
         label = f"{self.label}:{place}"
-        again = partial(reopened, AnnDataFile, self._path.absolute(), features)
+        again = partial(reopened, type(self), self._path.absolute(), features)
         with self._opened() as root:
             element = self._element(root, place)
-            sparse = self._sparse_layout(element, label) if _is_group(element) else None
+            sparse = self._sparse_layout(element, label) if is_group(element) else None
             layout = sparse or Layout(0, tuple(element.shape), np.dtype(element.dtype))
             check_table(layout, label)
             if layout.shape[0] != self._n:
                 raise DataError(f"{label}: {layout.shape[0]} rows for {self._n} observations in obs; {AGAIN}.")
-            if sparse or not lies_in_one_piece(element):
-                check_scratch_room(label, math.prod(layout.shape) * layout.stored.itemsize, "reduce its columns")
-            if sparse:
-                return StoredRows(scratch_file(label, partial(self._unpack_sparse, element, layout)), layout, again)
-            return dense_rows(element, layout, self._path, label, self._damaged, again)
+            if not sparse:
+                return self._dense(element, layout, label, again)
+            check_scratch_room(label, layout.nbytes, "reduce its columns")
+            return StoredRows(scratch_file(label, partial(self._unpack_sparse, element, layout)), layout, again)
+
+    def _dense(self, element: Any, layout: Layout, label: str, again: Callable[[], LazyRows]) -> LazyRows:
+        file = self._copy or FileBytes.open(self._path, self.label)
+        return dense_rows(element, layout, file, label, self._damaged, again)
 
     # -- matrices
 
@@ -161,7 +177,7 @@ class AnnDataFile(LabelledTable):
         return self._places[name]
 
     def _sparse_layout(self, group: Any, label: str) -> Layout:
-        encoding = _attribute(group, "encoding-type") or _attribute(group, "h5sparse_format")
+        encoding = attribute(group, "encoding-type") or attribute(group, "h5sparse_format")
         if encoding not in ("csr_matrix", "csr"):
             what = f"stored as {shown(encoding)}" if encoding else "a group without an encoding"
             raise DataError(
@@ -200,7 +216,7 @@ class AnnDataFile(LabelledTable):
             if "var" not in root:
                 return None
             var = self._group(root, "var")
-            name = _attribute(var, "_index") or "_index"
+            name = attribute(var, "_index") or "_index"
             names = self._decoded(var, name, self._length(var, name))
         return None if names is None else tuple(names.astype(str).tolist())
 
@@ -214,7 +230,7 @@ class AnnDataFile(LabelledTable):
         """A column of a stored frame, by how anndata says that it is encoded; None if it is no column of single values."""
         where = f"{self.label}: column {shown(name)!r}"
         element = self._element(frame, name)
-        if not _is_group(element):
+        if not is_group(element):
             if element.shape != (n,):
                 return None
             categories = element.attrs.get("categories")  # how anndata before 0.8 marked a categorical
@@ -222,12 +238,12 @@ class AnnDataFile(LabelledTable):
                 distinct = self._plain(frame["__categories"][name], where)
                 return None if distinct is None else self._categorical(distinct, element[...], where)
             return self._plain(element, where)
-        encoding = _attribute(element, "encoding-type")
+        encoding = attribute(element, "encoding-type")
         wanted = ("codes", "categories") if encoding == "categorical" else ("values", "mask")
         if any(key not in element for key in wanted):
             return None
         first, second = (self._element(element, key) for key in wanted)
-        if _is_group(first) or _is_group(second) or first.shape != (n,) or len(second.shape) != 1:
+        if is_group(first) or is_group(second) or first.shape != (n,) or len(second.shape) != 1:
             return None
         if encoding == "categorical":
             distinct = self._plain(second, where)
@@ -269,7 +285,7 @@ class AnnDataFile(LabelledTable):
         if "var" not in root:
             return 0
         var = self._group(root, "var")
-        return self._length(var, _attribute(var, "_index") or "_index")
+        return self._length(var, attribute(var, "_index") or "_index")
 
     def owned(self, parent: Any, name: str) -> Any:
         """A group of the file itself, made if it is not there."""
@@ -281,15 +297,15 @@ class AnnDataFile(LabelledTable):
 
     def _length(self, frame: Any, name: str) -> int:
         index = self._element(frame, name)
-        if _is_group(index):
+        if is_group(index):
             index = self._element(index, "codes" if "codes" in index else "values")
-        if _is_group(index) or len(index.shape) != 1:
+        if is_group(index) or len(index.shape) != 1:
             raise self._damaged(f"{shown(name)!r} is no index")
         return int(index.shape[0])
 
     def _group(self, parent: Any, name: str) -> Any:
         found = self._element(parent, name)
-        if not _is_group(found):
+        if not is_group(found):
             raise DataError(
                 f"{self.label}: {shown(name)!r} is stored as anndata did before 0.7; write it again with a recent anndata."
             )
@@ -298,7 +314,7 @@ class AnnDataFile(LabelledTable):
     def _element(self, parent: Any, name: str) -> Any:
         """What lies at a place in the file itself; a link or an array may lead into another one."""
         for key in name.split("/"):
-            found = _own(parent, key)
+            found = self._own(parent, key)
             if found is None:
                 raise DataError(
                     f"{self.label}: expected {shown(name)!r} in the file itself, as anndata writes it; it holds "
@@ -307,30 +323,45 @@ class AnnDataFile(LabelledTable):
             parent = found
         return parent
 
+    def _copied(self) -> FileBytes | None:
+        """A file of another machine, copied to this one."""
+        return local_copy(self._path, self.label) if isinstance(self._path, RemotePath) else None
+
+    def _own(self, parent: Any, key: str) -> Any:
+        return own(parent, key)
+
     @contextmanager
     def _opened(self) -> Iterator[Any]:
-        import h5py
-
-        with damage_named(self._damaged), h5py.File(self._path, "r") as file:
+        with damage_named(self._damaged), opened_hdf5(self._path, self._copy) as file:
             yield file
 
     def _damaged(self, why: str) -> DataError:
-        return DataError(f"{self.label}: not a .h5ad file, or damaged or truncated ({why}); {AGAIN}.")
+        return DataError(f"{self.label}: not a {self.form} file, or damaged or truncated ({why}); {AGAIN}.")
+
+
+@contextmanager
+def opened_hdf5(path: Path, copy: FileBytes | None) -> Iterator[Any]:
+    """A file of HDF5, or its copy on this machine."""
+    import h5py
+
+    with ExitStack() as stack:
+        yield stack.enter_context(h5py.File(path if copy is None else stack.enter_context(copy.stream()), "r"))
 
 
 def dense_rows(
     dataset: Any,
     layout: Layout,
-    path: Path,
+    file: FileBytes,
     label: str,
     damaged: Callable[[str], DataError],
-    again: Callable[[], StoredRows],
+    again: Callable[[], LazyRows],
 ) -> StoredRows:
     """The rows of an array of HDF5: in its own file if it lies there in one piece, else unpacked."""
     if not lies_in_one_piece(dataset):
+        check_scratch_room(label, layout.nbytes, "reduce its columns")
         return StoredRows(scratch_file(label, partial(_unpack, dataset, layout, damaged)), layout, again)
-    start, file = int(dataset.id.get_offset()), FileBytes.open(path, str(path))
-    if start + math.prod(layout.shape) * layout.stored.itemsize > file.size:
+    start = int(dataset.id.get_offset())
+    if start + layout.nbytes > file.size:
         raise damaged(f"{dataset.name.removeprefix('/')} runs past the end of the file")
     return StoredRows(file, Layout(start, layout.shape, layout.stored), again)
 
@@ -348,11 +379,11 @@ def _unpack(dataset: Any, layout: Layout, damaged: Callable[[str], DataError], f
         file.write(slab.data)
 
 
-def _is_group(element: Any) -> bool:
+def is_group(element: Any) -> bool:
     return hasattr(element, "keys")
 
 
-def _own(parent: Any, key: str) -> Any:
+def own(parent: Any, key: str) -> Any:
     """A part of the file itself; None where a link or an array leads into another one."""
     import h5py
 
@@ -366,7 +397,7 @@ def _is_own(parent: Any, name: str) -> bool:
     import h5py
 
     for key in name.split("/"):
-        if (parent := _own(parent, key)) is None:
+        if (parent := own(parent, key)) is None:
             return False
     held = [parent.attrs.get_id(key).dtype for key in parent.attrs]
     if isinstance(parent, h5py.Dataset):
@@ -376,11 +407,11 @@ def _is_own(parent: Any, name: str) -> bool:
     return all(h5py.check_ref_dtype(dtype) is None for dtype in held)
 
 
-def _attribute(element: Any, name: str) -> str | None:
+def attribute(element: Any, name: str) -> str | None:
     value = element.attrs.get(name)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, str) else None
 
 
 def column_order(frame: Any) -> list[str]:
     order = frame.attrs.get("column-order", ())
-    return [str(name) for name in order] if isinstance(order, np.ndarray) else []
+    return [str(name) for name in order] if isinstance(order, np.ndarray | list) else []

@@ -1,4 +1,4 @@
-"""`.h5ad` written, and added to, as anndata and scanpy read it: in blocks of rows, whole or not at all, on any disk."""
+"""AnnData in a `.h5ad` or `.zarr` written, and a `.h5ad` added to, as anndata and scanpy read them: in blocks of rows, on any disk."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable._extras import require
-from identifiable.blocks import Blocks
+from identifiable.blocks import Blocks, chunk_rows
 from identifiable.io.anndata_files import BY_COLUMNS, BY_ROWS, AnnDataFile, Beside, X, column_order
 from identifiable.io.containers import shown
 from identifiable.io.label_columns import labels_from_array
 from identifiable.results.writing import whole_file
 
+ARRAY = {"encoding-type": "array", "encoding-version": "0.2.0"}
 TOOL = "identifiable"  # our key of `uns`
 
 
@@ -70,8 +72,54 @@ def write_anndata(
 ) -> None:
     """Write `X`, `obs` and `var` to `path` itself."""
     require("anndata", extra="anndata", what="writing .h5ad")
+    kept = () if beside is None else beside.kept
+    frames = _frames(values, obs, ids, feature_names)
+    with writing_hdf5(path, "w") as (root, disk):
+        write_matrix(root, X, values, disk)
+        _write_beside(root, *(frames if "obs" not in kept else (None, frames[1])))
+        if beside is not None:
+            AnnDataFile(beside.path).copy_into(root, kept)
+
+
+def write_anndata_store(
+    path: Path,
+    values: Blocks,
+    obs: Mapping[str, NDArray[Any]],
+    *,
+    ids: NDArray[Any] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> None:
+    """Write `X`, `obs` and `var` as a `.zarr` store to the folder `path` itself, a row of chunks at a time."""
+    require("zarr", extra="zarr", what="writing .zarr")
+    require("anndata", extra="zarr", what="writing .zarr")
+    import zarr
+
+    height = chunk_rows(values.d)
+    frames = _frames(values, obs, ids, feature_names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that what anndata needs is young
+        root = zarr.open_group(str(path), mode="w", zarr_format=3)
+        array = root.create_array(
+            X,
+            shape=values.shape,
+            dtype=values.dtype.newbyteorder("<"),
+            chunks=(min(height, values.n), values.d),
+            config={"write_empty_chunks": True},  # one that is not there is damage
+        )
+        array.attrs.update(ARRAY)
+        for start in range(0, values.n, height):
+            array[start : start + height] = values[start : min(start + height, values.n)]
+        _write_beside(root, *frames)
+
+
+def _frames(
+    values: Blocks,
+    obs: Mapping[str, NDArray[Any]],
+    ids: NDArray[Any] | None,
+    feature_names: Sequence[str] | None,
+) -> tuple[Any, Any]:
+    """`obs` and `var` as data frames."""
     import pandas as pd
-    from anndata.io import write_elem
 
     names = [str(j) for j in range(values.d)] if feature_names is None else [str(name) for name in feature_names]
     if len(names) != values.d:
@@ -79,18 +127,20 @@ def write_anndata(
     rows = np.arange(values.n) if ids is None else np.asarray(ids)
     index = pd.Index(rows.astype(str).astype(object))
     columns = {_key(name): _obs_column(column, name, values.n) for name, column in obs.items()}
-    kept = () if beside is None else beside.kept
-    with _writing(path, "w") as (root, disk):
-        root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
-        _write_matrix(root, X, values, disk)
-        if "obs" not in kept:
-            frame = pd.DataFrame({k: pd.Series(v, index=index) for k, v in columns.items()}, index=index)
-            write_elem(root, "obs", frame)
-        write_elem(root, "var", pd.DataFrame(index=pd.Index(names, dtype=object)))
-        for group in sorted((*BY_ROWS, *BY_COLUMNS)):
-            write_elem(root, group, {})
-        if beside is not None:
-            AnnDataFile(beside.path).copy_into(root, kept)
+    frame = pd.DataFrame({key: pd.Series(column, index=index) for key, column in columns.items()}, index=index)
+    return frame, pd.DataFrame(index=pd.Index(names, dtype=object))
+
+
+def _write_beside(root: Any, obs: Any, var: Any) -> None:
+    """What AnnData has beside its matrices; nothing for `obs` if it comes from elsewhere."""
+    from anndata.io import write_elem
+
+    root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    if obs is not None:
+        write_elem(root, "obs", obs)
+    write_elem(root, "var", var)
+    for group in sorted((*BY_ROWS, *BY_COLUMNS)):
+        write_elem(root, group, {})
 
 
 def extend_anndata(
@@ -120,7 +170,7 @@ def _add(path: Path, target: Path, obs: Mapping[str, NDArray[Any]], parts: Parts
 
     held = AnnDataFile(path)
     elsewhere: dict[str, NDArray[Any]] = {}
-    with _writing(path, "r+") as (root, disk):
+    with writing_hdf5(path, "r+") as (root, disk):
         n, variables = held.n, held.variables(root)
         frame = held.owned(root, "obs")
         for name, column in obs.items():
@@ -132,14 +182,14 @@ def _add(path: Path, target: Path, obs: Mapping[str, NDArray[Any]], parts: Parts
         for name, rows in parts.get("obsm", {}).items():
             if rows.shape[0] != n:
                 raise DataError(f"{target}: obsm {name!r} has {rows.shape[0]} rows for {n} observations.")
-            _write_matrix(held.owned(root, "obsm"), _key(name), rows, disk)
+            write_matrix(held.owned(root, "obsm"), _key(name), rows, disk)
         for name, rows in parts.get("layers", {}).items():
             if rows.shape != (n, variables):
                 raise DataError(f"{target}: layer {name!r} has the shape {rows.shape}, X has {(n, variables)}.")
-            _write_matrix(held.owned(root, "layers"), _key(name), rows, disk)
+            write_matrix(held.owned(root, "layers"), _key(name), rows, disk)
         for name, matrix in parts.get("varm", {}).items():
             if matrix.shape[0] == variables:
-                _write_matrix(held.owned(root, "varm"), _key(name), matrix, disk)
+                write_matrix(held.owned(root, "varm"), _key(name), matrix, disk)
             else:
                 elsewhere[_key(name)] = matrix
         group = held.owned(root, "uns")
@@ -147,7 +197,7 @@ def _add(path: Path, target: Path, obs: Mapping[str, NDArray[Any]], parts: Parts
             _replace(group, key)
             write_elem(group, key, value)
         for key, matrix in elsewhere.items():
-            _write_matrix(held.owned(held.owned(group, TOOL), "varm"), key, matrix, disk)
+            write_matrix(held.owned(held.owned(group, TOOL), "varm"), key, matrix, disk)
 
 
 class _Disk(io.FileIO):
@@ -195,7 +245,7 @@ class _Disk(io.FileIO):
 
 
 @contextmanager
-def _writing(path: Path, mode: str) -> Iterator[tuple[Any, _Disk]]:
+def writing_hdf5(path: Path, mode: str) -> Iterator[tuple[Any, _Disk]]:
     """A file of HDF5 to write to, as `mode` says, and the disk below it, which knows whether it was written."""
     import h5py
 
@@ -270,12 +320,12 @@ def _storable_list(items: Any) -> Any:
     return storable({f"{place:0{width}d}": item for place, item in enumerate(items)})
 
 
-def _write_matrix(group: Any, name: str, values: Blocks | NDArray[Any], disk: _Disk) -> None:
+def write_matrix(group: Any, name: str, values: Blocks | NDArray[Any], disk: _Disk) -> None:
     """A dense matrix in one piece, a block of rows at a time."""
     _replace(group, name)
     blocks = values if isinstance(values, Blocks) else Blocks(values, name=name)
     dataset = group.create_dataset(name, blocks.shape, blocks.dtype.newbyteorder("<"))
-    dataset.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+    dataset.attrs.update(ARRAY)
     start = 0
     for block in blocks:
         dataset[start : start + len(block)] = block

@@ -10,11 +10,13 @@ import io
 import json
 import math
 import struct
+import tempfile
 import warnings
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +40,16 @@ from identifiable.io.containers import (
     reason,
     shown,
 )
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, check_scratch_room, reopened, scratch_file
+from identifiable.io.remote import RemotePath
+from identifiable.io.stored_rows import (
+    FileBytes,
+    Layout,
+    LazyRows,
+    StoredRows,
+    check_scratch_room,
+    reopened,
+    scratch_file,
+)
 
 HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
 COPY_BYTES = 2**20
@@ -92,27 +103,34 @@ class NpyFile:
             raise DataError(f"{self._label}: a .npy file is one array without parts; drop the colon and {part!r}.")
 
 
-class NamedArrays:
-    """Arrays by name. One called `ids` identifies the rows of the others."""
+class NamedArrays(ABC):
+    """Arrays by name. One called `ids` identifies the rows of the others. A format gives `_rows`, `_whole` and `array`."""
 
     names: tuple[str, ...]
 
     def __init__(self, path: Path):
         self._path, self._label = path, str(path)
-        self._file = FileBytes.open(path, self._label)
         self._layouts: dict[str, Layout] = {}
         self.metadata: dict[str, str] = {}  # what else a file says about its arrays
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         name = self._choose(part, 2)
         rows = self.rows(name)
-        ids = ids or (IDS if own_ids and IDS in self.names and name != IDS else None)
+        ids = ids or (IDS if own_ids and self._has_ids(name) else None)
         return IdentifiedRows(rows, None if ids is None else self.column(ids).values)
 
-    def rows(self, part: str) -> StoredRows:
+    def _has_ids(self, name: str) -> bool:
+        """Whether `ids` are of the rows of that array, and not of another one that is as long as they are, when it is not."""
+        if IDS not in self.names or name == IDS:
+            return False
+        count = self.layout(IDS).shape[:1]
+        others = (layout.shape[:1] for other, layout in self._layouts.items() if other != IDS)
+        return self._layouts[name].shape[:1] == count or count not in others
+
+    def rows(self, part: str | None) -> LazyRows:
         name = self._choose(part, 2)
         check_table(self._layouts[name], self._at(name))
-        return StoredRows(*self.located(name), partial(reopened, type(self), self._path.absolute(), name))
+        return self._rows(name, partial(reopened, type(self), self._path.absolute(), name))
 
     def column(self, part: str | None) -> IdentifiedColumn:
         name = self._choose(part, 1)
@@ -125,19 +143,20 @@ class NamedArrays:
         """How the array of that name, one of `names`, is stored."""
         return self._layouts[name]
 
+    @abstractmethod
     def array(self, name: str) -> NDArray[Any]:
         """The array of that name, one of `names`, of any shape, whole."""
-        return whole_array(*self.located(name), self._at(name))
+
+    @abstractmethod
+    def _rows(self, name: str, again: Callable[[], LazyRows]) -> LazyRows:
+        """The rows of a 2-D array of numbers."""
+
+    @abstractmethod
+    def _whole(self, name: str) -> NDArray[Any]:
+        """Ids or labels, as `containers.identities` gives them."""
 
     def _at(self, name: str) -> str:
         return f"{self._label}:{shown(name)}"
-
-    def located(self, name: str) -> tuple[FileBytes, Layout]:
-        """The file the array's bytes are in, and where."""
-        return self._file, self._layouts[name]
-
-    def _whole(self, name: str) -> NDArray[Any]:
-        return read_whole(*self.located(name), self._at(name))
 
     def _choose(self, part: str | None, ndim: int) -> str:
         """The name of the array to read: `part`, or the only one that could be meant."""
@@ -162,7 +181,28 @@ class NamedArrays:
         )
 
 
-class NpzFile(NamedArrays):
+class ArraysInFile(NamedArrays):
+    """Arrays whose bytes lie in one file, each in one piece."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self._file = FileBytes.open(path, self._label)
+
+    def array(self, name: str) -> NDArray[Any]:
+        return whole_array(*self.located(name), self._at(name))
+
+    def located(self, name: str) -> tuple[FileBytes, Layout]:
+        """The file the array's bytes are in, and where."""
+        return self._file, self._layouts[name]
+
+    def _rows(self, name: str, again: Callable[[], LazyRows]) -> LazyRows:
+        return StoredRows(*self.located(name), again)
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        return read_whole(*self.located(name), self._at(name))
+
+
+class NpzFile(ArraysInFile):
     """A zip archive of arrays.
 
     A stored member is read where it lies in the archive (its checksum is not verified: that would be a
@@ -275,7 +315,7 @@ class NpzFile(NamedArrays):
         return DataError(f"{self._label}: the .npz file is damaged or truncated ({why}); copy or write it again.")
 
 
-class SafetensorsFile(NamedArrays):
+class SafetensorsFile(ArraysInFile):
     """Named tensors; `ids` are 1-D integers, or 2-D uint8 that holds UTF-8 padded with zeros."""
 
     def __init__(self, path: Path):
@@ -289,7 +329,7 @@ class SafetensorsFile(NamedArrays):
                 f"{header_bytes:,} bytes in a file of {self._file.size:,}: it is truncated or something else; "
                 "copy or write it again."
             )
-        self._validate()
+        self._validate(start)
         try:
             header = json.loads(self._file.read(LENGTH_BYTES, header_bytes))
             for name, entry in header.items():
@@ -321,12 +361,21 @@ class SafetensorsFile(NamedArrays):
             )
         return super()._choose(part, ndim)
 
-    def _validate(self) -> None:
+    def _validate(self, start: int) -> None:
         from safetensors import safe_open  # here: only this format needs it
 
         try:
-            with safe_open(self._path, framework="numpy") as library:
-                library.keys()
+            with ExitStack() as stack:
+                path: str | Path = self._path
+                if isinstance(
+                    path, RemotePath
+                ):  # its header, and a hole as long as its data: the library reads no more
+                    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="identifiable-"))
+                    copy.write(self._file.read(0, start))
+                    copy.truncate(self._file.size)
+                    copy.flush()
+                    path = copy.name
+                stack.enter_context(safe_open(path, framework="numpy")).keys()
         except Exception as error:  # SafetensorError, and what it lets through from json and the system
             raise self._damaged(reason(error)) from None
 

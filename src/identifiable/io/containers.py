@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, IdentifiableError, check_matrix_shape, check_numeric
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows
+from identifiable.io.remote import URL, RemotePath, as_path
+from identifiable.io.stored_rows import FileBytes, Layout, LazyRows
 
 PACKED = ".gz"
 IDS = "ids"  # an array of this name in a .npz or .safetensors file identifies the rows of the others
@@ -27,7 +29,7 @@ REASON_CHARACTERS = 120
 class IdentifiedRows(NamedTuple):
     """A table, and who its rows are and what its columns are called if the file says so."""
 
-    rows: StoredRows
+    rows: LazyRows
     ids: NDArray[Any] | None
     columns: tuple[str, ...] | None = None
 
@@ -182,31 +184,57 @@ class Location(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What pages call it."""
-        return stem_of(self.path) if self.part is None else f"{stem_of(self.path)}:{self.part}"
+        """What pages call it; shards by the folder they are in."""
+        stem = stem_of(self.path)
+        stem = (self.path.parent.name or stem) if set(stem) <= {"*"} else stem
+        return stem if self.part is None else f"{stem}:{self.part}"
 
 
 def split_spec(spec: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Location:
     """`path` and `part` of `path:part`. Both may hold colons: the longest prefix that exists is the path.
 
     If nothing exists, the path ends at the first of the known `suffixes`, so that the error names the
-    file and not the part.
+    file and not the part. So does a URL, and a pattern (``runs/*.npy``).
     """
-    text = os.fsdecode(spec)
+    text = str(spec) if isinstance(spec, RemotePath) else os.fsdecode(spec)
     if not text:
         raise DataError("expected the path of a file, got an empty name.")
-    if os.path.lexists(text):
+    scheme = URL.match(text)
+    if scheme is None and os.path.lexists(text):
         return Location(Path(text), None)
     colons = [i for i, character in enumerate(text) if character == ":"]
-    existing = [i for i in reversed(colons) if i and os.path.lexists(text[:i])]
+    existing = [i for i in reversed(colons) if i and scheme is None and os.path.lexists(text[:i])]
     likely = [i for i in colons if text[:i].lower().endswith(suffixes)]
     for cut in existing + likely:
         if not text[cut + 1 :]:
             raise DataError(
                 f"{text}: expected the name of a part after the colon, got nothing; drop the colon or name one."
             )
-        return Location(Path(text[:cut]), text[cut + 1 :])
-    return Location(Path(text), None)
+        return Location(as_path(text[:cut]), text[cut + 1 :])
+    return Location(as_path(text), None)
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path stands for all files whose names match it."""
+    if isinstance(path, RemotePath):
+        return "*" in str(path)
+    return any(character in str(path) for character in "*?[") and not os.path.lexists(path)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; a name that no file can have is none."""
+    return path.is_dir() if isinstance(path, RemotePath) else os.path.isdir(path)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything, be it a link to nothing."""
+    return path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
+
+
+def natural(name: str) -> list[tuple[bool, int, str]]:
+    """A key that puts layer_2 before layer_10."""
+    parts = re.split(r"(\d+)", name)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def suffix_of(path: Path) -> str:
@@ -222,6 +250,12 @@ def stem_of(path: Path) -> str:
 
 def check_is_file(path: Path) -> None:
     """Refuse what cannot be a data file, before anything is opened (opening a pipe would wait for ever)."""
+    if isinstance(path, RemotePath):
+        if path.is_dir():
+            raise DataError(f"{path}: expected a file, got a directory; name a file in it.")
+        if path.size() == 0:
+            raise DataError(f"{path}: the file is empty (0 bytes); write it again.")
+        return
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -234,6 +268,20 @@ def check_is_file(path: Path) -> None:
         raise DataError(f"{path}: expected a file on disk, got a pipe or device; save it to a file first.")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty (0 bytes); write it again.")
+
+
+def check_is_there(path: Path) -> None:
+    """As `check_is_file`, for tables that may also be folders, or many files by a pattern."""
+    if not is_pattern(path) and not is_folder(path):
+        check_is_file(path)
+
+
+def check_is_folder(path: Path) -> None:
+    """Refuse what is not there, or is a file where a folder is expected."""
+    if isinstance(path, RemotePath) or os.path.isdir(path):
+        return
+    check_is_file(path)
+    raise DataError(f"{path}: expected a folder, got a file; unpack it, or check how it was written.")
 
 
 def _absent(path: Path, error: OSError) -> DataError:

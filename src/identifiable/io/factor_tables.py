@@ -22,9 +22,11 @@ from identifiable._checks import DataError
 from identifiable.io.array_files import NpyFile, NpzFile
 from identifiable.io.containers import (
     IDS,
-    check_is_file,
+    check_is_there,
     identities,
     identities_from_text,
+    is_folder,
+    is_pattern,
     listed,
     named,
     pickled,
@@ -79,20 +81,21 @@ def read_factor_table(
     """
     at = located(spec)
     (path, part), label, name = at, at.label, at.name
-    check_is_file(path)
+    check_is_there(path)
     suffix = suffix_of(path)
-    if suffix in DELIMITERS:
+    many = is_pattern(path) or is_folder(path)
+    if suffix in DELIMITERS and not many:
         found = _FactorText(path).factors(part, ids, name, drop_missing=drop_missing)
     elif (table := labelled_table(path)) is not None:
         found = _from_columns(table, path, part, ids, name)
-    elif suffix == ".npz":
+    elif suffix == ".npz" and not many:
         found = _FactorArrays(path).factors(part, ids, name)
-    elif suffix == ".npy":
+    elif suffix == ".npy" and not many:
         found = _from_npy(path, part, ids, name)
     else:
         found = _from_tensors(spec, ids)
     check_count(found.ids, found.n, label, ids)
-    return found if suffix in DELIMITERS else with_gaps(found, label, drop_missing=drop_missing)
+    return found if suffix in DELIMITERS and not many else with_gaps(found, label, drop_missing=drop_missing)
 
 
 def with_gaps(table: FactorTable, label: str, *, drop_missing: bool) -> FactorTable:

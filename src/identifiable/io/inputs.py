@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError
 from identifiable._extras import require
-from identifiable.io.array_files import NamedArrays, NpyFile
+from identifiable.io.array_files import ArraysInFile, NpyFile
 from identifiable.io.containers import IDS, Location, check_is_file, listed, named, reason, shown, split_spec, suffix_of
 from identifiable.io.opening import READERS
 from identifiable.io.stored_rows import FileBytes
@@ -330,7 +330,7 @@ def _given(source: Any) -> Inputs:
 
 def _stored(at: Location) -> Inputs:
     file: Any = READERS[suffix_of(at.path)](at.path)
-    assert isinstance(file, NpyFile | NamedArrays)
+    assert isinstance(file, NpyFile | ArraysInFile)
     if isinstance(file, NpyFile) and at.part is not None:
         raise DataError(f"{at.path}: a .npy file is one array without parts; drop the colon and {at.part!r}.")
     name = "" if isinstance(file, NpyFile) else _array_name(file, at)
@@ -345,7 +345,7 @@ def _stored(at: Location) -> Inputs:
     return StoredArrays(at.name, at.label, layout.shape, layout.dtype, rows, mask)
 
 
-def _array_name(file: NamedArrays, at: Location) -> str:
+def _array_name(file: ArraysInFile, at: Location) -> str:
     names = [name for name in file.names if name not in (IDS, MASK)]
     if at.part in file.names:
         return str(at.part)
@@ -355,7 +355,7 @@ def _array_name(file: NamedArrays, at: Location) -> str:
     return names[0]
 
 
-def _items(file: NpyFile | NamedArrays, name: str, at: Location) -> Callable[[NDArray[np.intp]], NDArray[Any]]:
+def _items(file: NpyFile | ArraysInFile, name: str, at: Location) -> Callable[[NDArray[np.intp]], NDArray[Any]]:
     """Items of an array by their places, read where they lie."""
     where, layout = file.located(name)
     if layout.fortran or layout.stored.hasobject:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks
 from identifiable.io.array_files import NamedArrays
-from identifiable.io.containers import IDS, check_is_file, did_you_mean, named, split_spec, stem_of, suffix_of
+from identifiable.io.containers import IDS, check_is_file, did_you_mean, named, natural, split_spec, stem_of, suffix_of
 from identifiable.io.opening import READERS, open_representation
 from identifiable.representation import Representation
 
@@ -133,12 +133,6 @@ def _chosen(names: Sequence[str], item: str | int) -> set[str]:
             return {name for name, end in ends.items() if int(end) == int(text)}
         return set(names[int(text) : int(text) + 1])
     return {name for name in names if name == text or fnmatch.fnmatchcase(name, text)}
-
-
-def natural(name: str) -> list[tuple[bool, int, str]]:
-    """A key that puts layer_2 before layer_10."""
-    parts = re.split(r"(\d+)", name)
-    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def _is_table(layout: Any) -> bool:

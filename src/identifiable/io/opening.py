@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,27 @@ from identifiable._checks import DataError, PairingError
 from identifiable.blocks import Blocks
 from identifiable.io.anndata_files import AnnDataFile
 from identifiable.io.array_files import NpyFile, NpzFile, SafetensorsFile
+from identifiable.io.arrow_files import ArrowTable
 from identifiable.io.containers import (
     Container,
     IdentifiedColumn,
     Location,
     check_is_file,
+    check_is_folder,
+    is_folder,
+    is_pattern,
+    is_there,
     named,
     split_spec,
     suffix_of,
 )
+from identifiable.io.hdf5_files import open_hdf5
 from identifiable.io.labelled import LabelledTable
 from identifiable.io.parquet_files import ParquetTable
+from identifiable.io.shards import Shard, dataset_files, matched, one_format, open_shards, under
 from identifiable.io.tables import TextTable, read_lines
 from identifiable.io.torch_files import TorchFile
+from identifiable.io.zarr_files import open_zarr
 from identifiable.representation import Representation
 
 READERS: dict[str, Callable[..., Container]] = {
@@ -39,9 +48,16 @@ READERS: dict[str, Callable[..., Container]] = {
     ".pt": TorchFile,
     ".pth": TorchFile,
     ".parquet": ParquetTable,
+    ".arrow": ArrowTable,
+    ".feather": ArrowTable,
     ".h5ad": AnnDataFile,
+    ".h5": open_hdf5,
+    ".hdf5": open_hdf5,
+    ".zarr": open_zarr,
 }
-LABELLED = tuple(suffix for suffix, reader in READERS.items() if reader in (TextTable, ParquetTable, AnnDataFile))
+WITH_GAPS = (TextTable, ParquetTable, ArrowTable)  # these can read empty cells as NaN
+LABELLED = tuple(suffix for suffix, reader in READERS.items() if reader in (*WITH_GAPS, AnnDataFile))
+ZARR = (".zgroup", ".zarray", "zarr.json")  # one of these lies in the folder of a store
 PLAIN_TEXT = (".txt", "")  # one id or label per line
 
 
@@ -53,10 +69,11 @@ def open_representation(
     Parameters
     ----------
     spec
-        ``path`` or ``path:part``. A part is the key of an array in a `.npz`, the name of a tensor in a
-        `.safetensors` or `.pt`, columns of a `.csv`/`.tsv`/`.parquet` by names and patterns (``feature_*``, ``a,b``), a column of
-        lists in a `.parquet`, a key of `obsm` or a layer of a `.h5ad`. Without one: the only array of a file, all
-        columns of a text table, the features of a `.parquet` (`label_columns.choose_features`), `X` of a `.h5ad`.
+        ``path`` or ``path:part``; the path is that of a file, of a folder, a pattern (``runs/*.npy``) or a URL. A part is the
+        key of an array in a `.npz`, the name of a tensor in a `.safetensors` or `.pt`, the path of an array in a `.h5` or `.zarr`,
+        columns of a `.csv`/`.tsv`/`.parquet`/`.arrow` by names and patterns (``feature_*``, ``a,b``), a column of
+        lists in a `.parquet` or `.arrow`, a key of `obsm` or a layer of AnnData. Without one: the only array of a file, all
+        columns of a text table, the features of a `.parquet` (`label_columns.choose_features`), `X` of AnnData.
     ids
         Who the rows are: a column of the table, a key or tensor in the same file, or another file
         with one id per row (text lines, `.npy`, ``table.csv:column``, …). Without it: an array called
@@ -94,8 +111,7 @@ def check_count(row_ids: NDArray[Any] | None, n: int, label: str, source: str | 
 def column_names(spec: str | os.PathLike[str]) -> tuple[str, ...]:
     """Every column a `.csv`, `.tsv` or `.parquet` has a name for, of whatever kind; nothing of other files."""
     path, _ = located(spec)
-    container = _container(path)
-    return container.column_names if isinstance(container, TextTable | ParquetTable) else ()
+    return tuple(getattr(_container(path), "column_names", ()))
 
 
 def read_labels(spec: str | os.PathLike[str]) -> NDArray[Any]:
@@ -106,7 +122,7 @@ def read_labels(spec: str | os.PathLike[str]) -> NDArray[Any]:
 def read_label_table(spec: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Labels as `read_labels` gives them, and the ids of their rows if the file has them, to join by."""
     path, part = located(spec)
-    if suffix_of(path) not in PLAIN_TEXT:
+    if suffix_of(path) not in PLAIN_TEXT or is_folder(path):
         column = _container(path).column(part)
     else:
         check_is_file(path)
@@ -151,19 +167,53 @@ def labelled_table(path: Path) -> LabelledTable | None:
 
 
 def _container(path: Path, *, gaps: bool = False) -> Container:
+    if not is_pattern(path) and (
+        suffix_of(path) == ".zarr" or (is_folder(path) and any(is_there(path / name) for name in ZARR))
+    ):
+        check_is_folder(path)
+        return open_zarr(path)
+    many = _shards(path)
+    if many is not None:
+        shards, suffix = many
+        return open_shards(shards, str(path), _reader(suffix, gaps))
     check_is_file(path)
     suffix = suffix_of(path)
     if suffix not in READERS:
         what = suffix or "a file without a suffix"
         raise DataError(f"{path}: cannot read {what}; expected one of {', '.join(READERS)}: convert or rename it.")
+    return _reader(suffix, gaps)(path)
+
+
+def shard_format(path: Path) -> str | None:
+    """The suffix of the files that hold the rows of a table together; None of a table in one file."""
+    many = None if suffix_of(path) == ".zarr" and not is_pattern(path) else _shards(path)
+    return None if many is None else many[1]
+
+
+def _shards(path: Path) -> tuple[list[Shard], str] | None:
+    """The files that match a pattern or lie in a folder, and their suffix; None of a path that is neither."""
+    if is_pattern(path):
+        found = matched(path)
+    elif not is_folder(path):
+        return None
+    elif (listed := dataset_files(path)) is not None:
+        return listed, ".arrow"
+    else:
+        found = under(path)
+    if not found:
+        raise DataError(f"{path}: expected a file, got a directory; name a file in it.")
+    return found, one_format(found, tuple(READERS), str(path))
+
+
+def _reader(suffix: str, gaps: bool) -> Callable[..., Container]:
     reader = READERS[suffix]
-    return reader(path, gaps=gaps) if reader in (TextTable, ParquetTable) else reader(path)
+    return partial(reader, gaps=gaps) if reader in WITH_GAPS else reader
 
 
 def sidecar_ids(ids: str, path: Path, container: Container) -> NDArray[Any]:
     """Ids from another file."""
     beside, _ = located(ids)
-    if not os.path.lexists(beside):
+    if not is_there(beside) and not is_pattern(beside):
         held = named(name or "(unnamed)" for name in container.names) or "no named parts"
         raise DataError(
             f"{path}: ids {ids!r} are neither a column or key in it (it has {held}) nor a file; check the name, "

@@ -6,7 +6,8 @@ import csv
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -17,16 +18,45 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, OutputError, UsageError
 from identifiable._extras import require
 from identifiable.blocks import Blocks
-from identifiable.io.anndata_writing import write_anndata
+from identifiable.io.anndata_writing import write_anndata, write_anndata_store, write_matrix, writing_hdf5
 from identifiable.io.array_files import DTYPES, safetensors_header
-from identifiable.io.containers import IDS, identities, shown
+from identifiable.io.containers import IDS, identities, shown, suffix_of
 from identifiable.io.label_columns import ID_NAMES, is_metadata
-from identifiable.results import whole_file
+from identifiable.results import to_json, whole_file, whole_folder
 
 VALUES = "values"
 GROUP_VALUES = 2**22  # features in a group of rows of a `.parquet`
 PREFIX = "feature_"
 PYCYTOMINER = "Metadata_"
+
+
+def save_records(
+    path: str | os.PathLike[str], name: str, records: Iterable[Mapping[str, Any]], about: Mapping[str, Any]
+) -> Path:
+    """Write records with the same keys to a `.csv` (None is an empty cell), or to a `.json` under `name`, beside what they are about."""
+    path = Path(path)
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        if path.suffix.lower() == ".csv":
+            rows = iter(records)
+            first = next(rows)
+            writer = csv.DictWriter(file, list(first), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(chain([first], rows))
+        else:
+            file.write(to_json({**about, name: list(records)}))
+    return path
+
+
+class _Run:
+    """Rows of a table from one to another. A `blocks.Rows`."""
+
+    def __init__(self, source: Blocks, start: int, stop: int):
+        self.source, self.start, self.dtype = source, start, source.dtype
+        self.shape = (stop - start, source.d)
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        start, stop, _ = rows.indices(self.shape[0])
+        return self.source[self.start + start : self.start + stop]
 
 
 class _Table(NamedTuple):
@@ -37,6 +67,12 @@ class _Table(NamedTuple):
     labels: Mapping[str, NDArray[Any]]
     names: Sequence[str] | None
     pycytominer: bool = False
+
+    def part(self, start: int, stop: int) -> _Table:
+        """Some of the rows."""
+        blocks = Blocks(_Run(self.blocks, start, stop), rows=self.blocks.rows, name=self.blocks.name)
+        ids = None if self.ids is None else self.ids[start:stop]
+        return self._replace(blocks=blocks, ids=ids, labels={k: v[start:stop] for k, v in self.labels.items()})
 
     def columns(self, label: str) -> tuple[list[str], dict[str, NDArray[Any]]]:
         """The names of the features and the columns beside them, checked; `label` is for errors."""
@@ -68,22 +104,25 @@ def save_array(
     ids: NDArray[Any] | None = None,
     labels: Mapping[str, NDArray[Any]] | None = None,
     names: Sequence[str] | None = None,
+    *,
+    shards: Mapping[str, int] | None = None,
 ) -> Path:
-    """Write a table to `.npy`, `.npz`, `.safetensors`, `.parquet` or `.h5ad` and return its path.
+    """Write a table, whole or not at all, and return its path; the suffix tells the format.
 
     `values` is an array, a `Blocks` or anything else that can be read in blocks: rows are written as
-    they are read. With `ids` the file, which then cannot be a `.npy`, holds two arrays, `values` and
-    `ids`, and `open_representation` reads both. Text ids in a `.safetensors` are UTF-8 in uint8,
-    padded with zeros. A `.parquet` has columns `id` and `feature_0`, …; a `.h5ad` has the values in `X`
-    and the ids in `obs_names`. `labels`, further columns of the rows, and `names` of the values' columns go into
-    these two only.
+    they are read. A `.npz`, `.safetensors` or `.h5` holds two arrays, `values` and, if there are any, `ids`; text ids in a
+    `.safetensors` are UTF-8 in uint8, padded with zeros. A `.npy` has no place for ids. A `.parquet`, `.arrow` or `.feather`
+    has columns `id` and `feature_0`, …; a `.h5ad` and a `.zarr` are AnnData, with the values in `X` and the ids in
+    `obs_names`. `labels`, further columns of the rows, and `names` of the values' columns go into these five only.
+
+    With `shards`, names of files and how many rows each of them has, the path is that of a folder for these files.
     """
     path = Path(path)
-    write = WRITERS.get(path.suffix.lower())
-    if write is None:
-        what = path.suffix or "a file without a suffix"
+    forms = sorted({suffix_of(Path(name)) for name in shards} if shards is not None else {path.suffix.lower()})
+    if any(form not in WRITERS for form in forms):
+        what = forms[0] or "a file without a suffix"
         raise OutputError(f"{path}: cannot write {what}; choose one of {', '.join(WRITERS)}.")
-    if ids is not None and path.suffix.lower() == ".npy":
+    if ids is not None and ".npy" in forms:
         raise UsageError(f"{path}: a .npy file has no place for ids; choose .npz or .safetensors.")
     blocks = values if isinstance(values, Blocks) else Blocks(values, name=path.name)
     if ids is not None:
@@ -91,8 +130,18 @@ def save_array(
         ids = identities(ids.astype(str) if ids.dtype.kind == "O" else ids, str(path))
         if ids.shape != (blocks.n,):
             raise DataError(f"{path}: expected one id for each of {blocks.n} rows, got ids of shape {ids.shape}.")
-    with whole_file(path) as temporary:
-        write(temporary, _Table(blocks, ids, labels or {}, names))
+    table = _Table(blocks, ids, labels or {}, names)
+    if shards is None:
+        with (whole_folder if forms[0] in FOLDERS else whole_file)(path) as temporary:
+            WRITERS[forms[0]](temporary, table)
+        return path
+    if sum(shards.values()) != blocks.n:
+        raise UsageError(f"{path}: shards of {sum(shards.values())} rows, got {blocks.n}; write one file.")
+    start = 0
+    with whole_folder(path) as temporary:
+        for name, n in shards.items():
+            WRITERS[forms[0]](temporary / name, table.part(start, start + n))
+            start += n
     return path
 
 
@@ -139,25 +188,50 @@ def _same(column: NDArray[Any], ids: NDArray[Any]) -> bool:
 def write_parquet(path: Path, values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]]) -> None:
     """Write columns of labels and of features to `path` itself, a group of rows at a time."""
     require("pyarrow", extra="tables", what="writing .parquet")
-    import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
+
+    schema, tables = _arrow_tables(values, names, columns, ".parquet")
+    # Dictionaries serve columns that repeat; features do not, and a reader would hold one for each of them.
+    with ParquetWriter(path, schema, use_dictionary=list(columns) or False) as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def _write_arrow(path: Path, values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]]) -> None:
+    """The same as a file of Arrow, not compressed."""
+    require("pyarrow", extra="tables", what="writing .arrow")
+    import pyarrow as pa
+
+    schema, tables = _arrow_tables(values, names, columns, ".arrow")
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def _arrow_tables(
+    values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]], form: str
+) -> tuple[Any, Iterator[Any]]:
+    """The schema of columns of labels and of features, and groups of their rows."""
+    import pyarrow as pa
 
     dtype = values.dtype.newbyteorder("=")
     try:
         kind = pa.from_numpy_dtype(dtype)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
         raise DataError(
-            f"{values.name}: a .parquet file cannot hold {dtype}; convert it to float32 or float64."
+            f"{values.name}: a {form} file cannot hold {dtype}; convert it to float32 or float64."
         ) from None
     arrays = {name: _arrow(column) for name, column in columns.items()}
     schema = pa.schema([*((name, array.type) for name, array in arrays.items()), *((name, kind) for name in names)])
     step = max(GROUP_VALUES // values.d, 1)
-    # Dictionaries serve columns that repeat; features do not, and a reader would hold one for each of them.
-    with ParquetWriter(path, schema, use_dictionary=list(arrays) or False) as writer:
+
+    def tables() -> Iterator[Any]:
         for start in range(0, values.n, step):
             block = np.ascontiguousarray(values[start : min(start + step, values.n)].T, dtype)
             beside = [array.slice(start, block.shape[1]) for array in arrays.values()]
-            writer.write_table(pa.Table.from_arrays([*beside, *map(pa.array, block)], schema=schema))
+            yield pa.Table.from_arrays([*beside, *map(pa.array, block)], schema=schema)
+
+    return schema, tables()
 
 
 def _write_csv(path: Path, values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -231,6 +305,14 @@ def _padded(ids: NDArray[Any]) -> NDArray[Any]:
     return encoded.view(np.uint8).reshape(len(ids), encoded.itemsize)
 
 
+def _write_hdf5(path: Path, table: _Table) -> None:
+    require("h5py", extra="anndata", what="writing .h5")
+    with writing_hdf5(path, "w") as (root, disk):
+        write_matrix(root, VALUES, table.blocks, disk)
+        if table.ids is not None:
+            root[IDS] = table.ids.astype(object) if table.ids.dtype.kind == "U" else table.ids
+
+
 def _write_rows(file: IO[bytes], blocks: Blocks, dtype: np.dtype[Any]) -> None:
     for block in blocks:
         file.write(np.ascontiguousarray(block, dtype).data)
@@ -255,5 +337,18 @@ WRITERS: dict[str, Callable[[Path, _Table], None]] = {
     ".npz": _to_file(_write_npz),
     ".safetensors": _to_file(_write_safetensors),
     ".parquet": lambda path, t: write_parquet(path, t.blocks, *t.columns(t.blocks.name)),
+    ".arrow": lambda path, t: _write_arrow(path, t.blocks, *t.columns(t.blocks.name)),
+    ".feather": lambda path, t: _write_arrow(path, t.blocks, *t.columns(t.blocks.name)),
     ".h5ad": lambda path, t: write_anndata(path, t.blocks, t.labels, ids=t.ids, feature_names=t.names),
+    ".h5": _write_hdf5,
+    ".hdf5": _write_hdf5,
+    ".zarr": lambda path, t: write_anndata_store(path, t.blocks, t.labels, ids=t.ids, feature_names=t.names),
 }
+FOLDERS = (".zarr",)  # formats that are a folder of files
+WITH_LABELS = (
+    ".parquet",
+    ".arrow",
+    ".feather",
+    ".h5ad",
+    ".zarr",
+)  # formats that have a place for columns beside the values

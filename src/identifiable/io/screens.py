@@ -16,9 +16,11 @@ from identifiable.blocks import Blocks
 from identifiable.io.anndata_files import OBS_NAMES, X
 from identifiable.io.containers import (
     Location,
-    check_is_file,
+    check_is_there,
     identities,
     identities_from_text,
+    is_folder,
+    is_there,
     named,
     shown,
     suffix_of,
@@ -36,7 +38,16 @@ from identifiable.io.labelled import (
     never,
     own_id_name,
 )
-from identifiable.io.opening import LABELLED, check_count, labelled_table, located, open_representation, sidecar_ids
+from identifiable.io.opening import (
+    LABELLED,
+    READERS,
+    check_count,
+    labelled_table,
+    located,
+    open_representation,
+    sidecar_ids,
+)
+from identifiable.io.tables import DELIMITERS
 from identifiable.representation import (
     Representation,
     columns_of,
@@ -50,7 +61,6 @@ from identifiable.results import Alert
 
 SHOWN_CELLS = 5
 GATHERED = 2**25  # values in memory at once while medians are taken: 256 MB
-BESIDE = (".parquet", ".h5ad")  # files that say which of their columns are metadata
 
 Path_ = str | os.PathLike[str]
 Features = str | Sequence[str]
@@ -121,7 +131,7 @@ def open_screen(
         Says of the name of a column whether it is metadata, such as a dose, unless it is among `features`.
     """
     path, part = located(spec)
-    check_is_file(path)
+    check_is_there(path)
     if part is not None and features is not None:
         raise UsageError(f"{spec}: the features are named twice, {part!r} and {features!r}; name them once.")
     asked = part if part is not None else features
@@ -131,9 +141,11 @@ def open_screen(
 
 
 def open_with_metadata(spec: Path_, *, ids: str | None = None, rows: int | None = None) -> Representation:
-    """As `open_representation`, with the columns of metadata that a `.parquet` or `.h5ad` has beside its values as labels."""
+    """As `open_representation`, with the columns of metadata that a table (but for text) has beside its values as labels."""
     at = located(spec)
-    if suffix_of(at.path) not in BESIDE:
+    if (
+        suffix_of(at.path) in DELIMITERS or labelled_table(at.path) is None
+    ):  # text does not say which columns are metadata
         return open_representation(spec, ids=ids, rows=rows)
     values = _from_file(at.path, at.part, ids, False)
     blocks = Blocks(values.rows, rows=rows, name=values.label)
@@ -219,7 +231,7 @@ def _from_file(
 def _from_array_file(path: Path, asked: Features | None, ids: str | None, has_metadata: bool) -> LabelledRows:
     if asked is not None and not isinstance(asked, str):
         raise UsageError(f"{path}: an array has no columns by name; leave features out.")
-    of_metadata = ids is not None and has_metadata and not os.path.lexists(located(ids).path)
+    of_metadata = ids is not None and has_metadata and not is_there(located(ids).path)
     spec = Location(path, asked).label
     opened = open_representation(spec, ids=None if of_metadata else ids)
     names = tuple(f"feature_{j}" for j in range(opened.d))
@@ -353,8 +365,8 @@ def _metadata(source: Any) -> LabelledRows:
 
 def _metadata_file(spec: Path_) -> LabelledRows:
     path, part = located(spec)
-    check_is_file(path)
-    table = labelled_table(path) if suffix_of(path) in LABELLED else None
+    check_is_there(path)
+    table = labelled_table(path) if suffix_of(path) in READERS or is_folder(path) else None
     if table is None:
         raise DataError(f"{path}: expected metadata as one of {', '.join(LABELLED)}; convert or rename it.")
     found = table.metadata(part)

@@ -18,12 +18,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError
+from identifiable.io.remote import RemotePath
 
 GAP_BYTES = 4096  # reading this much too much is cheaper than another system call
 SPAN_BYTES = 2**22  # at most this much is read at once to pick scattered rows from
@@ -43,6 +44,8 @@ class FileBytes:
 
     @classmethod
     def open(cls, path: Path, label: str) -> FileBytes:
+        if isinstance(path, RemotePath):
+            return RemoteBytes(path, label)
         try:
             return cls(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), label)
         except OSError as error:
@@ -86,6 +89,56 @@ class FileBytes:
     def _now(self) -> tuple[int, int]:
         status = os.fstat(self.descriptor)
         return status.st_size, status.st_mtime_ns
+
+
+class RemoteBytes(FileBytes):
+    """The bytes of a file behind a URL: what is read is fetched, by ranges."""
+
+    def __init__(self, path: RemotePath, label: str):
+        self.label, self._path = label, path
+        size = path.size()
+        if size is None:
+            raise DataError(f"{path}: the other side does not say how long the file is; copy it to this machine first.")
+        self.size = size
+
+    def stream(self) -> IO[bytes]:
+        return self._path.stream()
+
+    def read_all_into(self, places: Iterable[tuple[int, memoryview]]) -> None:
+        wanted = [(offset, buffer) for offset, buffer in places if len(buffer)]
+        if not wanted:
+            return
+        filesystem, at = self._path.filesystem()
+        try:
+            found = filesystem.cat_ranges(
+                [at] * len(wanted),
+                [offset for offset, _ in wanted],
+                [offset + len(buffer) for offset, buffer in wanted],
+                on_error="raise",
+            )
+        except Exception as error:
+            raise self._path.unread(error) from None
+        for (_, buffer), content in zip(wanted, found, strict=True):
+            if len(content) != len(buffer):
+                raise DataError(
+                    f"{self.label}: expected {len(buffer):,} bytes, got {len(content):,}; the file changed, or the other "
+                    "side cannot send parts of it: copy it to this machine first."
+                )
+            buffer[:] = content
+
+
+def local_copy(path: Path, label: str) -> FileBytes:
+    """The bytes of a file on this machine: its own, or those of a remote one, copied to a temporary file without a name."""
+    file = FileBytes.open(path, label)
+    if not isinstance(file, RemoteBytes):
+        return file
+    check_scratch_room(label, file.size, "copy it to this machine first")
+
+    def copy(scratch: IO[bytes]) -> None:
+        for start in range(0, file.size, SPAN_BYTES):
+            scratch.write(file.read(start, SPAN_BYTES))
+
+    return scratch_file(label, copy)
 
 
 def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
@@ -152,6 +205,17 @@ class Layout:
         return values.astype(self.dtype, copy=False)
 
 
+class LazyRows(Protocol):
+    """Rows that are read when asked for, from a place that `again` finds. A `blocks.Rows`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    stored_dtype: str
+    again: Callable[[], LazyRows]
+
+    def __getitem__(self, rows: Any, /) -> NDArray[Any]: ...
+
+
 class StoredRows:
     """Rows of a 2-D array in a file, by slice or by an array of indices. A `blocks.Rows`.
 
@@ -160,31 +224,23 @@ class StoredRows:
     Pickling keeps the recipe, not the data: the file is opened again by its path.
     """
 
-    def __init__(self, file: FileBytes, layout: Layout, again: Callable[[], StoredRows]):
-        self._file, self._layout, self._again = file, layout, again
+    decoded = False  # as `blocks.Blocks.decoded` has it
+
+    def __init__(self, file: FileBytes, layout: Layout, again: Callable[[], LazyRows]):
+        self._file, self._layout, self.again = file, layout, again
         self.shape = layout.shape
         self.dtype = layout.dtype
         self.stored_dtype = layout.stored_dtype
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _open_again, (self._again, self.shape, self.dtype.str)
+        return open_again, (self.again, self.shape, self.dtype.str)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> NDArray[Any]:
-        n = self.shape[0]
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(n)
-            if step == 1:
-                return self._run(start, max(stop, start))
-            rows = np.arange(start, stop, step)
-        index = np.asarray(rows)
-        index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.intp, casting="same_kind")
-        index = np.where(index < 0, index + n, index)
-        if index.size and (index.min() < 0 or index.max() >= n):
-            raise IndexError(f"rows {index.min()} to {index.max()} of a table with {n} rows")
-        return self._scattered(index)
+        wanted = positions(rows, self.shape[0])
+        return self._run(*wanted) if isinstance(wanted, tuple) else self._scattered(wanted)
 
     def _run(self, start: int, stop: int) -> NDArray[Any]:
         (n, d), item = self.shape, self._layout.stored.itemsize
@@ -235,17 +291,34 @@ def _neighbours(ascending: NDArray[np.intp], width: int) -> Iterator[tuple[int, 
     return ((a, b) for a, b in itertools.pairwise(edges) if b > a)
 
 
-def reopened(kind: Callable[..., Any], path: Path, part: Any, **options: Any) -> StoredRows:
+def positions(rows: slice | NDArray[Any], n: int) -> tuple[int, int] | NDArray[np.intp]:
+    """Rows of a table with n rows: first and behind the last of a run, or the place of each."""
+    if isinstance(rows, slice):
+        start, stop, step = rows.indices(n)
+        if step == 1:
+            return start, max(stop, start)
+        rows = np.arange(start, stop, step)
+    index = np.asarray(rows)
+    index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.intp, casting="same_kind")
+    index = np.where(index < 0, index + n, index)
+    if index.size and (index.min() < 0 or index.max() >= n):
+        raise IndexError(f"rows {index.min()} to {index.max()} of a table with {n} rows")
+    return index
+
+
+def reopened(kind: Callable[..., Any], path: Path, part: Any, **options: Any) -> LazyRows:
     """The rows of a part of a file, from its path: how rows that were pickled are found again."""
-    rows: StoredRows = kind(path, **options).rows(part)
+    rows: LazyRows = kind(path, **options).rows(part)
     return rows
 
 
-def _open_again(again: Callable[[], StoredRows], shape: tuple[int, ...], dtype: str) -> StoredRows:
+def open_again(again: Callable[[], LazyRows], shape: tuple[int, ...], dtype: str) -> LazyRows:
+    """Rows by their recipe, if they are still those of `shape` and `dtype`."""
     rows = again()
     if rows.shape != shape or rows.dtype.str != dtype:
+        where = next((part for part in getattr(again, "args", ()) if isinstance(part, Path)), "the table")
         raise DataError(
-            f"{rows._file.label}: expected {shape} {dtype} as when it was first opened, "
+            f"{where}: expected {shape} {dtype} as when it was first opened, "
             f"got {rows.shape} {rows.dtype.str}; the file changed, run again."
         )
     return rows

@@ -40,7 +40,7 @@ from identifiable.io.containers import (
 )
 from identifiable.io.label_columns import ID_NAMES, MARKS_AMONG_NUMBERS, CellColumn, Kind, is_feature_name, said
 from identifiable.io.labelled import Found, LabelledTable, check_names
-from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, reopened, scratch_file
+from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, local_copy, reopened, scratch_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", f".csv{PACKED}": ",", f".tsv{PACKED}": "\t"}
 PIECE_BYTES = 2**20
@@ -62,7 +62,7 @@ class TextTable(LabelledTable):
         self._path, self.label, self._gaps = path, str(path), gaps
         self.first_gap: str | None = None
         self._delimiter = DELIMITERS[suffix_of(path)]
-        self._file = _unpacked(path) if suffix_of(path).endswith(PACKED) else FileBytes.open(path, self.label)
+        self._file = _unpacked(path) if suffix_of(path).endswith(PACKED) else local_copy(path, self.label)
         line, text = next(_pieces(self._file))
         first = next(self._records(line, text))[1]
         self._has_header = not all(_is_number(cell) for cell in first) or (
@@ -356,7 +356,7 @@ def _unpacked(path: Path) -> FileBytes:
 def read_lines(path: Path) -> NDArray[Any]:
     """A plain text file, one id or label per line."""
     values: list[str] = []
-    for line, text in _pieces(FileBytes.open(path, str(path)), quotes=False):
+    for line, text in _pieces(local_copy(path, str(path)), quotes=False):
         for at, value in enumerate(text.removesuffix("\n").split("\n"), line):
             if not value.strip():
                 raise _blank(str(path), at)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from identifiable._checks import DataError
-from identifiable.io.array_files import NamedArrays, stored_at
+from identifiable.io.array_files import ArraysInFile, stored_at
 from identifiable.io.containers import damage_named, shown
 from identifiable.io.stored_rows import Layout
 
@@ -56,7 +56,7 @@ class Stored(NamedTuple):
     reference: Any
 
 
-class TorchFile(NamedArrays):
+class TorchFile(ArraysInFile):
     """Named tensors of a `.pt`: a tensor, or a dict of them, in which names within names are joined by dots."""
 
     def __init__(self, path: Path):

@@ -20,7 +20,7 @@ from identifiable.mechanistic.operator import (
 )
 from identifiable.moments import Array
 
-Form = Literal["outputs", "rows", "local"]
+Form = Literal["outputs", "rows", "local", "scaled"]
 
 # Chosen on blocks of Gaussian, uniform and Student entries, of tanh networks and of bumps on a line, on the slot world and on sprites,
 # with 0 to 20 % of noise; shown on other families and seeds by benchmarks/mechanisms.py.
@@ -79,10 +79,12 @@ class Stacked:
         turned = np.zeros_like(self.white)
         of = parts.owners if self.form == "rows" else parts.owners[self.nodes]
         ends = np.cumsum(parts.dimensions)
+        sizes = np.bincount(self.nodes, (self.white**2).sum(axis=1))
+        place = np.argsort(np.argsort(sizes, kind="stable"))  # the order of the outputs does not matter
         for k, (basis, size, end) in enumerate(zip(parts.parts, parts.dimensions, ends, strict=True)):
             mine = of == k
-            turns = _rotations(int(self.nodes.max()) + 1, size, rng)[self.nodes[mine]]
-            turned[mine, end - size : end] = np.einsum("ri,rij->rj", self.white[mine] @ basis, turns)
+            turns = _rotations(len(sizes), size, rng)[place[self.nodes[mine]]]
+            turned[mine, end - size : end] = np.einsum("ri,rij->rj", _upright(self.white[mine] @ basis), turns)
         return self._with(turned, self.nodes, self.points, self.outputs)
 
     def resampled(self, rng: np.random.Generator) -> Self | None:
@@ -116,7 +118,7 @@ class PointByPoint:
 
     def split(self, found: Spectrum, n_factors: int) -> Split:
         """Owners of the outputs; the axes are those of the first point."""
-        owners = nearest_vertex(found.positions[:, :n_factors], found.sizes)
+        owners = nearest_vertex(found, n_factors)
         return Split(owners, *subspaces(self.whites[0], owners, n_factors))
 
     def turned(self, parts: Split, rng: np.random.Generator) -> Self | None:
@@ -129,7 +131,7 @@ class PointByPoint:
             for k, (basis, size, end) in enumerate(zip(here.parts, dimensions, np.cumsum(dimensions), strict=True)):
                 mine = parts.owners == k
                 turns = _rotations(int(mine.sum()), size, rng)
-                rows[mine, end - size : end] = np.einsum("ri,rij->rj", white[mine] @ basis, turns)
+                rows[mine, end - size : end] = np.einsum("ri,rij->rj", _upright(white[mine] @ basis), turns)
             whites.append(_white_again(rows))
         return self._with(whites)
 
@@ -142,6 +144,18 @@ class PointByPoint:
     def _with(self, whites: list[Array | None]) -> Self | None:
         sound = [white for white in whites if white is not None]
         return replace(self, whites=sound) if len(sound) == len(whites) else None
+
+
+def _upright(rows: Array) -> Array:
+    """Rows in a basis that they determine: those farthest apart are a triangle with a positive diagonal. No solver's signs matter."""
+    from scipy.linalg import qr
+
+    if len(rows) < rows.shape[1]:
+        return rows
+    first = qr(rows.T, mode="r", pivoting=True, check_finite=False)[1][: rows.shape[1]]
+    axes, triangle = np.linalg.qr(rows[first].T)
+    result: Array = rows @ (axes * np.where(np.diagonal(triangle) < 0, -1, 1))
+    return result
 
 
 def _rotations(count: int, size: int, rng: np.random.Generator) -> Array:
@@ -197,6 +211,11 @@ class Count:
         beside = 1.0 if self.without is None else self.without
         return 1.0 if self.n_factors == 1 else self.leak / max(min(self.next_leak, beside), 1e-300)
 
+    @property
+    def separated(self) -> int:
+        """The number of factors if it is more than one and its leaks are separated, else 0."""
+        return self.n_factors if self.separation <= SEPARATED else 0
+
 
 def likely_number(leak: Array) -> int:
     """K that maximises log((leak_{K+1} + c) / (leak_K + c)).
@@ -244,9 +263,14 @@ def judged(found: Count, live_rows: int, rank: int, others: Sequence[Count] = ()
         return "few_rows"
     if found.n_factors != found.likely:
         return "accident"
-    if found.n_factors > 1 and found.separation > SEPARATED:
+    if found.n_factors > 1 and not found.separated:
         return "overlap"
-    if found.next_leak < (EXPLAINED_ONE if found.n_factors == 1 else EXPLAINED) * found.explained:
+    clear = (
+        found.separation <= SEPARATED**2
+    )  # noise is no reason for the next leak: as without any, only a factor that is real is one
+    if found.next_leak < (EXPLAINED_ONE if found.n_factors == 1 else REAL if clear else EXPLAINED) * found.explained:
+        return "more_structure"
+    if not clear and any(other.n_factors > found.n_factors for other in others):
         return "more_structure"
     if found.n_factors == 1 and any(o.next_leak < EXPLAINED_ELSEWHERE * o.explained for o in others):
         return "more_structure"

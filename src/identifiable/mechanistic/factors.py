@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
 from identifiable.mechanistic.counting import (
     FEW,
-    SEPARATED,
     Count,
     Form,
     PointByPoint,
@@ -86,8 +86,9 @@ class _AtPoint:
 def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Found:
     """The factors of a decoder, at these points.
 
-    Ours. (1) `exact_factors` of all rows, at the rounding of their dtype. (2) Otherwise the operator in its forms; the one with most
-    factors is used. The local form is tried where the others find one factor, because it needs no common basis.
+    Ours. (1) `exact_factors` of all rows, at the rounding of their dtype. (2) Otherwise the operator in its forms. The local one is tried
+    where the others find one factor, because it needs no common basis; outputs divided by their rms only count where they separate
+    more factors than the others find.
 
     >>> J = np.zeros((5, 12, 3))
     >>> J[:, :8, :2], J[:, 8:, 2:] = np.random.default_rng(0).standard_normal((5, 8, 2)), 1
@@ -103,24 +104,36 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
     exact = exact_factors(rows.values, eps=rows.eps)
     points = _at_points(jacobians, looked_at, rows, frame)
     forms: tuple[Form, ...] = ("outputs", "rows") if n > 1 else ("outputs",)
-    views: list[View] = [Stacked(frame.white, rows.nodes, rows.points, rows.outputs, form, n) for form in forms]
+    frames = [frame, frame.shortened()][: len(forms)]
+    stacked = Stacked(frame.white, rows.nodes, rows.points, rows.outputs, "outputs", n)
+    views: list[View] = [
+        replace(stacked, white=used.white, form=form) for used, form in zip(frames, forms, strict=True)
+    ]
     counts: list[Count] = []
     for view in views:
         run.say(COUNTING, len(counts), len(forms) + 1)
         counts.append(count(view, rng=rng))
     if rows.complete and exact.n_factors > 1:
-        outcome = _exactly(exact, counts, rows)
+        outcome = _exactly(exact, counts, rows, frame)
     else:
         exact = replace(exact, gap=0.0)
         if n > 1 and frame.rank > 1 and max(found.n_factors for found in counts) == 1:
             together = _together(points)
             if together is not None:
                 views.append(together)
+                frames.append(frame)
                 counts.append(count(together, rng=rng))
-        outcome = _nearly(views, counts, rows, frame, rng)
+        scaled = _scaled(rows)
+        view = replace(stacked, white=scaled.white, form="scaled")
+        most = max(found.n_factors for found in counts)
+        if likely_number(view.spectrum().leak) > most and (more := count(view, rng=rng)).separated > most:
+            views.append(view)
+            frames.append(scaled)
+            counts.append(more)
+        outcome = _nearly(views, counts, rows, frames, rng)
         if outcome.certain and outcome.count.form == "local" and _by_few(points, rows.eps, outcome.n_factors):
             outcome = replace(outcome, certain=False, reason="unstable")
-    return _described(outcome, exact, tuple(counts), jacobians, rows, frame, points, looked_at, run)
+    return _described(outcome, exact, tuple(counts), jacobians, rows, points, looked_at, run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,47 +143,81 @@ class _Outcome:
     reason: str
     certain: bool
     subspaces: tuple[Array, ...]  # empty: the local form
+    frame: Frame
 
 
-def _exactly(exact: ExactSplit, counts: list[Count], rows: Rows) -> _Outcome:
+def _exactly(exact: ExactSplit, counts: list[Count], rows: Rows, frame: Frame) -> _Outcome:
     """The answer of the exact stage: certain, unless rows that are only repeated make it, or a factor itself nearly splits.
 
     A factor of two dimensions or more has more directions of rows than dimensions, or it would have split.
     """
     one_owner = all(len(set(exact.owners[rows.outputs == a])) == 1 for a in np.unique(rows.outputs))
     best = counts[0 if one_owner else -1]
-    square = _repeated(rows, exact.owners, exact.subspaces, ROUNDING * rows.eps * exact.condition)
-    nearly = best.n_factors > exact.n_factors and best.separation <= SEPARATED
+    square = _copied(rows, exact.owners, exact.subspaces, ROUNDING * rows.eps * exact.condition)
+    nearly = best.separated > exact.n_factors
     reason = "square" if square else "nearly_more" if nearly else "exact"
-    return _Outcome(best, exact.n_factors, reason, reason == "exact", exact.subspaces)
+    return _Outcome(best, exact.n_factors, reason, reason == "exact", exact.subspaces, frame)
 
 
-def _repeated(rows: Rows, owners: Indices, bases: Sequence[Array], spread: float) -> bool:
-    """Whether two factors or more are one row each, up to its sign, however often it is repeated.
+def _copied(rows: Rows, owners: Indices, bases: Sequence[Array], rounding: float) -> bool:
+    """Whether two factors or more are one row each, repeated with the same gains, up to rounding.
 
-    Ours. Such rows split whatever the decoder: as many rows as latents are independent. Points of a linear decoder and copies of outputs
-    repeat rows; two outputs with different gains, or one whose slope changes from point to point, do not. One such factor alone is
-    no accident, because a block of one dimension is a factor. Rows are the same if their lengths spread by `spread` of the mean:
-    noise that changes lengths by a share s turns rows too, by s for each other latent, and leak_K is then 2 s² at least.
+    Ours. Such rows split whatever the decoder: as many rows as latents are independent. Points of a linear decoder repeat them, and so do
+    copies of its outputs, with one gain for each copy. Outputs that have each a gain of their own, or a slope that changes from point
+    to point, do not: these are factors of one dimension. One such factor alone is no accident.
     """
-    lengths = [np.abs(rows.values[owners == k] @ basis[:, 0]) for k, basis in enumerate(bases) if basis.shape[1] == 1]
-    return sum(bool(each.std() <= spread * each.mean()) for each in lengths) > 1
+    lengths = [np.sort(each) / each.sum() for each in _lengths(rows, owners, bases)]
+    alike = (len(a) == len(b) and np.abs(a - b).max() <= rounding * a.max() for a, b in combinations(lengths, 2))
+    return any(alike)
 
 
-def _nearly(views: list[View], counts: list[Count], rows: Rows, frame: Frame, rng: np.random.Generator) -> _Outcome:
-    best = max(range(len(counts)), key=lambda i: (counts[i].n_factors, -counts[i].separation, -i))
-    chosen = counts[best]
+def _repeated(rows: Rows, owners: Indices, bases: Sequence[Array], leak: float) -> bool:
+    """The same with noise, for gains of 1.
+
+    Rows are the same if their lengths spread by no more than noise explains: noise that changes lengths by a share s turns rows too, by s
+    for each other latent, and leak_K is then 2 s² at least.
+    """
+    spread = math.sqrt(leak / 2)
+    return sum(bool(each.std() <= spread * each.mean()) for each in _lengths(rows, owners, bases)) > 1
+
+
+def _lengths(rows: Rows, owners: Indices, bases: Sequence[Array]) -> list[Array]:
+    """Of each factor of one dimension, the lengths of its rows."""
+    return [np.abs(rows.values[owners == k] @ basis[:, 0]) for k, basis in enumerate(bases) if basis.shape[1] == 1]
+
+
+def _nearly(
+    views: list[View], counts: list[Count], rows: Rows, frames: list[Frame], rng: np.random.Generator
+) -> _Outcome:
+    """The first form that finds more than one factor, as they are strongest against noise in this order, or one that separates more."""
+    best = 0
+    for i, found in enumerate(counts):
+        if max(found.separated, found.n_factors if counts[best].n_factors == 1 else 1) > counts[best].n_factors:
+            best = i
+    chosen, frame = counts[best], frames[best]
     if frame.rank == 1:
         known = len(frame.to_white) == 1 or len(rows.values) >= FEW
-        return _Outcome(chosen, 1, "one_latent" if known else "few_rows", known, (frame.to_white,))
+        return _Outcome(chosen, 1, "one_latent" if known else "few_rows", known, (frame.to_white,), frame)
     chosen = counts[best] = replace(chosen, agreement=agreement(views[best], chosen.likely, rng))
     others = [found for found in counts if found is not chosen]
     why = judged(chosen, len(rows.values), frame.rank, others)
     bases = () if chosen.form == "local" else tuple(frame.to_white @ part for part in chosen.parts.parts)
     if why is None and rows.complete and bases:
         owners = chosen.parts.owners if chosen.form == "rows" else chosen.parts.owners[rows.nodes]
-        why = "square" if _repeated(rows, owners, bases, math.sqrt(chosen.leak / 2)) else None
-    return _Outcome(chosen, chosen.n_factors, why or "separated", why is None, bases)
+        why = "square" if _repeated(rows, owners, bases, chosen.leak) else None
+    if why is None and chosen.form == "scaled":
+        why = "scales"
+    return _Outcome(chosen, chosen.n_factors, why or "separated", why is None, bases, frame)
+
+
+def _scaled(rows: Rows) -> Frame:
+    """Rows divided by the rms of their output, as they should be if noise is relative to outputs.
+
+    Ours. The rms depends on the basis of the latents, so such an answer is never certain. But leaks that are separated in any weighting
+    of the rows are a split of these rows: a factor a thousand times weaker than another is lost in 1 % of the other's noise.
+    """
+    rms = np.sqrt(np.bincount(rows.nodes, (rows.values**2).sum(axis=1)))
+    return whitened(rows.values / rms[rows.nodes][:, None], rows.eps, rows.nodes)
 
 
 def _at_points(jacobians: Jacobians, looked_at: Indices, rows: Rows, frame: Frame) -> list[_AtPoint]:
@@ -209,13 +256,12 @@ def _described(
     counts: tuple[Count, ...],
     jacobians: Jacobians,
     rows: Rows,
-    frame: Frame,
     points: list[_AtPoint],
     looked_at: Indices,
     run: Run,
 ) -> Found:
     """What was found, with the owners of the outputs and what each point says by itself."""
-    K, linear = outcome.n_factors, bool(outcome.subspaces)
+    K, linear, frame = outcome.n_factors, bool(outcome.subspaces), outcome.frame
     normed = [basis @ np.linalg.inv(np.linalg.qr(frame.from_white.T @ basis, mode="r")) for basis in outcome.subspaces]
     metric = [np.linalg.qr(frame.from_white.T @ basis)[0] for basis in outcome.subspaces]
     m = jacobians.shape[1]

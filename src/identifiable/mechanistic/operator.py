@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,26 @@ class Frame:
     @property
     def rank(self) -> int:
         return int(self.white.shape[1])
+
+    def shortened(self) -> Frame:
+        """The same rows, the longest of them cut to one length: the largest at which those cut hold half of what is left.
+
+        Ours. The direction of a row says what moves it, its length only how precisely; where a few rows hold all leverage, as with heavy
+        tails, they would decide alone. Half is the share of outliers that an estimate can bear at most. Rows that are noise alone
+        hold little leverage and stay short, which they would not if all rows got one length. Cut once, not until it holds: a factor
+        with few rows has long ones, and would be cut below the noise of the others.
+        """
+        leverage = (self.white**2).sum(axis=1)
+        longest = np.sort(leverage[leverage > 0])[::-1]
+        at = np.maximum(longest.sum() - np.cumsum(longest), 0) / np.arange(1, len(longest) + 1)
+        k = int(np.argmax(at <= longest))
+        cut = max(float(at[k]), float(longest[min(k + 1, len(longest) - 1)]))
+        rows = self.white * np.sqrt(np.divide(cut, leverage, out=np.ones_like(leverage), where=leverage > cut))[:, None]
+        values, vectors = np.linalg.eigh(rows.T @ rows)
+        turn = vectors / np.sqrt(values)
+        return replace(
+            self, white=rows @ turn, to_white=self.to_white @ turn, from_white=self.from_white @ np.linalg.inv(turn).T
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +206,7 @@ class Split:
 
 def split(white: Array, found: Spectrum, n_factors: int, nodes: Indices | None = None) -> Split:
     """Owners by the positions of the nodes, then K subspaces: rows go to the subspace that holds most of them, and back."""
-    owners = nearest_vertex(found.positions[:, :n_factors], found.sizes)
+    owners = nearest_vertex(found, n_factors)
     groups = np.arange(len(white)) if nodes is None else nodes
     axes, dimensions = subspaces(white, owners[groups], n_factors)
     for _ in range(STEPS if n_factors > 1 else 0):
@@ -202,14 +222,18 @@ def split(white: Array, found: Spectrum, n_factors: int, nodes: Indices | None =
     return Split(owners, axes, dimensions)
 
 
-def nearest_vertex(positions: Array, sizes: Array) -> Indices:
-    """The vertex of the simplex that each node is at: those farthest apart to start with, then means weighted by size."""
+def nearest_vertex(found: Spectrum, K: int) -> Indices:
+    """The vertex of the simplex that each node is at: those farthest apart to start with, then means weighted by size.
+
+    The smallest nodes, up to half of one latent direction together, are no start: every factor has a direction or more.
+    """
     from scipy.linalg import qr
 
-    K = positions.shape[1]
-    large = np.flatnonzero(sizes >= np.quantile(sizes, 0.5))
-    start = qr(positions[large].T, mode="r", pivoting=True)[1][:K] if len(large) >= K else np.arange(K)
-    centres = positions[large[start]] if len(large) >= K else positions[start]
+    positions, sizes = found.positions[:, :K], found.sizes
+    order = np.argsort(sizes, kind="stable")
+    small = int((np.cumsum(sizes[order]) < sizes.sum() / (2 * (len(found.leak) - 1))).sum())
+    large = np.sort(order[min(small, len(order) - K) :])
+    centres = positions[large[qr(positions[large].T, mode="r", pivoting=True)[1][:K]]]
     owners = np.zeros(len(positions), dtype=np.intp)
     for _ in range(STEPS):
         distances = (positions**2).sum(axis=1)[:, None] - 2 * positions @ centres.T + (centres**2).sum(axis=1)

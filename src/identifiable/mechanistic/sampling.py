@@ -62,7 +62,8 @@ def rows_of(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN, allowed: i
     """All rows that are not zero where there are few enough of them; else a sample, in two passes.
 
     Ours. The first pass keeps the triangle of a QR decomposition, the second keeps row g with probability proportional to its
-    leverage, the share of the d directions that it carries. The same outputs are kept at `TOGETHER` points in a row.
+    leverage, the share of the d directions that it carries. The same outputs are kept at `TOGETHER` points in a row. Draws go to
+    outputs by their leverage, so the sample does not depend on the order of the outputs or on the basis of the latents.
     """
     n, m, d = jacobians.shape
     budget = allowed or rows_allowed(d)
@@ -86,15 +87,28 @@ def rows_of(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN, allowed: i
     rank = int((sizes > RANK * eps * d * sizes[0]).sum())
     whiten = right[:rank].T / sizes[:rank]
     kept: list[tuple[Array, Indices, Indices]] = []
+    draws = np.full(m, np.nan)
     for a in range(0, n, step):
         part = np.asarray(_part(jacobians, a, min(a + step, n), run, CHOOSING), np.float64)
-        chance = np.minimum(1.0, budget / rank * ((part @ whiten) ** 2).sum(axis=2))
-        drawn = np.stack([uniforms(seed, i // TOGETHER * m, m) for i in range(a, a + len(part))])
+        leverage = ((part @ whiten) ** 2).sum(axis=2)
+        chance = np.minimum(1.0, budget / rank * leverage)
+        drawn = np.empty_like(leverage)
+        for i in range(a, a + len(part)):
+            drawn[i - a] = draws = _drawn(leverage[i - a], draws if i % TOGETHER else np.full(m, np.nan), i, seed)
         point, output = np.nonzero(drawn < chance)
         kept.append((part[point, output] / np.sqrt(chance[point, output])[:, None], point + a, output))
     values, points, outputs = (np.concatenate(column) for column in zip(*kept, strict=True))
     nodes = np.unique(points // TOGETHER * m + outputs, return_inverse=True)[1]
     return Rows(values, points, outputs, nodes, False, eps)
+
+
+def _drawn(leverage: Array, draws: Array, point: int, seed: int) -> Array:
+    """The draws of the outputs at `TOGETHER` points: an output gets its own where it first moves, in the order of leverage there."""
+    new = np.flatnonzero(np.isnan(draws) & (leverage > 0))
+    used, m = int(np.count_nonzero(~np.isnan(draws))), len(draws)
+    result = draws.copy()
+    result[new[np.argsort(leverage[new], kind="stable")]] = uniforms(seed, point // TOGETHER * m + used, len(new))
+    return result
 
 
 def _part(jacobians: Jacobians, start: int, stop: int, run: Run, stage: Stage) -> Values:

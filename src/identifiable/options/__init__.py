@@ -27,6 +27,7 @@ from identifiable.options.screens import (
 from identifiable.options.tables import (
     NULLS,
     RUNGS,
+    AlignOptions,
     BilipschitzOptions,
     CompareOptions,
     DecoderOptions,
@@ -34,6 +35,8 @@ from identifiable.options.tables import (
     HeadsOptions,
     IcaOptions,
     LayersOptions,
+    MapOptions,
+    MatchOptions,
     MechanismsCommandOptions,
     MechanismsOptions,
     ResolveOptions,
@@ -44,6 +47,7 @@ from identifiable.options.tables import (
 __all__ = [
     "NULLS",
     "RUNGS",
+    "AlignOptions",
     "AttributeOptions",
     "AuditOptions",
     "BilipschitzOptions",
@@ -62,6 +66,8 @@ __all__ = [
     "HeadsOptions",
     "IcaOptions",
     "LayersOptions",
+    "MapOptions",
+    "MatchOptions",
     "MechanismsCommandOptions",
     "MechanismsOptions",
     "Option",

@@ -10,6 +10,11 @@ from identifiable.options.declaring import Option, Options
 
 SEED_END = 2**32 - 1
 UNMOVED = "does not affect results"
+CHECKPOINT = Option(
+    f"a folder that keeps finished parts, from which a call after an interruption continues; {UNMOVED}",
+    moves=False,
+    metavar="FOLDER",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

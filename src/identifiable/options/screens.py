@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from identifiable.options.declaring import Option, Options
-from identifiable.options.running import Threaded
+from identifiable.options.running import CHECKPOINT, Threaded
 
 ROLES = "roles of the columns (looked for by their usual names where not given)"
 Auto = Literal["auto"]
@@ -182,14 +182,7 @@ class EvaluateOptions(ScreenOptions, Threaded):
     ] = ()
     bootstrap: Annotated[int, Option("draws of plates for intervals", least=0, metavar="N")] = 1000
     protocol: Annotated[ScreenProtocol, Option("whose choices: ours, the paper's, or one batch at a time")] = "default"
-    checkpoint: Annotated[
-        Any,
-        Option(
-            "a folder that keeps finished parts, from which a call after an interruption continues; does not affect results",
-            moves=False,
-            metavar="FOLDER",
-        ),
-    ] = None
+    checkpoint: Annotated[Any, CHECKPOINT] = None
 
 
 @dataclass(frozen=True, kw_only=True)

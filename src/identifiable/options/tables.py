@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from identifiable._checks import UsageError
 from identifiable.options.declaring import Option, Options, with_commas
-from identifiable.options.running import UNMOVED, Identified, Seeded, Tables, Threaded
+from identifiable.options.running import CHECKPOINT, UNMOVED, Identified, Named, Seeded, Tables, Threaded
 
 Rung = Literal["signed_permutation", "rigid", "similarity", "linear", "ica"]
 RUNGS: tuple[Rung, ...] = ("signed_permutation", "rigid", "similarity", "linear", "ica")
@@ -138,6 +138,7 @@ class ResolveOptions(IcaOptions, Tables):
             shown="0.8",
         ),
     ] = None
+    checkpoint: Annotated[Any, CHECKPOINT] = None
 
 
 Metric = Literal[
@@ -274,10 +275,52 @@ class MechanismsCommandOptions(MechanismsOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformOptions(Options):
-    """Components of new rows in a saved basis, or rows from components."""
+class MapOptions(Options):
+    """What a map from one representation into another depends on besides the rows."""
 
-    inverse: Annotated[bool, Option("X holds components: go back to the space of the data")] = False
+    group: Annotated[
+        Literal["auto", "signed_permutation", "rigid", "similarity", "linear"],
+        Option("kind of map; auto chooses by recall on held-out rows"),
+    ] = "auto"
+    ridge: Annotated[
+        float | Auto,
+        Option(
+            "penalty of a linear map, as a share of the mean variance; auto chooses it", least=0, metavar="auto|VALUE"
+        ),
+    ] = "auto"
+    rank: Annotated[
+        int | None, Option("dimensions of the target that the map predicts", least=1, metavar="K", shown="all")
+    ] = None
+    normalize: Annotated[bool, Option("divide rows by their length on both sides, before and after the map")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignOptions(Tables, MapOptions):
+    """What map carries one representation into another, and what does it cost?"""
+
+    holdout: Annotated[
+        int | None,
+        Option(
+            "rows to evaluate on, which the map does not see", least=50, metavar="ROWS", shown="a fifth, at most 2,000"
+        ),
+    ] = None
+    index: Annotated[Literal["all", "held_out"], Option("rows to search among: all rows, or only those held out")] = (
+        "all"
+    )
+    group_by: Annotated[
+        Any, Option(f"{LABELS}: rows with the same label stay together in folds and intervals", metavar=GROUP_BY)
+    ] = None
+    labels: Annotated[Any, Option(f"{LABELS}: labels whose rows map worst are listed", metavar=GROUP_BY)] = None
+    curve: Annotated[bool, Option("how recall grows with the number of pairs", negative="--no-curve")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformOptions(Options):
+    """Components of new rows in a saved basis, or rows carried into another representation by a saved map; or back."""
+
+    inverse: Annotated[
+        bool, Option("go back: from components to the space of the data, or from B to A of align A B")
+    ] = False
     only_identifiable: Annotated[
         bool, Option("write only the components that the result of resolve calls reproducible")
     ] = False
@@ -290,6 +333,12 @@ class TransformOptions(Options):
     dtype: Annotated[
         Literal["float32", "float64"] | None,
         Option("type of the values written", shown="float32 if X is not finer, else float64"),
+    ] = None
+    flags: Annotated[
+        str | None,
+        Option(
+            "for a map of align: a .csv or .parquet to write, which rows are unlike those of the fit", metavar="PATH"
+        ),
     ] = None
 
 
@@ -348,6 +397,41 @@ class HeadsOptions(Tables):
             given = getattr(self, name)
             if given is not None and (isinstance(given, str) or len(given) != 2):
                 raise UsageError(f"{name}: expected two, one for each head.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchOptions(Named, Threaded):
+    """Which features of two or more dictionaries are the same, one to one?"""
+
+    features: Annotated[
+        Sequence[Literal["rows", "columns"]],
+        Option(
+            "where the features of a matrix are: rows (W_dec) or columns (decoder.weight of torch); one for all, or one for each",
+            metavar="LIST",
+            shown="rows",
+        ),
+    ] = ("rows",)
+    signed: Annotated[
+        bool | None,
+        Option(
+            "match by cosine; --unsigned: by its absolute value",
+            negative="--unsigned",
+            shown="signed; unsigned for bases of resolve",
+        ),
+    ] = None
+    threshold: Annotated[
+        float, Option("cosine above which a match counts as a partner", least=0, below=1, metavar="COSINE")
+    ] = 0.7
+    null_draws: Annotated[int, Option("draws of each of two kinds of null dictionaries", least=1, metavar="N")] = 19
+    ids: Annotated[
+        Any,
+        Option(
+            "the column, key or sidecar file with the names of the features (rows), which is no dimension; one for all, or one for each",
+            repeat=True,
+            setting=False,
+            metavar="NAME",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,8 +133,10 @@ def _saved(value: Any, kind: Any) -> Any:
 @cache
 def _free(kind: Any) -> bool:
     """Whether an annotation leaves a part of its value free-form."""
-    parts = typing.get_type_hints(kind).values() if is_dataclass(kind) else typing.get_args(kind)
-    return kind is Any or any(map(_free, parts))
+    if is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return any(_free(hints[f.name]) for f in fields(kind) if f.metadata.get("json", "") is not None)
+    return kind is Any or any(map(_free, typing.get_args(kind)))
 
 
 def byline(result: Shown) -> str:

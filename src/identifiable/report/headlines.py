@@ -19,6 +19,7 @@ from identifiable.report.words import (
     signed,
 )
 from identifiable.results import (
+    Alignment,
     Attribution,
     Audit,
     Claim,
@@ -30,6 +31,7 @@ from identifiable.results import (
     Heads,
     JointResolution,
     Layers,
+    Matches,
     Mechanisms,
     Mechanistic,
     Recommendation,
@@ -235,8 +237,10 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     JointResolution: _joint,
     Disentanglement: _disentanglement,
     Distortion: _distortion,
+    Alignment: lambda result: str(result.text.message),
     Heads: lambda result: str(result.text.message),
     Layers: lambda result: str(result.text.message),
+    Matches: lambda result: str(result.text.message),
     Extraction: _extraction,
     Mechanisms: _mechanisms,
     Reproduction: _reproduction,

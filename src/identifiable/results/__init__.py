@@ -6,6 +6,17 @@ again from a file, byte for byte.
 
 from __future__ import annotations
 
+from identifiable.results.alignment import (
+    Advice,
+    Alignment,
+    Baseline,
+    Candidate,
+    CurvePoint,
+    PairsNeeded,
+    Region,
+    Retrieval,
+    Way,
+)
 from identifiable.results.cleaning import (
     Attribution,
     CleanDifference,
@@ -43,6 +54,18 @@ from identifiable.results.comparison import (
     Spectrum,
     Verdict,
     WorstRow,
+)
+from identifiable.results.dictionaries import (
+    Cycles,
+    DictionaryPair,
+    DictionarySummary,
+    FeatureMatch,
+    FeatureStability,
+    HeldFeatures,
+    MatchArrays,
+    Matches,
+    MatchScore,
+    Subspaces,
 )
 from identifiable.results.disentanglement import (
     AfterICA,
@@ -130,19 +153,23 @@ from identifiable.results.screen import (
 from identifiable.results.serial import SCHEMAS, from_json, to_json
 from identifiable.results.table1 import MapError, ModelPairs, OrderStep, Table1
 from identifiable.results.table2 import Cell, Estimate, Evaluation, Lift, ModelRun, Table2, Traversal
-from identifiable.results.writing import whole_file, write_text, write_texts
+from identifiable.results.writing import whole_file, whole_folder, write_text, write_texts
 
 __all__ = [
     "SCHEMAS",
+    "Advice",
     "AfterICA",
     "Alert",
+    "Alignment",
     "Answer",
     "AskedMetric",
     "Attribution",
     "Audit",
     "Axes",
+    "Baseline",
     "BlindScore",
     "Bounded",
+    "Candidate",
     "Cell",
     "Choice",
     "Claim",
@@ -159,8 +186,12 @@ __all__ = [
     "Consensus",
     "ConsensusDistance",
     "Constants",
+    "CurvePoint",
+    "Cycles",
     "Demo",
     "Dependence",
+    "DictionaryPair",
+    "DictionarySummary",
     "Difference",
     "Disentanglement",
     "Distances",
@@ -175,6 +206,8 @@ __all__ = [
     "Factor",
     "FactorLatentMatrix",
     "FeatureCheck",
+    "FeatureMatch",
+    "FeatureStability",
     "Finding",
     "Fit",
     "Fitted",
@@ -188,6 +221,7 @@ __all__ = [
     "HeadDiversity",
     "HeadMap",
     "Heads",
+    "HeldFeatures",
     "HeldOutScore",
     "Holder",
     "IcaAdvice",
@@ -207,6 +241,9 @@ __all__ = [
     "MapArrays",
     "MapError",
     "MapFit",
+    "MatchArrays",
+    "MatchScore",
+    "Matches",
     "MechanismFactor",
     "Mechanisms",
     "Mechanistic",
@@ -224,6 +261,7 @@ __all__ = [
     "Overlap",
     "PairResult",
     "PairRun",
+    "PairsNeeded",
     "Pick",
     "PlateMap",
     "Premise",
@@ -231,8 +269,10 @@ __all__ = [
     "RandomDirections",
     "Reason",
     "Recommendation",
+    "Region",
     "Reproduction",
     "Resolution",
+    "Retrieval",
     "RoederFigure",
     "Role",
     "RowErrors",
@@ -260,6 +300,7 @@ __all__ = [
     "StageTime",
     "Start",
     "Step",
+    "Subspaces",
     "Summary",
     "SupremumEstimate",
     "Table1",
@@ -271,6 +312,7 @@ __all__ = [
     "TriedMethod",
     "UnresolvedPair",
     "Verdict",
+    "Way",
     "WellPicture",
     "Whitening",
     "WorstCase",
@@ -278,6 +320,7 @@ __all__ = [
     "from_json",
     "to_json",
     "whole_file",
+    "whole_folder",
     "without_time",
     "write_text",
     "write_texts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -302,6 +302,7 @@ class PairResult:
     axes: Axes | None = None
     moved: tuple[MovedGroup, ...] = ()
     row_errors: RowErrors | None = field(default=None, compare=False, repr=False, metadata={"json": None})
+    maps: Callable[[str], Any] | None = field(default=None, compare=False, repr=False, metadata={"json": None})
 
     @property
     def fitting_group(self) -> str:
@@ -315,6 +316,20 @@ class PairResult:
         if wanted is not None and wanted in groups:
             return wanted
         return ([group for group in groups if group != "ica"] or groups)[-1]
+
+    def map(self, group: str | None = None) -> Any:
+        """The `AffineMap` from source to target that `group` fits to all rows: ``map(X) = X @ matrix + offset``.
+
+        Without a name, of the group that fits (`fitting_group`). Only a result made in this process has maps, up to half a gigabyte
+        of them.
+        """
+        wanted = str(self.rung(self.fitting_group if group is None else group).group)
+        if self.maps is None:
+            raise UsageError(
+                f"map: this result holds no maps of {self.source} to {self.target}: it was read from JSON, or there are too many "
+                "tables to keep all maps; call compare with these two again."
+            )
+        return self.maps(wanted)
 
     def rung(self, group: str) -> Rung:
         """The rung of that name."""
@@ -399,6 +414,18 @@ class Comparison(Shown):
     demo: Demo | None = None
     schema: Literal["identifiable/compare/1"] = "identifiable/compare/1"
 
+    def pair(self, source: str | int = 0, target: str | None = None) -> PairResult:
+        """An ordered pair, by the names of its two tables or by its place in `pairs`."""
+        if target is None and isinstance(source, int):
+            if not -len(self.pairs) <= source < len(self.pairs):
+                raise UsageError(f"pair {source}: expected a place in the {len(self.pairs)} ordered pairs, from 0.")
+            return self.pairs[source]
+        for pair in self.pairs:
+            if (pair.source, pair.target) == (source, target):
+                return pair
+        names = "; ".join(f"{pair.source!r}, {pair.target!r}" for pair in self.pairs[:6])
+        raise UsageError(f"pair {source!r}, {target!r}: expected a place or two names, such as {names}.")
+
     @property
     def rungs(self) -> tuple[Rung, ...]:
         """The ladder of the first pair."""
@@ -427,9 +454,7 @@ class Comparison(Shown):
 
         `pair` is the place of an ordered pair in `pairs`. Only a result made in this process has them.
         """
-        if not -len(self.pairs) <= pair < len(self.pairs):
-            raise UsageError(f"pair {pair}: expected a place in the {len(self.pairs)} ordered pairs, from 0.")
-        found = self.pairs[pair].row_errors
+        found = self.pair(pair).row_errors
         if found is None:
             raise UsageError("row_errors: a result read from JSON holds no errors of rows; call compare again.")
         if group not in found.by_group:

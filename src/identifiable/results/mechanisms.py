@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from identifiable.results.record import Reason, Shown
 
 Rows = tuple[tuple[float, ...], ...]
-MechanismForm = Literal["outputs", "rows", "local"]
+MechanismForm = Literal["outputs", "rows", "local", "scaled"]
 
 
 @dataclass(frozen=True)

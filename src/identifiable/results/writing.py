@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from identifiable._checks import OutputError
-from identifiable._stopping import complete, steady, unfinished
+from identifiable._stopping import TEMPORARY, complete, steady, unfinished
 
 # Files that are complete and wait, in a block of `together`, for their names: (temporary, path).
 _waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_waiting", default=None)
@@ -58,15 +59,32 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     A pipe or a device (/dev/stdout) cannot be replaced: the content is copied into it.
     """
+    with _in_the_end(Path(path), folder=False) as temporary:
+        yield temporary
+
+
+@contextmanager
+def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """The same of a folder. One that holds something is never replaced."""
     path = Path(path)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise OutputError(f"{path}: cannot write there (it is there already); remove it, or choose another path.")
+    with _in_the_end(path, folder=True) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _in_the_end(path: Path, *, folder: bool) -> Iterator[Path]:
+    named: dict[str, Any] = {"prefix": f".{path.name[:60]}.", "suffix": TEMPORARY}
     try:
         with steady:
-            handle, name = tempfile.mkstemp(
-                dir=None if _is_stream(path) else path.parent, prefix=f".{path.name[:60]}.", suffix=".part"
-            )
+            if folder:
+                name = tempfile.mkdtemp(dir=path.parent, **named)
+            else:
+                handle, name = tempfile.mkstemp(dir=None if _is_stream(path) else path.parent, **named)
+                os.close(handle)
             temporary = Path(os.path.abspath(name))
             unfinished[str(temporary)] = None
-        os.close(handle)
     except OSError as error:
         raise _unwritable(path, error) from None
     try:
@@ -120,7 +138,10 @@ def take_name(finished: Path, path: str | os.PathLike[str]) -> None:
 def _discard(temporary: Path) -> None:
     """A temporary file goes, if it has not taken its name. One that was not made here is no temporary file."""
     if str(temporary) in unfinished:
-        temporary.unlink(missing_ok=True)
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
         unfinished.pop(str(temporary), None)
 
 
@@ -136,9 +157,11 @@ def _deliver(files: list[tuple[Path, Path]]) -> None:
     with steady:
         for temporary, path in (file for file in files if file not in streams):
             with _said(path):
-                if path.is_dir():
+                folder = temporary.is_dir()
+                if path.is_dir() and not folder:
                     raise IsADirectoryError(21, "it is a directory")
-                temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is an ordinary file
+                mode = 0o777 if folder else 0o666  # what tempfile makes is private; a result is an ordinary file
+                temporary.chmod(mode & ~umask)
                 os.replace(temporary, path)
             complete.append(str(path))
             unfinished.pop(str(temporary), None)

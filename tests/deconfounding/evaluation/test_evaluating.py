@@ -215,7 +215,7 @@ def test_the_headline_says_how_many_were_judged_and_small_screens_need_fewer_wel
 def test_ica_is_not_fitted_to_fewer_rows_than_it_asks_for_unless_the_paper_does() -> None:
     blocks, design = world(plates=6)  # 96 rows
     wide = Blocks(np.random.default_rng(3).laplace(size=(96, 12)), name="wide")
-    options = {**FAST, "targets": ["active"], "rotations": 3, "corrections": ("ica-cs",), "null_guides": 0}
+    options = {**FAST, "targets": ["active"], "rotations": 1, "corrections": ("ica-cs",), "null_guides": 0, "folds": 3}
     found = evaluate(wide, design, **options)
     told = {a.code: a.values for a in found.alerts}["ica_not_fitted"]
     assert (told["components"], told["least"], told["rank"]) == (12, 10, told["rows"] // 10)
@@ -349,7 +349,7 @@ def test_concentration_refits_on_top_features_and_on_the_rest(found: ScreenEvalu
 
 
 def test_figures_depend_neither_on_workers_nor_on_block_sizes() -> None:
-    options = {**FAST, "representations": ("ica",), "targets": ["active"], "null_guides": 0}
+    options = {**FAST, "representations": ("ica",), "targets": ["active"], "null_guides": 0, "folds": 3}
     blocks, design = world(plates=12)
     one = evaluate(blocks, design, **options, workers=1)
     two = evaluate(Blocks(blocks.source, rows=17, name="a world"), design, **options, workers=2)
@@ -403,14 +403,15 @@ def test_a_run_after_an_interruption_gives_the_same_result_from_what_was_kept() 
         "corrections": ("control-z",),
         "targets": ["active"],
         "concentration": (50.0,),
+        "folds": 3,
         "workers": 1,
     }
     blocks, design = world(plates=12)
     whole = evaluate(blocks, design, **options)
-    shelf = Shelf(most=30)
+    shelf = Shelf(most=15)
     with pytest.raises(KeyboardInterrupt):
         evaluate(blocks, design, **options, store=shelf)
-    assert len(shelf.parts) == 30
+    assert len(shelf.parts) == 15
     shelf.most = None
     resumed = evaluate(blocks, design, **options, store=shelf)
     assert same(resumed) == same(whole)

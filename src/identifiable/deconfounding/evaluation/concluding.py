@@ -74,25 +74,21 @@ class Conclusion:
 
 def conclude(
     options: Asked,
-    trials: Mapping[TrialName, Trial],
+    table: Tabulation,
     fitted: Sequence[Fitted],
     *,
-    targets: tuple[str, ...],
-    null_targets: tuple[str, ...],
-    groups: Mapping[HeldOut, int],
     wells_known: bool,
     coverage: Coverage,
     unfitted: Mapping[str, int] | None,
 ) -> Conclusion:
-    """Means, intervals, paired differences and what follows from them. `groups` counts what intervals resample."""
-    table = Tabulation(trials, targets, null_targets, groups)
-    evidence = replace(_evidence(options, table, fitted, next(iter(groups))), unfitted=unfitted)
-    shown = (ALL, *targets, *((NULL_GUIDES,) if null_targets else ()), *null_targets)
+    """Means, intervals, paired differences and what follows from them."""
+    evidence = replace(_evidence(options, table, fitted, next(iter(table.groups))), unfitted=unfitted)
+    shown = (ALL, *table.targets, *((NULL_GUIDES,) if table.null_targets else ()), *table.null_targets)
     return Conclusion(
         conditions=tuple(
             found for name in table.names for target in shown if (found := table.condition(name, target)) is not None
         ),
-        differences=tuple(_differences(options, table, (ALL, *targets))),
+        differences=tuple(_differences(options, table, (ALL, *table.targets))),
         leakage=tuple(
             leak
             for name in table.names
@@ -101,8 +97,8 @@ def conclude(
         ),
         alerts=(
             *_ica_alerts(fitted),
-            *_trial_alerts(trials),
-            *_interval_alerts(options, groups, table),
+            *_trial_alerts(table.trials),
+            *_interval_alerts(options, table),
             *_layout_alerts(evidence, wells_known),
         ),
         judgement=judge(evidence, coverage),
@@ -170,8 +166,8 @@ def _trial_alerts(trials: Mapping[TrialName, Trial]) -> Iterator[Alert]:
         )
 
 
-def _interval_alerts(options: Asked, groups: Mapping[HeldOut, int], table: Tabulation) -> Iterator[Alert]:
-    for held_out, count in groups.items():
+def _interval_alerts(options: Asked, table: Tabulation) -> Iterator[Alert]:
+    for held_out, count in table.groups.items():
         if count < FEW_GROUPS:
             yield Alert(
                 "few_groups",

@@ -27,6 +27,7 @@ from identifiable.deconfounding.evaluation.representing import (
     blind_features,
     only_transductive,
 )
+from identifiable.deconfounding.evaluation.tabulating import Tabulation
 from identifiable.deconfounding.evaluation.trials import Bench, GroupDraws, Trial, TrialName, Workbench
 from identifiable.deconfounding.folds import (
     Contrast,
@@ -399,14 +400,12 @@ class _Evaluation:
     def result(self) -> ScreenEvaluation:
         provenance = record_of(self.run, "evaluate")
         nulls = tuple(name for name in self._nulls if any(name in plan.folds for plan in self.plans))
+        groups = {plan.splits.held_out: plan.splits.groups.size for plan in self.plans}
         with self.clock.stage("tabulating"):
             found = conclude(
                 self.options,
-                self.trials,
+                Tabulation(self.trials, self.targets, nulls, groups),
                 self.fitted,
-                targets=self.targets,
-                null_targets=nulls,
-                groups={plan.splits.held_out: plan.splits.groups.size for plan in self.plans},
                 wells_known=self.design.address is not None,
                 coverage=Coverage(len(self.targets), self.chosen, self.options.level),
                 unfitted=self.unfitted,

@@ -273,7 +273,7 @@ class Transforms:
         identifiable = None
         if diagnose and plates.size >= 2:
             with self.clock.stage("ica, refits", REFITS), one_blas_thread():
-                refits = refit(rows, settings, fitted.whitener.rank, plates.codes, self.run, where)
+                refits = refit(rows, settings, fitted, plates.codes, self.run, where)
                 covariance = moments.scatter / moments.n
                 stable = stability(fitted.to_components, refits, covariance) if refits else None
                 judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)

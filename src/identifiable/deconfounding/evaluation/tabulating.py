@@ -50,7 +50,7 @@ class Tabulation:
         null_targets: Sequence[str],
         groups: Mapping[HeldOut, int],
     ):
-        self.targets, self.null_targets, self.groups = tuple(targets), tuple(null_targets), groups
+        self.trials, self.targets, self.null_targets, self.groups = trials, tuple(targets), tuple(null_targets), groups
         self._of: dict[ConditionName, dict[str, list[Named]]] = {}
         for name, trial in trials.items():
             condition = ConditionName(name.representation, name.classifier, name.held_out, name.fit)

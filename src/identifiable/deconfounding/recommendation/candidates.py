@@ -87,6 +87,7 @@ class Fits:
     def __init__(self, blocks: Blocks, design: Design, part: Labels, run: Run):
         self.blocks, self.design, self.part, self.run = blocks, design, part, run
         self.quiet = Run(run.seed, run.workers, run.cluster)
+        self.whole: dict[str, Fit] = {}  # of candidates by name, fitted to all rows: to be judged, named and written
 
     def rows(self, held_out: int | None) -> Codes | None:
         return None if held_out is None else np.flatnonzero(self.part.codes != held_out)
@@ -182,8 +183,14 @@ class Candidate:
     scaling: tuple[Literal["control-z", "control-mad"], Level] | None = None  # by own controls, before an affine map
 
     def fit(self, fits: Fits, held_out: int | None) -> Fit:
+        if held_out is None and self.name in fits.whole:
+            return fits.whole[self.name]
         found = _in_features(self.raw(fits, held_out))
-        return found if self.family == INPUT else fits.standardised(found, held_out)
+        if self.family != INPUT:
+            found = fits.standardised(found, held_out)
+        if held_out is None:
+            fits.whole[self.name] = found
+        return found
 
     @property
     def once(self) -> bool:

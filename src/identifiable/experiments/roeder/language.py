@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from identifiable.blocks import Blocks
 from identifiable.experiments.changing import changed
 from identifiable.experiments.gpt_seeds import GPT_SMOKE, GptSettings, gpt_seeds
 from identifiable.experiments.roeder.measuring import every, figure, similarities
-from identifiable.experiments.text import read_text
+from identifiable.experiments.text import text_lines
 from identifiable.intake import blocks_of, content_hash, inputs_of
 from identifiable.io.layer_files import open_layers
 from identifiable.options import ReproduceOptions
@@ -135,9 +136,8 @@ def _from_directories(folder: Path, chosen: Settings, options: ReproduceOptions)
     """Every token of the first sentences, by the trained models and by the same ones with weights drawn anew."""
     from identifiable.nn.encoders import open_encoder
 
-    sentences = [line.strip() for line in read_text(folder / SENTENCES).splitlines() if line.strip()][
-        : chosen.sentences
-    ]
+    lines = (line.strip() for line in text_lines(folder / SENTENCES))
+    sentences = list(islice(filter(None, lines), chosen.sentences))
     if not sentences:
         raise DataError(f"{folder / SENTENCES}: expected a sentence a line, found none.")
     layers: tuple[list[Any], list[Any]] = ([], [])

@@ -7,13 +7,11 @@ a Markov chain. Windows are held out at the end of the text. Vectors of words ar
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import re
 import sys
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,8 +35,8 @@ from identifiable.experiments.roeder.measuring import (
     similarities,
     training,
 )
+from identifiable.experiments.text import text_lines
 from identifiable.intake import content_hash
-from identifiable.io.containers import check_is_file, reason
 from identifiable.moments import Array
 from identifiable.options import ReproduceOptions
 from identifiable.results import Input, RoederFigure, SeedModel
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
 
 NAME = "roeder-fig1"
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-GZIP = b"\x1f\x8b"
 HELD_OUT = 0.1  # of the text, its end
 UNIGRAMS = 100_000  # words of the table that noise is drawn from
 FEWEST_ROWS = 100  # held-out windows
@@ -123,21 +120,9 @@ def chain(words: int, length: int, rng: np.random.Generator) -> list[str]:
 
 
 def read_words(path: str, limit: int) -> list[str]:
-    """The first words of a text file, in lower case; plain or gzipped."""
-    file = Path(path)
-    check_is_file(file)
-    with file.open("rb") as plain:
-        packed = plain.read(2) == GZIP
-    try:
-        with gzip.open(file) if packed else file.open("rb") as lines:
-            return list(itertools.islice(_words(lines), limit))
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a text in UTF-8 ({reason(error)}); check the file.") from None
-
-
-def _words(lines: Iterable[bytes]) -> Iterator[str]:
-    for line in lines:
-        yield from map(sys.intern, WORD.findall(line.decode("utf-8").lower()))  # one object for each different word
+    """The first words of a text file, in lower case."""
+    words = (word for line in text_lines(path) for word in WORD.findall(line.lower()))
+    return [sys.intern(word) for word in itertools.islice(words, limit)]  # one object for each different word
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from identifiable.report.frame import framed, glossary, section, terms
-from identifiable.report.page import Block, Card, Curve, Curves, Fold, Grid, Page, Table, Text, columns
+from identifiable.report.page import Block, Card, Cloud, Curve, Curves, Fold, Grid, Page, Table, Text, columns
 from identifiable.report.words import MISSING, count, display_name, known, number, percent, sentence_of, yes_no
 from identifiable.results import IndependenceScores, MechanismFactor, Mechanisms
 
@@ -29,7 +29,7 @@ SCORES = {
     "block_ima": "block IMA",
     "ima": "IMA",
 }
-FORMS = {"outputs": "outputs", "rows": "rows", "local": "local"}
+FORMS = {"outputs": "outputs", "rows": "rows", "local": "local", "scaled": "outputs, scaled"}
 
 
 def page(result: Mechanisms) -> Page:
@@ -79,7 +79,7 @@ def _degrees(value: float | None) -> str:
 def _factors(result: Mechanisms) -> Iterator[Block]:
     yield Text(sentence_of(result.reason.message), brief=True)
     yield Table(
-        "Angles in degrees; 0 is already the same",
+        "Factors; angles in degrees, 0 where latents or components are the factor already",
         columns("factor", "dimension", "outputs", "to axes", "to ICA", "over points", "latents", words=("latents",)),
         tuple(
             (
@@ -109,7 +109,8 @@ def _maps(result: Mechanisms) -> Iterator[Block]:
     if not drawn:
         return
     yield Text(
-        "How much a factor moves each output at a point, over the most. Many outputs are averaged with their neighbours."
+        "How much a factor moves each output at a point, as a share of the output that it moves most."
+        + (" A cell is the mean of neighbouring outputs." if len(drawn[0].maps[0]) < result.outputs else "")
     )
     if result.picture is None:
         for point, *maps in zip(result.shown_points, *(factor.maps for factor in drawn), strict=False):
@@ -137,7 +138,7 @@ def _lines(result: Mechanisms, factors: list[MechanismFactor], maps: list[tuple[
         tuple(str(j * step) for j in range(cells)),
         tuple(maps),
         1.0,
-        "of the most",
+        "of the largest",
         signed=False,
     )
 
@@ -153,7 +154,7 @@ def _picture(shape: tuple[int, int], factor: MechanismFactor, values: tuple[floa
         tuple(str(j * step) for j in range(width)),
         lines,
         1.0,
-        "of the most",
+        "of the largest",
         signed=False,
     )
 
@@ -165,7 +166,7 @@ def _averaged(height: int, width: int, cells: int) -> int:
 
 def _leak(result: Mechanisms) -> Iterator[Block]:
     curves = tuple(
-        Curve(FORMS[form.form], points, style)
+        Curve(FORMS[form.form], points, style, dotted=False)
         for style, form in enumerate(result.forms, start=1)
         if (points := tuple((k, v) for k, v in enumerate(form.leak, start=1) if known(v)))
     )
@@ -176,11 +177,12 @@ def _leak(result: Mechanisms) -> Iterator[Block]:
             "k",
             "leak",
             curves,
+            clouds=tuple(Cloud("", curve.points, "main", curve.style) for curve in curves),
             cut=(f"{count(result.n_factors)} found", result.n_factors + 0.5),
             across_base=1.0,
         )
     yield Table(
-        "Leaks by form; the first behind the number of factors should be near what no more factors give",
+        "Leaks by form. Leak K + 1 should be near the column beside it, its value if there are no more factors",
         columns("form", "factors", "leak K", "leak K + 1", "no more factors", "resamples that agree", words=()),
         tuple(
             (

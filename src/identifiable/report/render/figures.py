@@ -33,6 +33,7 @@ STROKES: dict[MarkKind, str] = {
 RINGS: tuple[MarkKind, ...] = ("hollow", "rotation")
 SOLID = 1  # the one style of curve without dashes
 CURVE_STYLES, DOTS_ON_A_CURVE = 8, 6
+FEW_POINTS = 30  # of a curve: its dots are then its points, which a reader takes them for
 LOWER_LINE: tuple[MarkKind, ...] = ("hollow", "shuffle", "rotation")
 DROP = 12  # pixels from the line of a dot plot to its lesser marks
 
@@ -204,8 +205,8 @@ def _line(curve: Curve, placed: Sequence[tuple[float, float]]) -> list[str]:
         path = " ".join(f"{x},{y}" for x, y in placed)
         parts.append(f'<polyline class="curve {_style(curve)}" points="{path}"/>')
     if curve.style is not None and curve.dotted:
-        alone = len(placed) == 1  # a line of one point would not show
-        dots = "".join(f"M{x} {y}{DOT}" for x, y in (placed if alone else _dotted(placed, curve.style)) if y >= 0)
+        few = len(placed) <= FEW_POINTS
+        dots = "".join(f"M{x} {y}{DOT}" for x, y in (placed if few else _dotted(placed, curve.style)) if y >= 0)
         parts.append(f'<path class="dots {_style(curve)}" d="{dots}"/>' if dots else "")
     return parts
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from identifiable._checks import UsageError
-from identifiable.identifiability.rows import CELLS_PER_FOLD, FEWEST_UNITS, RowPlan, plan_rows
+from identifiable.rows import CELLS_PER_FOLD, FEWEST_UNITS, RowPlan, plan_rows
 
 SEEDS = [0, 1, 2, 3, 20240614]
 

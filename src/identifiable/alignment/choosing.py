@@ -1,0 +1,272 @@
+"""Which family of maps, and at which penalty: by what the map is for, the nearest rows that it finds.
+
+R² does not predict recall across families (measured regret: .038 against .004 below five pairs a dimension), so it is shown and
+nothing is chosen by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable._checks import UsageError
+from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
+from identifiable.alignment.families import FAMILIES, GROUP_OF, Family, HeldOut, Paths, families_of
+from identifiable.blocks import in_threads, one_blas_thread
+from identifiable.groups import GROUPS, AffineMap
+from identifiable.intake import blocks_of, gather_moments, joined
+from identifiable.moments import Array, Moments, leave_one_out
+from identifiable.neighbours import Index, common_entries
+from identifiable.options import MapOptions
+from identifiable.representation import Representation
+from identifiable.results import Candidate, Reason
+from identifiable.rows import plan_rows
+from identifiable.run import PLAIN, Run, Stage
+
+NEAREST = 10
+LARGE = 2000  # rows of an index in which ten are few
+ENTRIES = 400  # neighbours, over all queries, that a score counts at least
+FOLDS = 5
+INDEX = 5000  # rows that are searched, at most
+QUERIES = 1000  # 100 find the family; more settle the penalty
+WIDE, FEWER_FOLDS = 1024, 2  # columns above which decompositions cost minutes, and the folds that are tried there
+SCORE, RECALL = range(2)
+TIE = 0.5  # standard errors of the difference between two families, over the same queries
+
+Job = tuple[Family, float | None]
+
+
+def place_weights(rows: int) -> Array:
+    """What places in a list of nearest rows count, nearest first, in an index of so many rows.
+
+    The score of a query is the sum of w_i w_j over the rows that stand at place i of the list it finds and at place j of the true one,
+    over its largest possible value. In an index of at least 2,000 rows w = 1 for ten places: recall@10. Ours for fewer rows: w falls
+    as exp(-place / k). Ten of 200 rows are a coarse neighbourhood, and the map that finds them is not the map that finds ten of many
+    (measured: it loses up to .09 of recall@10 in an index of 6,400); k = rows / 200 is the share that ten of 2,000 are. Where
+    that leaves few entries to count, k grows until there are 400 (planted maps, 20 to 100 rows: less regret than either).
+
+    >>> place_weights(2000).tolist(), len(place_weights(200))
+    ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 8)
+    """
+    if rows >= LARGE:
+        return np.ones(NEAREST)
+    k = max(rows * NEAREST / LARGE, ENTRIES / rows)
+    weights: Array = np.exp(-np.arange(min(int(np.ceil(4 * k)), rows - 1)) / k)
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Paired rows held in memory, in random order: at most `QUERIES` of them are mapped and searched for.
+
+    `fold[i]` is the part whose moments hold row i; `index` are the rows of the target that are searched, and `own[i]` is the place
+    of row i among them.
+    """
+
+    x: NDArray[np.floating]
+    y: NDArray[np.floating]
+    fold: NDArray[np.integer]
+    index: NDArray[np.floating]
+    own: NDArray[np.integer]
+
+    @classmethod
+    def of(cls, x: NDArray[Any], y: NDArray[Any], fold: NDArray[np.integer], folds: int, queries: int) -> Sample:
+        """All rows to search among; as queries those of as few folds as hold enough, for maps of a fold cost more than searches."""
+        asked = np.flatnonzero(fold < max(FEWER_FOLDS, -(-queries * folds // len(x))))[:queries]
+        return cls(x[asked], y[asked], fold[asked], y, asked)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The family of maps that is used, with all that were tried: `queries` rows searched among `index`, each held out from its map."""
+
+    family: Family
+    group: str
+    penalty: float | None
+    rank: int | None
+    tried: tuple[Candidate, ...]
+    why: Reason
+    queries: int
+    index: int
+
+
+def fitted(moments: Moments, choice: Choice) -> AffineMap:
+    """The chosen map, fitted to all rows of `moments`."""
+    return Paths(moments).map(choice.family, choice.penalty, choice.rank)
+
+
+def chosen_map(
+    source: Representation, target: Representation, options: MapOptions, run: Run = PLAIN
+) -> tuple[Aligned, Choice]:
+    """The map that is chosen on all rows and fitted to all of them: no row is left to evaluate it on.
+
+    One pass over the rows; at most `INDEX` of them are held in memory.
+    """
+    pairing = joined([source, target], run)
+    tables = [
+        blocks if not options.normalize else blocks.through(unit, blocks.d)
+        for table, rows in zip((source, target), pairing.rows, strict=True)
+        for blocks in [blocks_of(table) if rows is None else blocks_of(table).select(rows)]
+    ]
+    folds = min(FOLDS, pairing.n // 2)
+    plan = plan_rows(pairing.n, pairing.ids, seed=run.seed, n_folds=folds)
+    parts = gather_moments(tables, run, part=plan.fold, n_parts=folds, original_rows=pairing.rows)
+    rows = plan.sample(INDEX)
+    x, y = (table[rows] for table in tables)
+    choice = choose(parts, Sample.of(x, y, plan.fold[rows], folds, QUERIES), options, run)
+    moments = reduce(Moments.merge, parts)
+    by = fitted(moments, choice)
+    back = inverse_of(by, normalize=options.normalize)
+    reach = Reach.of(moments.alone(0), x)
+    return Aligned(by, back, reach, None, options.normalize, source.columns, target.columns), choice
+
+
+def choose(parts: Sequence[Moments], sample: Sample, options: MapOptions, run: Run = PLAIN) -> Choice:
+    """Choose by cross-validated recall@10 (cosine): every query is mapped by the map fitted to the other folds.
+
+    Ours. The truth of a query are the rows nearest to its partner in the target; see `place_weights` for few rows. Penalties are
+    tried in decades, then half a decade to either side of the best. Of the families, the smallest group wins whose score is
+    within half a standard error, of paired differences, of the highest. What was chosen is a little better here than on other
+    rows (.004 on average): evaluate it on rows that were not used here.
+    """
+    families = families_of(options, (parts[0].widths[0], parts[0].widths[1]))
+    with one_blas_thread():
+        return _chosen(_Trials(parts, sample, options, run), families)
+
+
+def _chosen(trials: _Trials, families: Sequence[Family]) -> Choice:
+    paths = {family: trials.path(family) for family in families}
+    trials.run([(family, p) for family, path in paths.items() for p in path[::2] or (None,)])
+    trials.run([(family, p) for family, path in paths.items() for p in _beside(trials.best(family)[1], path)])
+    jobs = [trials.best(family) for family in families]
+    means = [trials.mean(job) for job in jobs]
+    top = int(np.argmax(means))
+    errors = [trials.standard_error(job, jobs[top]) for job in jobs]
+    tied = [i for i in range(len(jobs)) if means[top] - means[i] <= TIE * errors[i]]
+    size = list(GROUPS)
+    chosen = min(tied, key=lambda i: (size.index(GROUP_OF[jobs[i][0]]), -means[i]))
+    r2 = trials.r2(jobs)
+    tried = tuple(
+        Candidate(
+            family=job[0],
+            group=GROUP_OF[job[0]],
+            penalty=job[1],
+            score=means[i],
+            standard_error=trials.standard_error(job),
+            recall_10=trials.mean(job, RECALL),
+            r2=r2[i],
+            chosen=i == chosen,
+        )
+        for i, job in enumerate(jobs)
+    )
+    return Choice(
+        family=jobs[chosen][0],
+        group=GROUP_OF[jobs[chosen][0]],
+        penalty=jobs[chosen][1],
+        rank=trials.options.rank,
+        tried=tried,
+        why=_why(tried, chosen, top, errors, len(trials.index)),
+        queries=trials.queries,
+        index=len(trials.index),
+    )
+
+
+def _why(tried: Sequence[Candidate], chosen: int, top: int, errors: Sequence[float], index: int) -> Reason:
+    """Why `chosen`: alone, tied with the highest score, or the highest; `errors` are of the difference from the highest."""
+    own = tried[chosen]
+    values: dict[str, Any] = {"family": own.family, "group": own.group} | ({"few": index} if index < LARGE else {})
+    if len(tried) == 1:
+        return Reason("only_family", values)
+    if chosen != top:
+        gap = {"gap": tried[top].score - own.score, "standard_error": errors[chosen]}
+        return Reason("smaller_group_ties", values | {"best": tried[top].family} | gap)
+    second = max((i for i in range(len(tried)) if i != chosen), key=lambda i: tried[i].score)
+    gain = {"gain": own.score - tried[second].score, "standard_error": errors[second]}
+    return Reason("highest_recall", values | {"second": tried[second].family} | gain)
+
+
+class _Trials:
+    """Score and recall@10 of every query under every map that was tried."""
+
+    def __init__(self, parts: Sequence[Moments], sample: Sample, options: MapOptions, run: Run):
+        self.options, self.runs = options, run
+        rows = slice(0, QUERIES)
+        self.x, self.own, fold = sample.x[rows], sample.own[rows], sample.fold[rows]
+        if len(sample.index) < 2:
+            raise UsageError(f"{len(sample.index)} rows to search among: expected at least 2.")
+        nearest = min(NEAREST, len(sample.index) - 1)
+        weights = place_weights(len(sample.index))
+        self.k = max(nearest, len(weights))
+        self.weights = np.zeros((2, self.k))
+        self.weights[SCORE, : len(weights)] = weights / np.linalg.norm(weights)
+        self.weights[RECALL, :nearest] = 1 / np.sqrt(nearest)
+        self.index = Index(sample.index, metric="cosine")
+        self.truth = self.index.nearest(sample.y[rows], self.k, own=self.own, run=run)
+        self.parts = parts
+        used = range(len(parts) if min(parts[0].widths) <= WIDE else FEWER_FOLDS)
+        self.rows = {k: found for k in used if (found := np.flatnonzero(fold == k)).size}
+        self.queries = sum(map(len, self.rows.values()))
+        training = leave_one_out(parts)
+        made = in_threads(Paths, [training[k] for k in self.rows], Run(workers=run.workers))
+        self.paths = dict(zip(self.rows, made, strict=True))
+        self.recalls: dict[Job, Array] = {}
+
+    def path(self, family: Family) -> tuple[float, ...]:
+        """The penalties to try, the same for every fold; none for a family without."""
+        if self.options.ridge != "auto":
+            return (float(self.options.ridge),)
+        return tuple(next(iter(self.paths.values())).penalties(family).tolist())
+
+    def run(self, jobs: Iterable[Job]) -> None:
+        todo = sorted(
+            {job for job in jobs if job not in self.recalls}, key=lambda job: (job[1] or 0.0, FAMILIES.index(job[0]))
+        )
+
+        def of_fold(k: int) -> Array:
+            with one_blas_thread():  # once for all searches of this thread
+                return np.array([self._recall(self.paths[k], job, self.rows[k]) for job in todo])
+
+        found = in_threads(of_fold, list(self.rows), self.runs, Stage("trying maps"))
+        for i, job in enumerate(todo):
+            self.recalls[job] = np.concatenate([recall[i] for recall in found], axis=1)
+
+    def _recall(self, paths: Paths, job: Job, rows: NDArray[np.intp]) -> Array:
+        mapped = paths.map(*job, self.options.rank)(self.x[rows])
+        found = self.index.nearest(mapped, self.k, own=self.own[rows], run=Run(workers=1))
+        row, in_found, in_truth = common_entries(found, self.truth[rows])
+        return np.array([np.bincount(row, w[in_found] * w[in_truth], len(rows)) for w in self.weights])
+
+    def mean(self, job: Job, which: int = SCORE) -> float:
+        return float(self.recalls[job][which].mean())
+
+    def best(self, family: Family) -> Job:
+        return max((job for job in self.recalls if job[0] == family), key=lambda job: (self.mean(job), job[1] or 0))
+
+    def standard_error(self, job: Job, other: Job | None = None) -> float:
+        """Of the score, or of its difference from that of another map on the same queries."""
+        values = self.recalls[job][SCORE] - (self.recalls[other][SCORE] if other is not None else 0.0)
+        return float(values.std() / np.sqrt(len(values)))
+
+    def r2(self, jobs: Sequence[Job]) -> list[float]:
+        """Held-out R² of every job, pooled over the folds."""
+
+        def squares(k: int) -> Array:
+            test = HeldOut(self.paths[k].moments, self.parts[k])
+            left = [test.squares(self.paths[k].matrix(*job, self.options.rank)) for job in jobs]
+            return self.parts[k].n * np.array([*left, test.spread])
+
+        total = np.sum(in_threads(squares, list(self.rows), Run(workers=self.runs.workers)), axis=0)
+        return [float(value) for value in 1 - total[:-1] / total[-1]]
+
+
+def _beside(penalty: float | None, path: Sequence[float]) -> list[float]:
+    """The neighbours of a penalty on its path."""
+    if penalty is None:
+        return []
+    at = path.index(penalty)
+    return list(path[max(at - 1, 0) : at + 2])

@@ -1,0 +1,375 @@
+"""A fold on the workers of a Dask cluster.
+
+A pass is one graph: a task for every strip, and tasks that merge what these leave in the fixed tree of
+`folding.merged_in_order`. It is drawn on the scheduler, from a few numbers (`_Pass`), so the client sends the small state,
+receives one statistic, and does no more for many strips than for few. A task that fails is tried again; what a lost worker
+held is computed anew by the others.
+
+Strips whose reading costs something (they are decoded, or come from a Dask array) stay on the workers between the passes of a
+call where they fit: a task of its own reads them, and the client keeps its key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import cloudpickle
+import numpy as np
+from dask.highlevelgraph import HighLevelGraph, Layer
+from numpy.typing import NDArray
+
+from identifiable._checks import DataError, IdentifiableError
+from identifiable.blocks.folding import STRIPS, Grid, Statistic, walk
+from identifiable.blocks.tables import Blocks
+from identifiable.blocks.threads import Counter, one_blas_thread
+
+S = TypeVar("S", bound=Statistic)
+Key = Any
+
+RETRIES = 3  # of a task that fails
+HELD_SHARE = 0.3  # of the memory of all workers that strips may take
+PATIENCE = 60.0  # seconds without a single worker, while one may be on its way
+POLL = 1.0  # seconds between questions to the scheduler
+UNFINISHED = ("waiting", "no-worker", "queued", "processing")
+
+
+def on_cluster(
+    client: Any, blocks: Sequence[Blocks], start: Callable[[], S], grid: Grid, done: Counter, report: Callable[[], None]
+) -> S:
+    """The merged statistic of all rows, as `fold` has it."""
+    held = _held(client, blocks, grid)
+    work = _Pass(f"identifiable-{uuid4().hex[:12]}", grid, start, held)
+    layers = {**held.layers, work.name: work}
+    dependencies = {name: set(held.dependencies.get(name, ())) for name in held.layers}
+    dependencies[work.name] = set(held.layers)
+    graph = HighLevelGraph(layers, dependencies)
+    wanted = [work.root, *held.wanted()]
+    futures = client.get(graph, wanted, sync=False, retries=RETRIES)
+    whole, kept = futures[0], futures[1:]
+    held.keep(kept)
+    try:
+        found = _awaited(client, whole, work, done, report)
+    finally:
+        with suppress(Exception):  # a client that was closed has nothing to cancel
+            whole.cancel()
+    if isinstance(found, _Failed):
+        raise found.error
+    statistic: S = found
+    return statistic
+
+
+def _awaited(client: Any, whole: Any, work: _Pass, done: Counter, report: Callable[[], None]) -> Any:
+    """What the root task leaves; meanwhile progress, and an eye on whether anybody is there to do it."""
+    alone = time.monotonic()
+    while True:
+        try:
+            return whole.result(timeout=POLL)
+        except TimeoutError:
+            if whole.done():
+                return whole.result()
+        except IdentifiableError:
+            raise
+        except Exception as error:
+            raise _explained(client, error) from None
+        try:
+            unfinished, workers = client.run_on_scheduler(_state_of, group=work.strip_group)
+        except Exception as error:
+            raise _explained(client, error) from None
+        if workers:
+            alone = time.monotonic()
+        elif time.monotonic() - alone > PATIENCE:
+            raise DataError(
+                f"the Dask cluster at {_address(client)} has had no worker for {PATIENCE:.0f} s; start one with "
+                "'dask worker ADDRESS', or let it grow, then run the command again."
+            )
+        if unfinished:
+            done.value = work.rows_of(work.grid.strips - unfinished)
+        report()
+
+
+def _state_of(dask_scheduler: Any, group: str) -> tuple[int, int]:
+    """Strips that are not finished, and workers: run by the scheduler."""
+    known = dask_scheduler.task_groups.get(group)
+    states = {} if known is None else known.states
+    return sum(states.get(state, 0) for state in UNFINISHED), len(dask_scheduler.workers)
+
+
+def _explained(client: Any, error: Exception) -> DataError:
+    """Whatever went wrong elsewhere, in a line that says what to do."""
+    from distributed import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        return DataError(
+            f"workers of the Dask cluster died {RETRIES} times on one part of the rows ({error!s:.200}); "
+            "give them more memory, or read fewer rows at once (--blocks)."
+        )
+    lost = (
+        getattr(client, "status", "") != "running" or "Cancelled" in type(error).__name__ or isinstance(error, OSError)
+    )
+    if lost:
+        return DataError(
+            f"the Dask scheduler at {_address(client)} went away ({type(error).__name__}); start it again with "
+            "'dask scheduler', then run the command again."
+        )
+    return DataError(f"a worker of the cluster failed: {error!r:.300}")
+
+
+def _address(client: Any) -> str:
+    scheduler = getattr(client, "scheduler", None)
+    return str(getattr(scheduler, "address", "an unknown address"))
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """An error of ours, which no retry would mend, as the value of a task."""
+
+    error: IdentifiableError
+
+
+@dataclass(frozen=True, eq=False)
+class _Parcel:
+    """What only the workers unpack: Dask looks for no tasks in it, and the scheduler need not know its classes."""
+
+    content: bytes
+
+    @classmethod
+    def of(cls, thing: Any) -> _Parcel:
+        return cls(cloudpickle.dumps(thing))
+
+    def opened(self) -> Any:
+        return cloudpickle.loads(self.content)
+
+
+class _Pass(Layer):  # type: ignore[misc] # untyped base
+    """The tasks of one pass, drawn when the scheduler asks for them."""
+
+    def __init__(self, name: str, grid: Grid, start: Callable[[], Any], held: _Held):
+        super().__init__()
+        self.name, self.grid, self.start = name, grid, _Parcel.of(start)
+        self.tables, self.strips = held.tables, held.strips
+        self._drawn: dict[Key, Any] | None = None
+
+    @property
+    def strip_group(self) -> str:
+        return f"{self.name}-strip"
+
+    @property
+    def root(self) -> Key:
+        return f"{self.name}-whole"
+
+    def rows_of(self, strips: int) -> int:
+        return self.grid.n * min(strips, self.grid.strips) // self.grid.strips
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_drawn": None}
+
+    def is_materialized(self) -> bool:
+        return self._drawn is not None
+
+    def get_output_keys(self) -> set[Key]:
+        return {self.root}
+
+    @property
+    def drawn(self) -> dict[Key, Any]:
+        if self._drawn is None:
+            state = f"{self.name}-state"
+            tasks: dict[Key, Any] = {state: self.start}
+            for i in range(self.grid.strips):
+                given = [self.strips(i)] if self.strips is not None else []
+                tasks[(self.strip_group, i)] = (_strip, self.tables, state, self.grid, i, *given)
+            merges, last = _tree(self.name, [(self.strip_group, i) for i in range(self.grid.strips)])
+            tasks.update(merges)
+            tasks[self.root] = (_whole, last)
+            self._drawn = tasks
+        return self._drawn
+
+    def __getitem__(self, key: Key) -> Any:
+        return self.drawn[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.drawn)
+
+    def __len__(self) -> int:
+        return len(self.drawn)
+
+
+def _tree(name: str, items: list[Key]) -> tuple[dict[Key, Any], Key]:
+    """Tasks that merge `items` as `merged_in_order` does, two at a time, and the key of the last."""
+    tasks: dict[Key, Any] = {}
+    level = 0
+    while len(items) > 1:
+        above = []
+        for g in range(0, len(items), STRIPS):
+            merged = items[g]
+            for j, item in enumerate(items[g + 1 : g + STRIPS]):
+                key = (f"{name}-merge", level, g, j)
+                tasks[key] = (_merged, merged, item)
+                merged = key
+            above.append(merged)
+        items, level = above, level + 1
+    return tasks, items[0]
+
+
+def _strip(tables: _Parcel, start: _Parcel, grid: Grid, i: int, given: list[NDArray[Any]] | None = None) -> Any:
+    """The statistic of one strip, on a worker."""
+    part = grid.strip(i)
+    blocks = tables.opened() if given is None else [Blocks(_Shifted(rows, part[0], grid.n)) for rows in given]
+    try:
+        with one_blas_thread():
+            return walk(blocks, start.opened(), part, grid.chunk)
+    except IdentifiableError as error:
+        return _Failed(error)
+    except Exception as error:
+        raise RuntimeError(f"rows {part[0]} to {part[1]}: {error!r:.200}") from error
+
+
+def _read(tables: _Parcel, grid: Grid, i: int) -> list[NDArray[Any]]:
+    """The rows of a strip of every table, decoded, to be kept."""
+    first, last = grid.strip(i)
+    return [np.ascontiguousarray(table[first:last]) for table in tables.opened()]
+
+
+def _together(*rows: NDArray[Any]) -> list[NDArray[Any]]:
+    return list(rows)
+
+
+def _merged(earlier: Any, later: Any) -> Any:
+    """Both in one; what other tasks may be given again stays as it is."""
+    for found in (earlier, later):
+        if isinstance(found, _Failed):
+            return found
+    both = deepcopy(earlier)
+    both.merge(later)
+    return both
+
+
+def _whole(statistic: Any) -> Any:
+    return statistic
+
+
+class _Shifted:
+    """Rows of a strip under the numbers they have in the table."""
+
+    def __init__(self, rows: NDArray[Any], first: int, n: int):
+        self.rows, self.first = rows, first
+        self.shape, self.dtype = (n, rows.shape[1]), rows.dtype
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        return self.rows[rows.start - self.first : rows.stop - self.first]
+
+
+@dataclass(eq=False)
+class _Held:
+    """How the strips of some tables reach the tasks, and what of them stays on the workers while the tables are used."""
+
+    blocks: Sequence[Blocks]
+    tables: Key
+    strips: Callable[[int], Key] | None
+    layers: dict[str, Any]
+    dependencies: dict[str, set[str]]
+    keys: list[Key]
+    futures: list[Any] = field(default_factory=list)
+
+    def wanted(self) -> list[Key]:
+        """The keys to be kept that are not yet."""
+        return [] if self.futures else self.keys
+
+    def keep(self, futures: list[Any]) -> None:
+        self.futures = self.futures or futures
+
+
+_HELD: WeakKeyDictionary[Any, dict[tuple[int, ...], _Held]] = WeakKeyDictionary()
+
+
+def _held(client: Any, blocks: Sequence[Blocks], grid: Grid) -> _Held:
+    """What is known of these tables on this cluster; of others nothing is kept, but for those of the last few folds."""
+    known = _HELD.setdefault(client, {})
+    place = tuple(id(b) for b in blocks)
+    if place not in known:
+        while len(known) >= KEPT_TABLES:
+            known.pop(next(iter(known)))
+        known[place] = _described(client, blocks, grid)
+    return known[place]
+
+
+KEPT_TABLES = 4
+
+
+@dataclass(frozen=True)
+class _StripKey:
+    """The key of strip i: a function that travels."""
+
+    name: str
+
+    def __call__(self, i: int) -> Key:
+        return (self.name, i)
+
+
+def _described(client: Any, blocks: Sequence[Blocks], grid: Grid) -> _Held:
+    name = f"identifiable-rows-{uuid4().hex[:12]}"
+    tables = f"{name}-tables"
+    layers: dict[str, Any] = {}
+    dependencies: dict[str, set[str]] = {}
+    fits = sum(b.n * b.d * b.dtype.itemsize for b in blocks) <= HELD_SHARE * _memory(client)
+    if any(hasattr(b.base, "__dask_graph__") for b in blocks):
+        arrays = [_as_dask(b, grid) for b in blocks]
+        graph: dict[Key, Any] = {tables: _Parcel.of([])}
+        for i in range(grid.strips):
+            graph[(name, i)] = (_together, *((array.name, i, 0) for array in arrays))
+        for array in arrays:
+            layers |= array.dask.layers
+            dependencies |= array.dask.dependencies
+        layers[name] = graph
+        dependencies[name] = {array.name for array in arrays}
+        strips: Callable[[int], Key] | None = _StripKey(name)
+    elif fits and any(b.decoded for b in blocks):
+        graph = {tables: _Parcel.of(list(blocks))}
+        for i in range(grid.strips):
+            graph[(name, i)] = (_read, tables, grid, i)
+        layers[name] = graph
+        strips = _StripKey(name)
+    else:
+        layers[name] = {tables: _Parcel.of(list(blocks))}
+        strips = None
+    keys = [tables, *([(name, i) for i in range(grid.strips)] if strips is not None and fits else [])]
+    return _Held(blocks, tables, strips, layers, dependencies, keys)
+
+
+def _as_dask(blocks: Blocks, grid: Grid) -> Any:
+    """The table as a Dask array of one block for each strip."""
+    import dask.array
+
+    rows = tuple(last - first for first, last in map(grid.strip, range(grid.strips)))
+    chunks = (rows, (blocks.d,))
+    if not hasattr(blocks.base, "__dask_graph__"):
+        return dask.array.from_array(_Read(blocks), chunks=chunks, asarray=False)
+    return blocks.lazily().rechunk(chunks)
+
+
+class _Read:
+    """A table as Dask reads one: by pairs of slices."""
+
+    ndim = 2
+
+    def __init__(self, blocks: Blocks):
+        self.blocks, self.shape, self.dtype = blocks, blocks.shape, blocks.dtype
+
+    def __getitem__(self, place: tuple[slice, slice]) -> NDArray[Any]:
+        rows, columns = place
+        return self.blocks[rows][:, columns]
+
+
+def _memory(client: Any) -> float:
+    """Bytes that all workers together may use."""
+    return float(client.run_on_scheduler(_memory_of))
+
+
+def _memory_of(dask_scheduler: Any) -> int:
+    return sum(worker.memory_limit or 0 for worker in dask_scheduler.workers.values())

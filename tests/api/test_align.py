@@ -1,0 +1,174 @@
+"""`align` as a whole: what it measures, what it says, and that it neither depends on blocks nor on luck."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commands import run
+from identifiable import Aligned, Blocks, DataError, Representation, UsageError, align, load
+from identifiable.results import without_time
+
+SEED = 20240624
+QUICK: dict[str, Any] = {"curve": False, "workers": 1}
+
+
+def pair(n: int = 400, d: int = 6, width: int = 6, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
+    """Clusters seen by two encoders, one a linear map of the other with noise."""
+    rng = np.random.default_rng(SEED)
+    x = rng.standard_normal((20, d))[rng.integers(0, 20, n)] + 0.5 * rng.standard_normal((n, d))
+    return x, x @ rng.standard_normal((d, width)) + noise * rng.standard_normal((n, width))
+
+
+@pytest.fixture(scope="module")
+def found() -> Aligned:
+    return align(*pair(), names=["old", "new"], labels=np.arange(400) % 3, seed=1, holdout=200)
+
+
+def test_a_map_is_found_evaluated_and_fitted_to_all_rows(found: Aligned) -> None:
+    x, y = pair()
+    there, back = found.result.ways
+    assert (there.source, there.target, back.source) == ("old", "new", "new")
+    search = there.queries[0]
+    assert (search.metric, search.index, search.queries, there.fitted) == ("cosine", 400, 200, 200)
+    assert search.recall_10.value > 0.7
+    low, high = search.recall_10.ci95 or (1, 0)
+    assert low < search.recall_10.value < high
+    base = {each.name: each.cosine.recall_10.value for each in there.baselines}
+    assert set(base) == {"as_is", "random_rotation", "shuffled_pairs"}
+    assert max(base.values()) < 0.2
+    assert all(each.index == 200 for each in there.stored)
+    assert sum(each.chosen for each in there.tried) == 1
+    assert there.curve is not None
+    assert there.curve.points[-1].pairs == 200
+    fitted = found.map(x)
+    assert 1 - np.square(y - fitted).sum() / np.square(y - y.mean(axis=0)).sum() > 0.9
+    assert found.result.pairs == 400
+    assert found.result.text.code == found.result.advice
+
+
+def test_what_it_finds_does_not_depend_on_container_blocks_or_workers(tmp_path: Path) -> None:
+    x, y = pair()
+    for name, table in (("x", x), ("y", y)):
+        np.save(tmp_path / f"{name}.npy", table)
+    names = ["x", "y"]
+    whole = align(x, y, names=names, **QUICK)
+    from_files = align(tmp_path / "x.npy", tmp_path / "y.npy", names=names, blocks=17, curve=False, workers=2)
+    assert without_time(from_files.result).to_json() == without_time(whole.result).to_json()
+    assert from_files.map.matrix.tobytes() == whole.map.matrix.tobytes()
+
+
+def test_rows_are_paired_by_id_in_any_order() -> None:
+    x, y = pair()
+    ids = np.array([f"r{i}" for i in range(400)])
+    order = np.random.default_rng(0).permutation(400)
+    shuffled = align(Representation(x, ids), Representation(y[order], ids[order]), **QUICK)
+    assert "paired_by_position" not in {alert.code for alert in shuffled.result.alerts}
+    assert shuffled.result.ways[0].queries[0].recall_10.value > 0.7
+
+
+def test_shuffled_pairs_are_worth_nothing_and_say_so() -> None:
+    x, y = pair()
+    lost = align(x, y[np.random.default_rng(3).permutation(400)], **QUICK)
+    way = lost.result.ways[0]
+    assert way.advice == "re_embed"
+    shuffled = next(each.cosine.recall_10 for each in way.baselines if each.name == "shuffled_pairs")
+    low, _ = way.queries[0].recall_10.ci95 or (1.0, 0.0)
+    assert low <= (shuffled.ci95 or (0.0, 0.0))[1]
+    assert "shuffled" in lost.result.text.values
+
+
+def test_widths_may_differ_either_way() -> None:
+    x, y = pair(width=9)
+    there, back = align(x, y, **QUICK).result.ways
+    assert {each.name for each in there.baselines} == {"random_rotation", "shuffled_pairs"}
+    assert (there.invertible, back.invertible) == (True, False)
+    assert min(there.queries[0].recall_10.value, back.queries[0].recall_10.value) > 0.6
+
+
+def test_normalised_rows_are_aligned_by_direction_alone() -> None:
+    x, y = pair()
+    lengths = np.random.default_rng(0).lognormal(sigma=1.0, size=(400, 1))
+    plain = align(x * lengths, y, **QUICK)
+    unit = align(x * lengths, y, normalize=True, **QUICK)
+    recall = [each.result.ways[0].queries[0].recall_10.value for each in (plain, unit)]
+    assert recall[1] > recall[0] + 0.05
+    assert "normalize_helps" in {alert.code for alert in plain.result.alerts}
+    assert unit.back is None
+    np.testing.assert_allclose(np.linalg.norm(unit.transform(x), axis=1), 1)
+
+
+def test_groups_stay_whole_in_the_rows_held_out() -> None:
+    x, y = pair()
+    copies = np.repeat(np.arange(100), 4)
+    same = x[copies * 4 % 400] + 1e-4 * x
+    alike = align(same, same @ np.eye(6) + 1e-4 * y, **QUICK)
+    assert "near_copies" in {alert.code for alert in alike.result.alerts}
+    apart = align(same, same + 1e-4 * y, group_by=copies, **QUICK)
+    assert "near_copies" not in {alert.code for alert in apart.result.alerts}
+    assert apart.result.ways[0].queries[0].queries % 4 == 0
+    with pytest.raises(UsageError, match="at least 6 groups"):
+        align(x, y, group_by=np.arange(400) % 5, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda x, y: (x[:60], np.c_[y[:60], y[:60] ** 2, *(y[:60, :1] ** k for k in range(3, 50))]), "few_pairs"),
+        (lambda x, y: (x[:100], y[:100]), "few_queries"),
+        (lambda x, y: (np.c_[x, np.ones(400)], y), "constant_columns"),
+        (lambda x, y: (x, y[:, :4]), "widths_differ"),
+    ],
+)
+def test_what_limits_a_result_is_said(found: Aligned, change: Any, code: str) -> None:
+    x, y = pair()
+    assert code not in {alert.code for alert in found.result.alerts}
+    assert code in {alert.code for alert in align(*change(x, y), **QUICK).result.alerts}
+
+
+def test_a_large_table_is_searched_in_part(monkeypatch) -> None:
+    from identifiable.alignment import aligning
+
+    monkeypatch.setattr(aligning, "IN_MEMORY", 200)
+    x, y = pair()
+    large = align(Blocks(x, rows=50), Blocks(y, rows=50), **QUICK)
+    (told,) = [alert for alert in large.result.alerts if alert.code == "index_sampled"]
+    assert told.values == {"index": 200, "rows": 400}
+    assert large.result.ways[0].queries[0].index == 200
+    assert large.result.ways[0].fitted == 320  # the map is fitted to all rows that are not held out
+
+
+def test_what_cannot_be_aligned_is_one_line(tmp_path: Path, capsys) -> None:
+    x, y = pair()
+    with pytest.raises(DataError, match=r"30.*at least 50"):
+        align(x[:30], y[:30])
+    with pytest.raises(UsageError, match=r"holdout 390.*400"):
+        align(x, y, holdout=390)
+    x[3, 2] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    words = ("align", str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "-o", str(tmp_path / "map.safetensors"))
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "NaN" in err
+    assert not (tmp_path / "map.safetensors").exists()
+
+
+def test_the_command_writes_a_map_that_transform_applies(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    x, y = pair()
+    np.save("old.npy", x)
+    np.save("new.npy", y)
+    words = ["align", "old.npy", "new.npy", "-o", "map.safetensors", "--no-curve", "--json", "r.json", "--fail-if"]
+    code, out, err = run(*words, "recall_10 < 0.99", capsys=capsys)
+    assert code == 1
+    assert "recall_10" in err
+    assert "map: map.safetensors" in out
+    assert run("transform", "map.safetensors", "old.npy", "-o", "Y.npy", "--quiet", capsys=capsys)[0] == 0
+    kept = Aligned.load("map.safetensors")
+    assert kept.result == load("r.json")
+    np.testing.assert_allclose(np.load("Y.npy"), kept.map(x), rtol=1e-9)
+    assert run(*words, "advice == map", "--quiet", capsys=capsys)[0] == 0

@@ -1,0 +1,219 @@
+"""ica, where directions are Gaussian: what chance explains is left alone, what hides there is found, and refits are not flattered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from identifiable.blocks import Blocks
+from identifiable.groups import haar_rotation
+from identifiable.ica import Fit, fit, refits, resolve
+from identifiable.ica.chance import by_chance, too_weak
+from identifiable.ica.contrasts import CONTRASTS, contrast
+from identifiable.ica.diagnostics import LEAST_STABILITY, WORST_STABILITY
+from identifiable.ica.passes import Passes
+from identifiable.ica.search import orthogonal
+from identifiable.ica.solver import _Sparing
+from identifiable.ica.whitening import Whitener
+from identifiable.moments import Moments
+from identifiable.options import IcaOptions as Settings
+from identifiable.options import ResolveOptions
+
+LOGCOSH = contrast("logcosh")
+Rows = Any
+
+
+@pytest.fixture
+def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables take the way of large ones, which leaves alone what chance explains."""
+    monkeypatch.setattr("identifiable.ica.fitting.RESTART_OPERATIONS", 0)
+    monkeypatch.setattr("identifiable.ica.search.MIN_ROWS", 2_000)
+
+
+def drawn(n: int, real: int, gaussian: int, rng: np.random.Generator) -> Rows:
+    heavy, light = rng.laplace(size=(n, real - real // 2)), rng.uniform(-1, 1, (n, real // 2))
+    S = np.hstack([heavy, light, rng.standard_normal((n, gaussian))])
+    return S / S.std(axis=0)
+
+
+def mixed(S: Rows, rng: np.random.Generator) -> Rows:
+    return S @ (haar_rotation(S.shape[1], rng) * np.logspace(0, 1, S.shape[1]))
+
+
+def fitted(X: Rows, **settings: Any) -> Fit:
+    return fit(Blocks(X), Moments.of(X), Settings(**settings))
+
+
+def owners(S: Rows, components: Rows) -> Rows:
+    """The source nearest to every component, and |r| with it."""
+    d = S.shape[1]
+    r = np.abs(np.corrcoef(S, components, rowvar=False)[:d, d:])
+    return r.argmax(axis=0), r.max(axis=0)
+
+
+# -- what chance shows
+
+
+@pytest.mark.parametrize("name", list(CONTRASTS))
+def test_chance_explains_directions_chosen_in_gaussian_noise_and_no_source(name):
+    """Twelve steps of a fixed point choose directions that depart as far as noise allows; a plain test takes most of them for sources."""
+    score, n, k = contrast(name), 4000, 12
+    rejected = 0
+    for seed in range(6):
+        X = np.random.default_rng([seed, 1]).standard_normal((n, k))
+        passes, rotation = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double")), np.eye(k)
+        for _ in range(12):
+            means = passes.step(rotation, score)
+            rotation = orthogonal(means.cross - np.diag(means.bend)) @ rotation
+        means = passes.step(rotation, score)
+        shapes = np.diag(means.cross) - means.bend
+        assert by_chance(shapes, n, score).sum() >= k - 1
+        rejected += int((~by_chance(shapes, n, score, dimensions=1)).sum())
+    assert rejected > 6  # the check can fail
+    S = drawn(n, 6, 0, np.random.default_rng(2))
+    passes = Passes(Blocks(S), Whitener.of(Moments.of(S), precision="double"))
+    means = passes.step(orthogonal(passes.whitener.back.T), score)
+    assert not by_chance(np.diag(means.cross) - means.bend, n, score, dimensions=20).any()
+
+
+def test_the_limit_of_chance_grows_with_dimensions_and_falls_with_rows():
+    shapes = np.linspace(0, 0.3, 3001)
+    limits = {(n, k): shapes[~by_chance(shapes, n, LOGCOSH, k)][0] for n in (2000, 8000) for k in (1, 10, 40)}
+    assert limits[2000, 1] == pytest.approx(3.29 * np.sqrt(0.125 / 2000), rel=0.02)
+    assert limits[2000, 40] > 1.6 * limits[2000, 10] > 1.6 * limits[2000, 1]
+    for k in (1, 10, 40):
+        assert limits[8000, k] == pytest.approx(limits[2000, k] / 2, rel=0.02)
+    weak = shapes[~too_weak(shapes, 8000, LOGCOSH, 40)][0]
+    assert weak == pytest.approx(np.sqrt(40 * 0.0274 / 8000) / 0.3, rel=0.02)
+
+
+# -- the solver
+
+
+@pytest.mark.usefixtures("as_if_large")
+def test_passes_do_not_grow_with_gaussian_directions():
+    rng = np.random.default_rng(3)
+    spent = []
+    for gaussian in (0, 4, 8):
+        S = drawn(12_000, 20 - gaussian, gaussian, rng)
+        X = mixed(S, rng)
+        found = fitted(X, restarts=1)
+        owner, r = owners(S, found.to_components(X))
+        assert found.converged
+        np.testing.assert_array_equal(found.directions.signs == 0, owner >= 20 - gaussian)
+        assert r[owner < 20 - gaussian].min() > 0.98
+        spent.append(sum(s.phase == "polish" and s.active == 20 for s in found.solution.steps))
+    assert max(spent) <= 1.5 * spent[0]
+
+
+def test_where_starts_cost_little_nothing_is_left_alone():
+    X = np.random.default_rng(4).standard_normal((1000, 4))
+    assert not fitted(X).solution.left.any()
+
+
+def test_what_hides_among_gaussians_is_found_and_gaussians_alone_give_nothing():
+    """Four sources spread over 40 directions: none of the directions is told from a Gaussian."""
+    rng = np.random.default_rng(5)
+    for real in (4, 0):
+        S = drawn(12_000, real, 40 - real, rng)
+        passes = Passes(Blocks(S), Whitener.of(Moments.of(S)))
+        space = haar_rotation(40, rng)
+        means = passes.step(space, LOGCOSH)
+        assert by_chance(np.diag(means.cross) - means.bend, means.n, LOGCOSH).all()
+        turn = _Sparing(LOGCOSH, [], rng, passes.sample(2_000, fresh=True)).turn(passes, space, 1.0)
+        if not real:
+            assert turn is None
+            continue
+        assert turn is not None
+        np.testing.assert_allclose(turn @ turn.T, np.eye(40), atol=1e-9)
+        means = passes.step(turn @ space, LOGCOSH)
+        assert (~by_chance(np.diag(means.cross) - means.bend, means.n, LOGCOSH)).sum() == real
+
+
+# -- refits that begin at the fit
+
+
+@contextmanager
+def refits_begin(how: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("identifiable.ica.fitting.RESTART_OPERATIONS", 0)
+        patch.setattr(refits, "begins_near", lambda *_: how != "cold")
+        if how == "at the fit":
+            patch.setattr(refits, "SHAKEN", 0.0)
+            patch.setattr(refits, "DOUBTFUL", np.inf)
+        yield
+
+
+def disk(n: int, rng: np.random.Generator) -> Rows:
+    """Four sources and a bivariate t, every two axes of which are as good."""
+    return np.hstack([drawn(n, 4, 0, rng), rng.standard_normal((n, 2)) / np.sqrt(rng.chisquare(5, (n, 1)) / 5)])
+
+
+PLANTED = {
+    "Gaussian": (lambda rng: drawn(3000, 5, 3, rng), 5),
+    "look-alikes": (lambda rng: disk(3000, rng), 4),
+    "few rows": (lambda rng: drawn(60, 12, 0, rng), 0),
+}
+
+
+def found_again(world: str, how: str, seeds: range) -> tuple[int, int, int, int]:
+    """Of components that can be had again, and of those that cannot: how many all refits find, and how many are reproducible."""
+    make, real = PLANTED[world]
+    counts = np.zeros(4, int)
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 6])
+        S = make(rng)
+        X = mixed(S, rng)
+        with refits_begin(how):
+            found = resolve(X, ResolveOptions(stability=2, seed=seed))
+        owner = owners(S, found.to_components(X))[0]
+        for c in found.result.components:
+            again = c.stability >= LEAST_STABILITY and c.stability_min >= WORST_STABILITY
+            counts += np.array(
+                [again, 0, c.identifiable, 0] if owner[c.index] < real else [0, again, 0, c.identifiable]
+            )
+    return tuple(counts.tolist())
+
+
+@pytest.mark.parametrize("world", list(PLANTED))
+def test_refits_that_begin_at_the_fit_refuse_what_others_refuse(world):
+    warm, cold = (found_again(world, how, range(4)) for how in ("warm", "cold"))
+    assert warm[0] >= cold[0]
+    assert warm[1] <= cold[1]
+    assert warm[3] == cold[3] == 0
+    assert warm[2] >= cold[2] - 1
+
+
+def test_a_start_that_is_not_shaken_flatters_look_alikes():
+    flattered = found_again("look-alikes", "at the fit", range(4))[1]
+    assert flattered > found_again("look-alikes", "warm", range(4))[1]
+
+
+def test_a_shaken_start_turns_every_component_away_from_the_fit():
+    rng = np.random.default_rng(7)
+    S = drawn(3000, 5, 3, rng)
+    with refits_begin("warm"):
+        found = fitted(S)
+    near = refits.shaken(found, found.whitener, rng)
+    r = np.abs(np.einsum("ij,ij->i", near.rotation, found.rotation))
+    paired = np.flatnonzero(~near.gaussian)
+    np.testing.assert_allclose(np.sort(r[paired])[:4], np.cos(np.pi / 6))  # the fifth has no partner left
+    assert near.gaussian.sum() == 3
+    assert r[near.gaussian].max() < 0.999
+    np.testing.assert_allclose(near.rotation @ near.rotation.T, np.eye(8), atol=1e-9)
+
+
+def test_few_rows_or_cheap_starts_are_searched_anew():
+    def moments(n: int, d: int) -> Moments:
+        return Moments.of(np.random.default_rng(8).standard_normal((n, d)))
+
+    assert not refits.begins_near(moments(2000, 20), 20)  # cheap
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("identifiable.ica.fitting.RESTART_OPERATIONS", 0)
+        assert refits.begins_near(moments(200, 20), 20)
+        assert not refits.begins_near(moments(199, 20), 20)
+        assert not refits.begins_near(moments(2000, 19), 20)  # of lower rank
