@@ -109,6 +109,7 @@ def metric_name(key: str) -> str:
 
 def page(result: Recommendation) -> Page:
     words = glossary("recommendation")
+    fitted = [f"Methods: {method.name}" for method in result.methods]
     measured = [METRICS[m.metric] for m in result.metrics if m.metric in METRICS]
     return framed(
         result,
@@ -140,7 +141,8 @@ def page(result: Recommendation) -> Page:
         ),
         methods=(
             f"{size_words(result.design)}. {counted(len(result.methods), 'method')} were compared, with "
-            f"{counted(result.folds, 'part')} of whole {plural(result.held_out)} held out in turn. {words['Methods']}",
+            f"{counted(result.folds, 'part')} of whole {plural(result.held_out)} held out in turn. "
+            + " ".join(words[name] for name in ("Methods", *fitted) if name in words),
             f"Seed {result.provenance.seed}.",
         ),
         papers=dict.fromkeys(("nelson", *(paper for _, of in measured for paper in of))),
