@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -177,8 +177,7 @@ def _power_of_two(value: float) -> float:
     return math.ldexp(1.0, math.frexp(value)[1])
 
 
-@dataclass(frozen=True, eq=False)
-class _Queries:
+class _Queries(NamedTuple):
     """Queries in the units of a frame: `unit` is their direction from its centre, `length` their distance from there."""
 
     rows: NDArray[Any]
@@ -186,10 +185,12 @@ class _Queries:
     unit: Single
     length: Array
 
+    def part(self, which: slice) -> _Queries:
+        return _Queries(self.rows[which], self.scale[which], self.unit[which], self.length[which])
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """Rows from `first` on: `near` (d, m) about the centre, over `reach`.
+
+class _Piece(NamedTuple):
+    """Rows from `first` on: `near` (d, m) about the centre, over `reach`; `squares` are their squared distances from there.
 
     With h = (|y|² + extra) / 2 in units of reach², a score is h w - p, w being reach over the length of the query and p the product.
     `low` and `high` are h less and plus its rounding, `margin` is the rounding of p, `slack` what else may be wrong with a score.
@@ -198,34 +199,36 @@ class _Piece:
     first: int
     rows: NDArray[Any]
     scale: Array
-    extra: Array
     near: Single
     squares: Array
     reach: float
     slack: float
-
-    @cached_property
-    def rounding(self) -> float:
-        return 2 * (len(self.near) + 8) * float(np.finfo(np.float32).eps)
-
-    @cached_property
-    def low(self) -> Single:
-        return self._half(-self.rounding)
-
-    @cached_property
-    def high(self) -> Single:
-        return self._half(self.rounding)
-
-    @cached_property
-    def margin(self) -> Single:
-        return (self.rounding / self.reach * np.sqrt(self.squares)).astype(np.float32)
-
-    def _half(self, part: float) -> Single:
-        half = (self.squares + self.extra) / (2 * self.reach**2)
-        return (half + part * np.abs(half)).astype(np.float32)
+    extra: Array
+    low: Single
+    high: Single
+    margin: Single
 
     def favoured(self, bonus: Array) -> _Piece:
-        return replace(self, extra=self.extra - bonus)
+        return _scored(*self[:7], extra=self.extra - bonus)
+
+
+def _scored(
+    first: int,
+    rows: NDArray[Any],
+    scale: Array,
+    near: Single,
+    squares: Array,
+    reach: float,
+    slack: float,
+    *,
+    extra: Array,
+) -> _Piece:
+    """A piece with the bounds of its scores."""
+    rounding = 2 * (len(near) + 8) * float(np.finfo(np.float32).eps)
+    half = (squares + extra) / (2 * reach**2)
+    low, high = ((half + part * np.abs(half)).astype(np.float32) for part in (-rounding, rounding))
+    margin = (rounding / reach * np.sqrt(squares)).astype(np.float32)
+    return _Piece(first, rows, scale, near, squares, reach, slack, extra, low, high, margin)
 
 
 class _Frame:
@@ -275,14 +278,14 @@ class _Frame:
         squares = np.linalg.vecdot(moved, moved)
         reach = _power_of_two(float(np.sqrt(squares.max())))
         moved /= reach
-        return _Piece(
+        return _scored(
             first=first,
             rows=rows,
             scale=scale,
-            extra=np.where(scale == 0, 1.0, 0.0),
             near=np.ascontiguousarray(moved.astype(np.float32).T),
             squares=squares,
             reach=reach,
+            extra=np.where(scale == 0, 1.0, 0.0),
             slack=16 * _EPS * (float(np.linalg.norm(self.center)) + 1) / reach + _TINY,
         )
 
@@ -297,26 +300,8 @@ class _Search:
         self.bound = np.full(len(own), np.inf)
 
     def look(self, piece: _Piece, products: Single, part: slice = slice(None)) -> None:
-        asked = self.asked
-        _take_nearest(
-            products,
-            piece.low,
-            piece.high,
-            piece.margin,
-            asked.length[part],
-            piece.reach,
-            piece.slack,
-            asked.rows[part],
-            asked.scale[part],
-            piece.rows,
-            piece.scale,
-            piece.extra,
-            piece.first,
-            self.own[part],
-            self.bound[part],
-            self.squares[part],
-            self.lists[part],
-        )
+        asked = self.asked.part(part)
+        _take_nearest(products, asked, piece, self.own[part], self.bound[part], self.squares[part], self.lists[part])
 
     def merge(self, later: _Search) -> None:
         k = self.lists.shape[1]
@@ -339,25 +324,7 @@ class _Places:
         self.places = np.ones(len(rows), np.int64)
 
     def look(self, piece: _Piece, products: Single) -> None:
-        asked = self.asked
-        _count_nearer(
-            products,
-            piece.low,
-            piece.high,
-            piece.margin,
-            asked.length,
-            piece.reach,
-            piece.slack,
-            asked.rows,
-            asked.scale,
-            piece.rows,
-            piece.scale,
-            piece.extra,
-            piece.first,
-            self.rows,
-            self.limit,
-            self.places,
-        )
+        _count_nearer(products, self.asked, piece, self.rows, self.limit, self.places)
 
 
 class _Least:
@@ -434,34 +401,16 @@ def _count_below_of(edge: Any, high: Any, margin: Any, products: Any, weight: An
 _count_below = compiled(_count_below_of, _SEVERAL)
 
 
-def _take_nearest_of(
-    products: Any,
-    low: Any,
-    high: Any,
-    margin: Any,
-    lengths: Any,
-    reach: float,
-    slack: float,
-    queries: Any,
-    query_scales: Any,
-    rows: Any,
-    scales: Any,
-    extra: Any,
-    first: int,
-    own: Any,
-    bound: Any,
-    squares: Any,
-    lists: Any,
-) -> None:
+def _take_nearest_of(products: Any, asked: Any, piece: Any, own: Any, bound: Any, squares: Any, lists: Any) -> None:
     count, k = products.shape[1], squares.shape[1]
     kept = np.empty(count, np.int64)
     bounds = np.empty(count, np.float32)
     heap = np.empty(k, np.float32)  # the k least upper bounds, the largest first
     for i in range(len(products)):
-        length = lengths[i]
-        weight = np.float32(reach / length)
-        unit = 2 * length * reach
-        doubt = np.float32(slack * (1 + reach / length) + 1e-12 * length / reach)
+        length = asked.length[i]
+        weight = np.float32(piece.reach / length)
+        unit = 2 * length * piece.reach
+        doubt = np.float32(piece.slack * (1 + piece.reach / length) + 1e-12 * length / piece.reach)
         for place in range(k):
             score = (min(squares[i, k - 1 - place], bound[i]) - length * length) / unit
             heap[place] = np.float32(score + 1e-6 * abs(score)) + doubt
@@ -469,16 +418,16 @@ def _take_nearest_of(
         found = 0
         for start in range(0, count, _RUN):
             stop = min(start + _RUN, count)
-            if not _any_below(edge, low[start:stop], margin[start:stop], products[i, start:stop], weight):
+            if not _any_below(edge, piece.low[start:stop], piece.margin[start:stop], products[i, start:stop], weight):
                 continue
             for j in range(start, stop):
-                lower = low[j] * weight - margin[j] - products[i, j]
-                if lower > edge or first + j == own[i]:
+                lower = piece.low[j] * weight - piece.margin[j] - products[i, j]
+                if lower > edge or piece.first + j == own[i]:
                     continue
                 kept[found] = j
                 bounds[found] = lower
                 found += 1
-                upper = high[j] * weight + margin[j] - products[i, j] + doubt
+                upper = piece.high[j] * weight + piece.margin[j] - products[i, j] + doubt
                 if upper < heap[0]:
                     at = 0
                     while True:
@@ -497,7 +446,7 @@ def _take_nearest_of(
             if bounds[c] > edge:
                 continue
             j = kept[c]
-            square = _square(queries[i], query_scales[i], rows[j], scales[j]) + extra[j]
+            square = _square(asked.rows[i], asked.scale[i], piece.rows[j], piece.scale[j]) + piece.extra[j]
             if square > bound[i] or not square < squares[i, k - 1]:
                 continue
             place = k - 1
@@ -506,57 +455,40 @@ def _take_nearest_of(
                 lists[i, place] = lists[i, place - 1]
                 place -= 1
             squares[i, place] = square
-            lists[i, place] = first + j
+            lists[i, place] = piece.first + j
         bound[i] = min(bound[i], squares[i, k - 1])
 
 
 _take_nearest = compiled(_take_nearest_of, frozenset())
 
 
-def _count_nearer_of(
-    products: Any,
-    low: Any,
-    high: Any,
-    margin: Any,
-    lengths: Any,
-    reach: float,
-    slack: float,
-    queries: Any,
-    query_scales: Any,
-    rows: Any,
-    scales: Any,
-    extra: Any,
-    first: int,
-    asked: Any,
-    limits: Any,
-    places: Any,
-) -> None:
+def _count_nearer_of(products: Any, asked: Any, piece: Any, given: Any, limits: Any, places: Any) -> None:
     count = products.shape[1]
     for i in range(len(products)):
-        length = lengths[i]
-        weight = np.float32(reach / length)
-        score = (limits[i] - length * length) / (2 * length * reach)
-        doubt = np.float32(slack * (1 + reach / length) + 1e-12 * length / reach)
+        length = asked.length[i]
+        weight = np.float32(piece.reach / length)
+        score = (limits[i] - length * length) / (2 * length * piece.reach)
+        doubt = np.float32(piece.slack * (1 + piece.reach / length) + 1e-12 * length / piece.reach)
         above = np.float32(score + 1e-6 * abs(score)) + doubt
         below = np.float32(score - 1e-6 * abs(score)) - doubt
         for start in range(0, count, _RUN):
             stop = min(start + _RUN, count)
-            if not _any_below(above, low[start:stop], margin[start:stop], products[i, start:stop], weight):
+            if not _any_below(above, piece.low[start:stop], piece.margin[start:stop], products[i, start:stop], weight):
                 continue
             if (
-                _count_below(below, high[start:stop], margin[start:stop], products[i, start:stop], weight)
+                _count_below(below, piece.high[start:stop], piece.margin[start:stop], products[i, start:stop], weight)
                 == stop - start
             ):
                 places[i] += stop - start
                 continue
             for j in range(start, stop):
-                if low[j] * weight - margin[j] - products[i, j] > above or first + j == asked[i]:
+                if piece.low[j] * weight - piece.margin[j] - products[i, j] > above or piece.first + j == given[i]:
                     continue
-                if high[j] * weight + margin[j] - products[i, j] < below:
+                if piece.high[j] * weight + piece.margin[j] - products[i, j] < below:
                     places[i] += 1
                     continue
-                square = _square(queries[i], query_scales[i], rows[j], scales[j]) + extra[j]
-                if square < limits[i] or (square == limits[i] and first + j < asked[i]):
+                square = _square(asked.rows[i], asked.scale[i], piece.rows[j], piece.scale[j]) + piece.extra[j]
+                if square < limits[i] or (square == limits[i] and piece.first + j < given[i]):
                     places[i] += 1
 
 
