@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.groups import haar_rotation
-from identifiable.ica.auditing import AUDIT_ROWS, audit, misplaced, turned
+from identifiable.ica.auditing import AUDIT_ROWS, Misplaced, audit, misplaced, turned
 from identifiable.ica.chance import by_chance, too_weak
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
 from identifiable.ica.curvature import pair_curvature
@@ -111,10 +111,12 @@ def solve_near(passes: Passes, contrast: Contrast, near: Near, *, rng: np.random
         rotation[some] = apart.rotation @ rotation[some]
     sparing.known.extend([near.gaussian] * FOUND_BACK)
     for _ in range(FOUND_BACK):
-        here = _Point.at(passes, rotation, contrast, sparing=sparing)
+        here = _Point.at(passes, rotation, contrast, sparing=sparing, spared=near.gaussian)
         steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
         rotation = cayley(_within_reach(here.newton)) @ rotation
-    end = polish(passes, rotation, contrast, near.scale, tol, steps, survey=True, sparing=sparing)
+    end = polish(
+        passes, rotation, contrast, near.scale, tol, steps, survey=True, sparing=sparing, spared=near.gaussian
+    )
     rotation = orthogonal(end.rotation)
     survey, gained = _surveyed(passes, rotation, contrast, end)
     return Solution(rotation, end.converged, end.left, survey, gained, 0, steps)
@@ -138,25 +140,31 @@ def solve(
         return far_rows(part.sample(max(SAMPLE_ROWS, 8 * part.whitener.rank)), rng)
 
     sample = passes.sample(AUDIT_ROWS, fresh=True)
-    settled = passes.whitener.rank
+    spared = np.zeros(passes.whitener.rank, bool)
     if search == "quick":
         found, rest = search_in_rounds(passes, begin, contrast, steps, rng, sample)
-        rotation, settled = orthogonal(np.vstack([found, rest])), len(found)
+        rotation = orthogonal(np.vstack([found, rest]))
+        spared[len(found) :] = len(rest) > 1  # a single one was not looked for
     elif search == "thorough":
         rotation = search_apart(passes, begin(passes), contrast, steps)
     else:
         rotation = search_together(passes, begin(passes), contrast, steps)
     scale = sample_contrast(sample, rotation, contrast)
-    rotation, rescued = _untangled(passes, sample, rotation, contrast, scale, steps, settled)
+    rotation, tangle = _untangled(passes, sample, rotation, contrast, scale, steps, spared)
+    spared[tangle.components] = False
+    rescued = len(tangle.saddles)
     sparing = _Sparing(contrast, steps, rng, sample) if search == "quick" else None
-    end = polish(passes, rotation, contrast, scale, tol, steps, survey=True, sparing=sparing)
+    end = polish(passes, rotation, contrast, scale, tol, steps, survey=True, sparing=sparing, spared=spared)
     for _ in range(MAX_AUDITS):
         left = set(np.flatnonzero(end.left).tolist())
         pairs = [pair for pair in audit(sample, end.rotation, contrast) if not left.issuperset(pair)]
         if not pairs:
             break
         rescued += len(pairs)
-        end = polish(passes, turned(end.rotation, pairs), contrast, scale, tol, steps, survey=True, sparing=sparing)
+        spared = end.left
+        spared[np.ravel(pairs)] = False
+        rotation = turned(end.rotation, pairs)
+        end = polish(passes, rotation, contrast, scale, tol, steps, survey=True, sparing=sparing, spared=spared)
     rotation = orthogonal(end.rotation)
     survey, gained = _surveyed(passes, rotation, contrast, end)
     return Solution(rotation, end.converged, end.left, survey, gained, rescued, steps)
@@ -182,8 +190,11 @@ class _Sparing:
         """Components that chance explains, by `shapes` on n rows."""
         return self.known.popleft() if self.known else by_chance(shapes, n, self.contrast)
 
-    def turn(self, passes: Passes, space: Array, scale: float) -> Array | None:
-        """How to turn the components `space` so that what a search finds among them is in its place; None if that is nothing to fix."""
+    def turn(self, passes: Passes, space: Array, scale: float) -> tuple[Array, NDArray[np.bool_]] | None:
+        """How to turn the components `space` so that what a search finds among them is in its place, and which of them it does not find.
+
+        None if it finds nothing to fix.
+        """
         self.looked = True
         if len(space) < 2:
             return None
@@ -194,8 +205,9 @@ class _Sparing:
         shapes = np.einsum("ij,ij->i", part.fixed_point(found, self.contrast), found) if len(found) else np.zeros(0)
         if too_weak(shapes, part.n, self.contrast, passes.whitener.rank).all():
             return None
-        rotation = orthogonal(np.vstack([found, rest]))
-        return polish(part, rotation, self.contrast, scale, UNTANGLED, self.steps, sparing=self).rotation
+        rotation, spared = orthogonal(np.vstack([found, rest])), np.arange(len(space)) >= len(found)
+        end = polish(part, rotation, self.contrast, scale, UNTANGLED, self.steps, sparing=self, spared=spared)
+        return end.rotation, spared
 
 
 def _coordinates(part: Passes) -> Array:
@@ -209,14 +221,14 @@ def _untangled(
     contrast: Contrast,
     scale: float,
     steps: list[Step],
-    settled: int | None = None,
-) -> tuple[Array, int]:
-    """The rotation with components that are not in their place turned among themselves, and how many pairs were at a saddle.
+    spared: NDArray[np.bool_],
+) -> tuple[Array, Misplaced]:
+    """The rotation with components that are not in their place turned among themselves, and which those were.
 
-    Of weak components only those among the first `settled` are looked at on more rows.
+    Of weak components only those that are not `spared` are looked at on more rows.
     """
     found = misplaced(sample, rotation, contrast)
-    found = replace(found, weak=found.weak[found.weak < (len(rotation) if settled is None else settled)])
+    found = replace(found, weak=found.weak[~spared[found.weak]])
     if len(found.weak) > 1:  # more rows for these, which costs little
         part = passes.within(rotation[found.weak], min(WEAK_ROWS / max(passes.n, 1), 1.0), passes.store())
         pairs = part.pairs(np.eye(len(found.weak)), contrast)
@@ -230,7 +242,7 @@ def _untangled(
     if len(some):
         part = passes.within(rotation[some], store=passes.store())
         rotation[some] = polish(part, np.eye(len(some)), contrast, scale, UNTANGLED, steps).rotation @ rotation[some]
-    return rotation, len(found.saddles)
+    return rotation, found
 
 
 def finish(passes: Passes, solution: Solution, contrast: Contrast, *, tol: float) -> Solution:
@@ -257,6 +269,7 @@ def polish(
     steps: list[Step],
     survey: bool = False,
     sparing: _Sparing | None = None,
+    spared: NDArray[np.bool_] | None = None,
 ) -> Polished:
     """Quasi-Newton until the contrast could gain less than `tol` times `scale`; with whether it got there.
 
@@ -270,7 +283,8 @@ def polish(
     whatever basis is chosen there; nothing is waited for that turns among those and components too weak to be fixed.
     """
     enough, far = tol * scale, 0.0 if sparing is None else sparing.settled
-    here = _Point.at(passes, rotation, contrast, sparing=sparing)
+    spared = np.zeros(len(rotation), bool) if spared is None else spared.copy()
+    here = _Point.at(passes, rotation, contrast, sparing=sparing, spared=spared)
     memory = _memory(here, passes.n, contrast)
     best, since = here, 0  # and steps since the predicted gain was last made smaller
     left: deque[float] = deque(maxlen=2)  # what each of the last steps left of the gain
@@ -297,20 +311,22 @@ def polish(
         others = here.gain - here.gain_among(tangled)
         apart = np.eye(len(rotation))
         if turn is not None:
-            apart[np.ix_(tangled, tangled)] = turn
+            apart[np.ix_(tangled, tangled)], spared[tangled] = turn
         elif len(tangled):
             step[np.ix_(tangled, tangled)] = 0  # by many small steps of their own instead
             part = passes.within((cayley(step) @ here.rotation)[tangled], store=passes.store())
             loose = max(LOOSE * others / scale, tol / 2)
-            apart[np.ix_(tangled, tangled)] = polish(part, np.eye(len(tangled)), contrast, scale, loose, steps).rotation
+            apart[np.ix_(tangled, tangled)] = polish(
+                part, np.eye(len(tangled)), contrast, scale, loose, steps, spared=here.left[tangled]
+            ).rotation
         next_to_last = rate < SURE and rate**2 * others < enough
         last = len(left) == left.maxlen and (next_to_last or (sparing is not None and rate * others < enough))
         last = survey and (last or (len(left) > 0 and rate * here.farthest < far))
-        there = _Point.at(passes, apart @ cayley(step) @ here.rotation, contrast, last, sparing)
+        there = _Point.at(passes, apart @ cayley(step) @ here.rotation, contrast, last, sparing, spared)
         before, after = float((here.gradient * step).sum()), float((there.gradient * step).sum())
         if after > OVERSHOT * abs(before) and np.array_equal(here.signs, there.signs) and not len(tangled):
             step *= before / (before - after)  # where a straight line through both slopes crosses zero
-            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last, sparing)
+            there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last, sparing, spared)
         memory.learn(step, here, there, tangled)
         left.append(there.gain / max(others, here.gain / 100))
         here = there
@@ -373,17 +389,20 @@ class _Point:
         contrast: Contrast,
         surveyed: bool = False,
         sparing: _Sparing | None = None,
+        spared: NDArray[np.bool_] | None = None,
     ) -> _Point:
-        """From one pass.
+        """From one pass, in which components `spared` take no part, unless it is a survey.
 
         The curvature is that of independent components, E G''(y_i) E y_j^2 in place of E G''(y_i) y_j^2: the step is
         then FastICA's. Measured pair by pair it is noisier than weak components can bear: on 20,000 rows polishing 222,000 x
         384 took 18 passes instead of 6. Downhill everywhere, and never almost nothing.
         """
         survey = passes.survey(rotation, contrast) if surveyed else None
-        means = passes.step(rotation, contrast) if survey is None else survey.step
+        spared = np.zeros(len(rotation), bool) if spared is None else spared
+        means = passes.step_of(~spared, rotation, contrast) if survey is None else survey.step
         own = np.diag(means.cross)
         signs = np.where(means.bend >= own, 1.0, -1.0)
+        signs[spared] = 0
         unfixed = None
         if sparing is not None:
             signs[sparing.left(own - means.bend, means.n)] = 0
