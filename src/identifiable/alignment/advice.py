@@ -26,7 +26,7 @@ def advice(found: Retrieval, own_overlap: Bounded, shuffled: Retrieval) -> Advic
 
     In an index of less than 1,000 rows the first hundred are much of it: recall@10 then stands for 10-in-100.
 
-    `found` are mapped rows in the true index.
+    `found` are mapped rows in the true index, or true rows in an index of mapped ones.
     """
     recall, within, kept = (_lower(b) for b in (found.recall_10, found.within_100, own_overlap))
     if found.index < LEAST_INDEX:

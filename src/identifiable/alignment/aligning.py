@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, Literal
@@ -18,10 +18,12 @@ from identifiable.alignment.curve import pairs_needed
 from identifiable.alignment.families import families_of
 from identifiable.alignment.regions import worst_regions
 from identifiable.alignment.retrieval import (
+    FETCHED,
     Closeness,
     Parts,
     Searched,
     bounded_share,
+    in_whole_index,
     random_rotation,
     recalls,
     retrieve,
@@ -44,7 +46,7 @@ from identifiable.intake import (
 from identifiable.moments import Array, Moments
 from identifiable.neighbours import Index, Lists, Metric
 from identifiable.options import AlignOptions, MapOptions
-from identifiable.results import Alert, Alignment, Answer, Baseline, Bounded, PairsNeeded, Retrieval, Way
+from identifiable.results import Alert, Alignment, Answer, Baseline, Bounded, MapUse, PairsNeeded, Retrieval, Way
 from identifiable.rows import RowPlan, plan_rows
 from identifiable.run import Run
 
@@ -257,11 +259,17 @@ class _Direction:
         """What queries find among the true rows of the target."""
         return retrieve(queries, self.indexes[metric], self.truth[metric], self.own, parts=self.parts, run=self.run)
 
-    def _stored(self, metric: Metric, places: NDArray[np.intp]) -> Retrieval:
-        """What the target's own vectors find among mapped rows. Only rows held out: the map has seen the others."""
-        truth = true_lists(self.answers, Index(self.answers, metric=metric), places, self.run)
+    def _stored(self, metric: Metric) -> tuple[Searched, tuple[Array, Array]]:
+        """What the target's own vectors find among mapped rows; recall@10 and 10-in-100 of mapped ones among true rows there.
+
+        Only rows held out: the map has seen the others.
+        """
+        places, true = np.arange(len(self.mapped)), Index(self.answers, metric=metric)
+        truth = true_lists(self.answers, true, places, self.run)
         mapped = Index(self.mapped, metric=metric)
-        return retrieve(self.answers, mapped, truth, places, parts=self.parts, run=self.run).result
+        lists = true.nearest(self.mapped, min(FETCHED, len(true) - 1), own=places, run=self.run)
+        asked = recalls(lists[:, : truth.shape[1]], truth), recalls(lists, truth)
+        return retrieve(self.answers, mapped, truth, places, parts=self.parts, run=self.run), asked
 
     def recall(self, queries: NDArray[Any]) -> Array:
         """Recall@10 of every query, by cosine."""
@@ -290,7 +298,8 @@ class _Direction:
         closeness = self._closeness(self.mapped)
         overlap = bounded_share(self.overlap, self.parts)
         shuffled = next(each.cosine for each in baselines if each.name == "shuffled_pairs")
-        places = np.arange(len(self.mapped))
+        stored = {metric: self._stored(metric) for metric in METRICS}
+        uses = tuple(self._uses(found, stored, overlap, shuffled))
         return Way(
             source=self.source,
             target=self.target,
@@ -305,12 +314,12 @@ class _Direction:
             choice_index=self.choice.index,
             invertible=inverse_of(self.map, normalize=self.options.normalize) is not None,
             queries=tuple(each.result for each in found.values()),
-            stored=tuple(self._stored(metric, places) for metric in METRICS),
+            stored=tuple(each.result for each, _ in stored.values()),
             baselines=baselines,
             own_overlap=overlap,
             r2=closeness.r2,
             cosine=closeness.cosine,
-            mixed=true_share(self.answers, self.answers, self.mapped, places, seed=self.options.seed, run=self.run),
+            mixed=true_share(self.answers, self.answers, self.mapped, np.arange(len(self.mapped)), seed=self.options.seed, run=self.run),
             curve=self._curve() if self.options.curve else None,
             regions=worst_regions(
                 found["cosine"].rows,
@@ -321,8 +330,27 @@ class _Direction:
                 parts=self.parts,
                 rng=self.rng,
             ),
-            advice=advice(found["cosine"].result, overlap, shuffled),
+            advice=uses[0].advice,
+            uses=uses,
         )
+
+    def _uses(
+        self,
+        found: Mapping[Metric, Searched],
+        stored: Mapping[Metric, tuple[Searched, tuple[Array, Array]]],
+        overlap: Bounded,
+        shuffled: Retrieval,
+    ) -> Iterator[MapUse]:
+        """Recall and advice of stored vectors, then of queries, by either metric."""
+        for metric, (mapped, asked) in stored.items():
+            whole = found[metric]
+            recall = in_whole_index(whole.rows, mapped.rows, asked[0], self.parts)
+            within = in_whole_index(whole.within, mapped.within, asked[1], self.parts)
+            given = replace(whole.result, recall_10=recall, within_100=within)
+            yield MapUse("stored", metric, given.index, recall, within, advice(given, overlap, shuffled))
+        for metric, each in found.items():
+            r = each.result
+            yield MapUse("queries", metric, r.index, r.recall_10, r.within_100, advice(r, overlap, shuffled))
 
     def _closeness(self, mapped: Array) -> Closeness:
         return Closeness.of(mapped, self.answers, self.training.mean_y, self.parts)
@@ -377,7 +405,7 @@ def _held_out(plan: RowPlan, options: AlignOptions) -> NDArray[np.bool_]:
 
 
 def _answer(way: Way) -> Answer:
-    found = way.queries[0]
+    found = way.uses[0]
     low, high = found.recall_10.ci95 or (found.recall_10.value, found.recall_10.value)
     values: dict[str, Any] = {
         "source": way.source,
@@ -387,6 +415,8 @@ def _answer(way: Way) -> Answer:
         "high": high,
         "index": found.index,
         "within": found.within_100.value,
+        "by_distance": way.uses[1].recall_10.value,
+        "queries": way.uses[2].recall_10.value,
         "own": way.own_overlap.value,
         "least_map": MAP,
         "least_rerank": RERANK,

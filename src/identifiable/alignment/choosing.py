@@ -37,6 +37,7 @@ QUERIES = 1000  # 100 find the family; more settle the penalty
 WIDE, FEWER_FOLDS = 1024, 2  # columns above which decompositions cost minutes, and the folds that are tried there
 SCORE, RECALL = range(2)
 TIE = 0.5  # standard errors of the difference between two families, over the same queries
+ALIKE = 0.01  # of a squared error
 
 Job = tuple[Family, float | None]
 
@@ -143,14 +144,13 @@ def _chosen(trials: _Trials, families: Sequence[Family]) -> Choice:
     paths = {family: trials.path(family) for family in families}
     trials.run([(family, p) for family, path in paths.items() for p in path[::2] or (None,)])
     trials.run([(family, p) for family, path in paths.items() for p in _beside(trials.best(family)[1], path)])
-    jobs = [trials.best(family) for family in families]
+    jobs = [trials.settled(family) for family in families]
     means = [trials.mean(job) for job in jobs]
     top = int(np.argmax(means))
     errors = [trials.standard_error(job, jobs[top]) for job in jobs]
     tied = [i for i in range(len(jobs)) if means[top] - means[i] <= TIE * errors[i]]
     size = list(GROUPS)
-    chosen = min(tied, key=lambda i: (size.index(GROUP_OF[jobs[i][0]]), -means[i]))
-    r2 = trials.r2(jobs)
+    chosen = min(tied, key=lambda i: (size.index(GROUP_OF[jobs[i][0]]), -trials.correlation(jobs[i])))
     tried = tuple(
         Candidate(
             family=job[0],
@@ -159,7 +159,7 @@ def _chosen(trials: _Trials, families: Sequence[Family]) -> Choice:
             score=means[i],
             standard_error=trials.standard_error(job),
             recall_10=trials.mean(job, RECALL),
-            r2=r2[i],
+            r2=trials.r2(job),
             chosen=i == chosen,
         )
         for i, job in enumerate(jobs)
@@ -167,7 +167,7 @@ def _chosen(trials: _Trials, families: Sequence[Family]) -> Choice:
     return Choice(
         family=jobs[chosen][0],
         group=GROUP_OF[jobs[chosen][0]],
-        penalty=jobs[chosen][1],
+        penalty=trials.refitted(jobs[chosen]),
         rank=trials.options.rank,
         tried=tried,
         why=_why(tried, chosen, top, errors, len(trials.index)),
@@ -214,7 +214,9 @@ class _Trials:
         training = leave_one_out(parts)
         made = in_threads(Paths, [training[k] for k in self.rows], Run(workers=run.workers))
         self.paths = dict(zip(self.rows, made, strict=True))
+        self.tests = {k: HeldOut(paths.moments, parts[k]) for k, paths in self.paths.items()}
         self.recalls: dict[Job, Array] = {}
+        self.forms: dict[Job, Array] = {}
 
     def path(self, family: Family) -> tuple[float, ...]:
         """The penalties to try, the same for every fold; none for a family without."""
@@ -227,19 +229,22 @@ class _Trials:
             {job for job in jobs if job not in self.recalls}, key=lambda job: (job[1] or 0.0, FAMILIES.index(job[0]))
         )
 
-        def of_fold(k: int) -> Array:
+        def of_fold(k: int) -> list[tuple[Array, Array]]:
             with one_blas_thread():  # once for all searches of this thread
-                return np.array([self._recall(self.paths[k], job, self.rows[k]) for job in todo])
+                return [self._tried(k, job) for job in todo]
 
         found = in_threads(of_fold, list(self.rows), self.runs, Stage("trying maps"))
         for i, job in enumerate(todo):
-            self.recalls[job] = np.concatenate([recall[i] for recall in found], axis=1)
+            self.recalls[job] = np.concatenate([fold[i][0] for fold in found], axis=1)
+            self.forms[job] = np.sum([fold[i][1] for fold in found], axis=0)
 
-    def _recall(self, paths: Paths, job: Job, rows: NDArray[np.intp]) -> Array:
-        mapped = paths.map(*job, self.options.rank)(self.x[rows])
-        found = self.index.nearest(mapped, self.k, own=self.own[rows], run=Run(workers=1))
+    def _tried(self, k: int, job: Job) -> tuple[Array, Array]:
+        """Score and recall of every query of a fold, and the sums over all its rows that R² and the correlation follow from."""
+        rows, by = self.rows[k], self.paths[k].map(*job, self.options.rank)
+        found = self.index.nearest(by(self.x[rows]), self.k, own=self.own[rows], run=Run(workers=1))
         row, in_found, in_truth = common_entries(found, self.truth[rows])
-        return np.array([np.bincount(row, w[in_found] * w[in_truth], len(rows)) for w in self.weights])
+        recall = np.array([np.bincount(row, w[in_found] * w[in_truth], len(rows)) for w in self.weights])
+        return recall, self.parts[k].n * self.tests[k].forms(by.matrix)
 
     def mean(self, job: Job, which: int = SCORE) -> float:
         return float(self.recalls[job][which].mean())
@@ -252,16 +257,52 @@ class _Trials:
         values = self.recalls[job][SCORE] - (self.recalls[other][SCORE] if other is not None else 0.0)
         return float(values.std() / np.sqrt(len(values)))
 
-    def r2(self, jobs: Sequence[Job]) -> list[float]:
-        """Held-out R² of every job, pooled over the folds."""
+    def r2(self, job: Job) -> float:
+        """Held-out R², pooled over the folds."""
+        shared, mapped, spread = self.forms[job]
+        return float(1 - (spread - 2 * shared + mapped) / spread)
 
-        def squares(k: int) -> Array:
-            test = HeldOut(self.paths[k].moments, self.parts[k])
-            left = [test.squares(self.paths[k].matrix(*job, self.options.rank)) for job in jobs]
-            return self.parts[k].n * np.array([*left, test.spread])
+    def correlation(self, job: Job) -> float:
+        """Of mapped and true rows, all columns together, pooled over the folds: what R² is at the best scale, which no cosine sees."""
+        shared, mapped, spread = self.forms[job]
+        return float(shared / np.sqrt(mapped * spread)) if mapped * spread > 0 else 0.0
 
-        total = np.sum(in_threads(squares, list(self.rows), Run(workers=self.runs.workers)), axis=0)
-        return [float(value) for value in 1 - total[:-1] / total[-1]]
+    def refitted(self, job: Job) -> float | None:
+        """The penalty for all rows that stands to the best of all rows as that of the job to the best of the folds.
+
+        Ours. Folds have fewer rows than the refit. Where that is as many as columns, or a few more, the best penalty of the two
+        differs by decades: a map without penalty amplifies noise without limit (the interpolation peak) or, where there is none,
+        is exact. What is best is that of generalised cross-validation (`Paths.left_out`), on half decades.
+        """
+        family, penalty = job
+        if penalty is None or self.options.ridge != "auto" or GROUP_OF[family] != "linear":
+            return penalty
+        every = Paths(reduce(Moments.merge, self.parts))
+        paths = [every, *self.paths.values()]
+        every_path = np.concatenate([each.penalties(family)[1:] for each in paths])
+        first, last = (_place(penalty, 1.0) for penalty in (every_path.min(), every_path.max()))
+        grid = 10.0 ** (np.arange(first - 1, last + 1) / 2)
+        of_all = _largest_best(every.left_out(grid))
+        of_folds = _largest_best(np.sum([each.left_out(grid) for each in self.paths.values()], axis=0))
+        at = _place(penalty, self.path(family)[1]) - (first - 1) + of_all - of_folds
+        return float(grid[min(at, len(grid) - 1)]) if at > 0 else 0.0
+
+    def settled(self, family: Family) -> Job:
+        """The penalty of a family: of those whose score ties with the highest, the one with the highest correlation."""
+        top = self.best(family)
+        jobs = [job for job in self.recalls if job[0] == family]
+        tied = [job for job in jobs if self.mean(top) - self.mean(job) <= TIE * self.standard_error(job, top)]
+        return max(tied, key=lambda job: (self.correlation(job), job[1] or 0))
+
+
+def _largest_best(errors: Array) -> int:
+    """The last place whose error is the least, but for 1 %: small penalties are all alike."""
+    return int(np.flatnonzero(errors <= (1 + ALIKE) * errors.min())[-1])
+
+
+def _place(penalty: float, least: float) -> int:
+    """Half decades above 1; none is a half decade below the least."""
+    return round(2 * np.log10(penalty)) if penalty > 0 else round(2 * np.log10(least)) - 1
 
 
 def _beside(penalty: float | None, path: Sequence[float]) -> list[float]:

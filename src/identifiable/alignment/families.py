@@ -194,6 +194,23 @@ class Paths:
         variances, directions = self._principal
         return self._turned - variances[:, None] * (directions.T @ self._similarity)
 
+    def left_out(self, penalties: Array) -> Array:
+        """Mean squared error of ridge for a training row that is left out, along a path of penalties: generalised cross-validation.
+
+        Implements Golub, Heath and Wahba 1979, from moments: residuals over (1 - degrees of freedom / n)², and their limit where a map
+        without penalty fits every row.
+        """
+        variances = self._principal[0]
+        free = variances > RANK_TOLERANCE * variances[-1]
+        kept, explained = variances[free], np.square(self._turned[free]).sum(axis=1) / variances[free]
+        rows = self.moments.n - 1
+        spare = max(rows - len(kept), 0)
+        rest = max(self.energies[1] - float(explained.sum()), 0.0) if spare else 0.0
+        shift = np.maximum(penalties * self._unit, 1e-6 * kept[0])[:, None]
+        left = shift / (kept + shift)
+        result: Array = (left**2 @ explained + rest) / np.square((left.sum(axis=1) + spare) / rows)
+        return result
+
     # -- maps with a penalty
 
     def _inverse(self, penalty: float) -> Array:
@@ -262,9 +279,14 @@ class HeldOut:
         self.covariance, self.cross = gram[:d, :d], gram[:d, d:]
         self.spread = float(np.trace(gram[d:, d:]))
 
+    def forms(self, matrix: Array) -> Array:
+        """Of the map with this matrix: mean product of mapped and true rows, mean square of mapped and of true rows."""
+        return np.array([np.sum(matrix * self.cross), np.sum(matrix * (self.covariance @ matrix)), self.spread])
+
     def squares(self, matrix: Array) -> float:
         """Mean squared error of the map with this matrix."""
-        return self.spread + float(np.sum(matrix * (self.covariance @ matrix - 2 * self.cross)))
+        shared, mapped, spread = self.forms(matrix)
+        return float(spread - 2 * shared + mapped)
 
     def r2(self, matrix: Array) -> float:
         return 1 - self.squares(matrix) / self.spread

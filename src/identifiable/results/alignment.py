@@ -97,6 +97,22 @@ class Region:
 
 
 @dataclass(frozen=True)
+class MapUse:
+    """What a use of the map gives in an index of `index` rows, and what to do.
+
+    `queries`: mapped vectors look in the true index, as measured. `stored`: true vectors look in an index of mapped ones; the loss over
+    queries is measured in a smaller index, of rows that the map has not seen, and carried to this one.
+    """
+
+    use: Literal["stored", "queries"]
+    metric: Literal["cosine", "euclidean"]
+    index: int
+    recall_10: Bounded
+    within_100: Bounded
+    advice: Advice
+
+
+@dataclass(frozen=True)
 class Way:
     """One direction: the map from `source` to `target`, chosen on `fitted` rows and evaluated on others.
 
@@ -104,7 +120,8 @@ class Way:
     rows, all of them held out, because the map has seen the others. `own_overlap` is the share of the ten nearest rows that
     source and target have in common without a map. `mixed` is the share of true vectors among the first ten in an index of
     which half is mapped (.5 if neither crowds out). `tried` was measured on `choice_queries` rows among `choice_index`.
-    `invertible`: the map has an inverse.
+    `invertible`: the map has an inverse. `uses` has recall and advice of either use and metric, in the same index; `advice` is that
+    of stored vectors by cosine, the first (of mapped queries in results of older versions, which have no `uses`).
     """
 
     source: str
@@ -129,6 +146,7 @@ class Way:
     curve: PairsNeeded | None
     regions: tuple[Region, ...]
     advice: Advice
+    uses: tuple[MapUse, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)

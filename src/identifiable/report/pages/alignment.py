@@ -105,10 +105,9 @@ def _family(name: str) -> str:
 
 def _card(result: Alignment) -> Card:
     way = result.ways[0]
-    found, badge = cosine(way.queries), BADGES[way.advice]
+    badge = BADGES[way.advice]
     facts = (
-        (f"recall@10 among {count(found.index)}", _said(found.recall_10)),
-        ("10 in 100", _said(found.within_100)),
+        *_recalls(way),
         *((BASELINES[b.name], score(b.cosine.recall_10.value)) for b in way.baselines if b.name == "as_is"),
         ("old encoder's own", _said(way.own_overlap)),
         ("pairs", count(result.pairs)),
@@ -117,9 +116,32 @@ def _card(result: Alignment) -> Card:
     return Card(_arrow(way), badge[0], sentence_of(result.text.message), badge[1], facts, brief=True)
 
 
+def _recalls(way: Way) -> Iterator[tuple[str, str]]:
+    """Recall by cosine of either use; of queries alone where the result is of an older version."""
+    for each in way.uses:
+        if each.metric == "cosine":
+            yield f"{each.use}: recall@10 among {count(each.index)}", _said(each.recall_10)
+            yield f"{each.use}: 10 in 100", _said(each.within_100)
+    if not way.uses:
+        found = cosine(way.queries)
+        yield f"recall@10 among {count(found.index)}", _said(found.recall_10)
+        yield "10 in 100", _said(found.within_100)
+
+
 def _steps(result: Alignment) -> Iterator[Block]:
     words, way = glossary("alignment"), result.ways[0]
     yield Text(words[f"Next: {way.advice}"], brief=True)
+    if way.uses:
+        yield Table(
+            f"{_arrow(way)}: what to do, by use and metric, index of {counted(way.uses[0].index, 'row')} [95 %]",
+            columns("mapped", "metric", "recall@10", "10 in 100", "advice", words=("metric", "advice")),
+            tuple(
+                (each.use, each.metric, _said(each.recall_10), _said(each.within_100), BADGES[each.advice][0])
+                for each in way.uses
+            ),
+            strong=0,
+            brief=True,
+        )
     if way.advice != "re_embed":
         table = _table_of(result)
         yield Code(
@@ -164,12 +186,8 @@ def _retrieval(result: Alignment) -> Iterator[Block]:
             ),
         )
     back = result.ways[1]
-    there = cosine(back.queries)
-    yield Text(
-        f"The other way, {_arrow(back)}: recall@10 {_said(there.recall_10)} and 10 in 100 {_said(there.within_100)} among "
-        f"{counted(there.index, 'row')}: {BADGES[back.advice][0]}.",
-        brief=True,
-    )
+    found = "; ".join(f"{name} {value}" for name, value in _recalls(back))
+    yield Text(f"The other way, {_arrow(back)}: {found}. Advice: {BADGES[back.advice][0]}.", brief=True)
 
 
 def _baselines(result: Alignment) -> Iterator[Block]:
