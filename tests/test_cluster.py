@@ -128,13 +128,14 @@ def test_the_tree_of_a_cluster_is_the_one_of_threads(count):
         one.text = str(i)
         return one
 
-    tasks, last = cluster_room._tree("t", list(range(count)))
+    tasks = cluster_room._tree("t", list(range(count)))
+    *_, last = tasks
 
     def value(key):
         if isinstance(key, int):
             return leaf(key)
-        merge, first, second = tasks[key]
-        return merge(value(first), value(second))
+        merge, *parts = tasks[key]
+        return merge(*map(value, parts))
 
     assert value(last).text == merged_in_order(leaf(i) for i in range(count)).text
 

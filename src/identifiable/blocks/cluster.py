@@ -11,11 +11,14 @@ call where they fit: a task of its own reads them, and the client keeps its key.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -34,9 +37,12 @@ S = TypeVar("S", bound=Statistic)
 Key = Any
 
 RETRIES = 3  # of a task that fails
+MERGED = 4  # statistics that one task merges: a task costs some 5 ms of work elsewhere, a statistic memory
 HELD_SHARE = 0.3  # of the memory of all workers that strips may take
 PATIENCE = 60.0  # seconds without a single worker, while one may be on its way
 POLL = 1.0  # seconds between questions to the scheduler
+FREED = 2**26
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 UNFINISHED = ("waiting", "no-worker", "queued", "processing")
 
 
@@ -56,9 +62,10 @@ def on_cluster(
     held.keep(kept)
     try:
         found = _awaited(client, whole, work, done, report)
-    finally:
+    except BaseException:
         with suppress(Exception):  # a client that was closed has nothing to cancel
             whole.cancel()
+        raise
     if isinstance(found, _Failed):
         raise found.error
     statistic: S = found
@@ -135,7 +142,10 @@ class _Failed:
 
 @dataclass(frozen=True, eq=False)
 class _Parcel:
-    """What only the workers unpack: Dask looks for no tasks in it, and the scheduler need not know its classes."""
+    """What only the workers unpack: Dask looks for no tasks in it, and the scheduler need not know its classes.
+
+    Each worker unpacks it once, so that its tasks share what they can: a mapped file, and the buffers of a pass.
+    """
 
     content: bytes
 
@@ -143,8 +153,12 @@ class _Parcel:
     def of(cls, thing: Any) -> _Parcel:
         return cls(cloudpickle.dumps(thing))
 
+    @cached_property
     def opened(self) -> Any:
         return cloudpickle.loads(self.content)
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"content": self.content}
 
 
 class _Pass(Layer):  # type: ignore[misc] # untyped base
@@ -184,9 +198,9 @@ class _Pass(Layer):  # type: ignore[misc] # untyped base
             for i in range(self.grid.strips):
                 given = [self.strips(i)] if self.strips is not None else []
                 tasks[(self.strip_group, i)] = (_strip, self.tables, state, self.grid, i, *given)
-            merges, last = _tree(self.name, [(self.strip_group, i) for i in range(self.grid.strips)])
-            tasks.update(merges)
-            tasks[self.root] = (_whole, last)
+            merges = _tree(self.name, [(self.strip_group, i) for i in range(self.grid.strips)])
+            *_, last = merges
+            tasks |= {self.root if key == last else key: task for key, task in merges.items()}
             self._drawn = tasks
         return self._drawn
 
@@ -200,58 +214,71 @@ class _Pass(Layer):  # type: ignore[misc] # untyped base
         return len(self.drawn)
 
 
-def _tree(name: str, items: list[Key]) -> tuple[dict[Key, Any], Key]:
-    """Tasks that merge `items` as `merged_in_order` does, two at a time, and the key of the last."""
+def _tree(name: str, items: list[Key]) -> dict[Key, Any]:
+    """Tasks that merge `items` as `merged_in_order` does, up to `MERGED` at a time; the last of them has the whole."""
     tasks: dict[Key, Any] = {}
     level = 0
-    while len(items) > 1:
+    while len(items) > 1 or not tasks:
         above = []
         for g in range(0, len(items), STRIPS):
-            merged = items[g]
-            for j, item in enumerate(items[g + 1 : g + STRIPS]):
+            merged, *later = items[g : g + STRIPS]
+            for j in range(0, len(later), MERGED - 1):
                 key = (f"{name}-merge", level, g, j)
-                tasks[key] = (_merged, merged, item)
+                tasks[key] = (_merged, merged, *later[j : j + MERGED - 1])
                 merged = key
             above.append(merged)
+        if len(items) == 1:
+            tasks[f"{name}-merge"] = (_merged, *items)
         items, level = above, level + 1
-    return tasks, items[0]
+    return tasks
 
 
 def _strip(tables: _Parcel, start: _Parcel, grid: Grid, i: int, given: list[NDArray[Any]] | None = None) -> Any:
     """The statistic of one strip, on a worker."""
+    _keep_freed_memory()
     part = grid.strip(i)
-    blocks = tables.opened() if given is None else [Blocks(_Shifted(rows, part[0], grid.n)) for rows in given]
+    blocks = tables.opened if given is None else [Blocks(_Shifted(rows, part[0], grid.n)) for rows in given]
     try:
         with one_blas_thread():
-            return walk(blocks, start.opened(), part, grid.chunk)
+            return walk(blocks, start.opened, part, grid.chunk)
     except IdentifiableError as error:
         return _Failed(error)
     except Exception as error:
         raise RuntimeError(f"rows {part[0]} to {part[1]}: {error!r:.200}") from error
 
 
+@cache
+def _keep_freed_memory() -> None:
+    """Let this worker use memory again that it has freed, up to `FREED` bytes, as a process does that Dask has not started.
+
+    Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536, which switches off that glibc adapts: each chunk of rows is then a new
+    mapping, whose pages the system clears again. That was a tenth of a pass (400,000 x 256).
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if set_option is not None:  # another C library may have none
+        set_option(M_MMAP_THRESHOLD, FREED // 2)
+        set_option(M_TRIM_THRESHOLD, FREED)
+
+
 def _read(tables: _Parcel, grid: Grid, i: int) -> list[NDArray[Any]]:
     """The rows of a strip of every table, decoded, to be kept."""
     first, last = grid.strip(i)
-    return [np.ascontiguousarray(table[first:last]) for table in tables.opened()]
+    return [np.ascontiguousarray(table[first:last]) for table in tables.opened]
 
 
 def _together(*rows: NDArray[Any]) -> list[NDArray[Any]]:
     return list(rows)
 
 
-def _merged(earlier: Any, later: Any) -> Any:
-    """Both in one; what other tasks may be given again stays as it is."""
-    for found in (earlier, later):
+def _merged(first: Any, *later: Any) -> Any:
+    """All in one, in order; what other tasks may be given again stays as it is."""
+    for found in (first, *later):
         if isinstance(found, _Failed):
             return found
-    both = deepcopy(earlier)
-    both.merge(later)
-    return both
-
-
-def _whole(statistic: Any) -> Any:
-    return statistic
+    whole = deepcopy(first) if later else first
+    for found in later:
+        whole.merge(found)
+    return whole
 
 
 class _Shifted:
