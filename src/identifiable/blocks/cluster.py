@@ -24,6 +24,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import cloudpickle
+import dask
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph, Layer
 from numpy.typing import NDArray
@@ -34,11 +35,14 @@ from identifiable.blocks.tables import Blocks
 from identifiable.blocks.threads import Counter, one_blas_thread
 
 S = TypeVar("S", bound=Statistic)
+A = TypeVar("A")
+R = TypeVar("R")
 Key = Any
 
 RETRIES = 3  # of a task that fails
 MERGED = 4  # statistics that one task merges: a task costs some 5 ms of work elsewhere, a statistic memory
 HELD_SHARE = 0.3  # of the memory of all workers that strips may take
+AHEAD = 2  # steps for each thread of the workers that are read before they are asked for
 PATIENCE = 60.0  # seconds without a single worker, while one may be on its way
 POLL = 1.0  # seconds between questions to the scheduler
 FREED = 2**26
@@ -57,23 +61,74 @@ def on_cluster(
     dependencies[work.name] = set(held.layers)
     graph = HighLevelGraph(layers, dependencies)
     wanted = [work.root, *held.wanted()]
-    futures = client.get(graph, wanted, sync=False, retries=RETRIES)
-    whole, kept = futures[0], futures[1:]
+    whole, *kept = _started(client, graph, wanted)
     held.keep(kept)
+
+    def tell(unfinished: int) -> None:
+        if unfinished:
+            done.value = work.rows_of(grid.strips - unfinished)
+        report()
+
+    statistic: S = _awaited(client, whole, work.strip_group, tell)
+    return statistic
+
+
+def on_each(client: Any, work: Callable[[A], R], items: Sequence[A], tell: Callable[[int], None]) -> list[R]:
+    """`[work(item) for item in items]`, a task each; `tell(done)` is told how many are done."""
+    name = f"identifiable-each-{uuid4().hex[:12]}"
+    tasks: dict[Key, Any] = {f"{name}-work": _Parcel.of(work)}
+    tasks |= {(name, i): (_called, f"{name}-work", _Parcel.of(item)) for i, item in enumerate(items)}
+    tasks[f"{name}-whole"] = (_together, *((name, i) for i in range(len(items))))
+    (whole,) = _started(client, tasks, [f"{name}-whole"])
+    found: list[R] = _awaited(client, whole, name, lambda unfinished: tell(len(items) - unfinished))
+    return found
+
+
+class Ahead:
+    """`read(first, stop)` on the workers of a cluster, some steps before it is asked for: for whoever reads n rows in order."""
+
+    def __init__(self, client: Any, read: Callable[[int, int], Any], n: int):
+        self._client, self._n = client, n
+        self._name = f"identifiable-ahead-{uuid4().hex[:12]}"
+        (self._read,) = _started(client, {self._name: _Parcel.of(read)}, [self._name])
+        self._steps = 1 + AHEAD * max(sum(client.nthreads().values()), 1)
+        self._coming: dict[tuple[int, int], Any] = {}
+
+    def __call__(self, first: int, stop: int) -> Any:
+        step = max(stop - first, 1)
+        if (first, stop) not in self._coming:
+            self._coming.clear()
+        for a in range(first, min(first + self._steps * step, self._n), step):
+            place = (a, min(a + step, self._n))
+            if place not in self._coming:
+                self._coming[place] = self._client.submit(
+                    _called, self._read, *place, key=(self._name, a, uuid4().hex), retries=RETRIES
+                )
+        return _awaited(self._client, self._coming.pop((first, stop)), self._name, lambda unfinished: None)
+
+
+def _started(client: Any, graph: Any, keys: list[Key]) -> list[Any]:
+    """The futures of these keys. Dask warns of a state of more than 10 MB, which is that of 1,200 columns."""
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        futures: list[Any] = client.get(graph, keys, sync=False, retries=RETRIES)
+    return futures
+
+
+def _awaited(client: Any, whole: Any, group: str, tell: Callable[[int], None]) -> Any:
+    """What a task leaves, or the error of ours that a task it needs has left."""
     try:
-        found = _awaited(client, whole, work, done, report)
+        found = _watched(client, whole, group, tell)
     except BaseException:
         with suppress(Exception):  # a client that was closed has nothing to cancel
             whole.cancel()
         raise
     if isinstance(found, _Failed):
         raise found.error
-    statistic: S = found
-    return statistic
+    return found
 
 
-def _awaited(client: Any, whole: Any, work: _Pass, done: Counter, report: Callable[[], None]) -> Any:
-    """What the root task leaves; meanwhile progress, and an eye on whether anybody is there to do it."""
+def _watched(client: Any, whole: Any, group: str, tell: Callable[[int], None]) -> Any:
+    """What a task leaves; meanwhile `tell(unfinished tasks of the group)`, and an eye on whether anybody is there to do it."""
     alone = time.monotonic()
     while True:
         try:
@@ -86,7 +141,7 @@ def _awaited(client: Any, whole: Any, work: _Pass, done: Counter, report: Callab
         except Exception as error:
             raise _explained(client, error) from None
         try:
-            unfinished, workers = client.run_on_scheduler(_state_of, group=work.strip_group)
+            unfinished, workers = client.run_on_scheduler(_state_of, group=group)
         except Exception as error:
             raise _explained(client, error) from None
         if workers:
@@ -96,13 +151,11 @@ def _awaited(client: Any, whole: Any, work: _Pass, done: Counter, report: Callab
                 f"the Dask cluster at {_address(client)} has had no worker for {PATIENCE:.0f} s; start one with "
                 "'dask worker ADDRESS', or let it grow, then run the command again."
             )
-        if unfinished:
-            done.value = work.rows_of(work.grid.strips - unfinished)
-        report()
+        tell(unfinished)
 
 
 def _state_of(dask_scheduler: Any, group: str) -> tuple[int, int]:
-    """Strips that are not finished, and workers: run by the scheduler."""
+    """Tasks of a group that are not finished, and workers: run by the scheduler."""
     known = dask_scheduler.task_groups.get(group)
     states = {} if known is None else known.states
     return sum(states.get(state, 0) for state in UNFINISHED), len(dask_scheduler.workers)
@@ -266,8 +319,18 @@ def _read(tables: _Parcel, grid: Grid, i: int) -> list[NDArray[Any]]:
     return [np.ascontiguousarray(table[first:last]) for table in tables.opened]
 
 
-def _together(*rows: NDArray[Any]) -> list[NDArray[Any]]:
-    return list(rows)
+def _called(work: _Parcel, *given: Any) -> Any:
+    """A function of a parcel, on a worker; what it is given may be parcels too."""
+    _keep_freed_memory()
+    try:
+        with one_blas_thread():
+            return work.opened(*(each.opened if isinstance(each, _Parcel) else each for each in given))
+    except IdentifiableError as error:
+        return _Failed(error)
+
+
+def _together(*found: Any) -> Any:
+    return next((each for each in found if isinstance(each, _Failed)), list(found))
 
 
 def _merged(first: Any, *later: Any) -> Any:
