@@ -15,8 +15,19 @@ import numpy as np
 import pytest
 
 from errors import naming
-from identifiable import Blocks, DataError, UsageError, fold
-from identifiable.api import compare, resolve
+from identifiable import (
+    Blocks,
+    DataError,
+    UsageError,
+    align,
+    compare,
+    deconfound,
+    disentangle,
+    fold,
+    resolve,
+    transform,
+)
+from identifiable.api.simulating import simulate_cells
 from identifiable.blocks.folding import merged_in_order
 from identifiable.cli import main
 from identifiable.intake import blocks_of
@@ -66,12 +77,100 @@ def test_a_cluster_gives_the_same_basis_bit_for_bit(client, files):
     assert without_time(here.result).to_json() == without_time(there.result).to_json()
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """What the workers of a cluster were asked for."""
+    found = []
+
+    def counted(name):
+        whole = getattr(cluster_room, name)
+
+        def call(*given, **how):
+            found.append(name)
+            return whole(*given, **how)
+
+        monkeypatch.setattr(cluster_room, name, call)
+
+    for name in ("on_cluster", "on_each", "Ahead"):
+        counted(name)
+    return found
+
+
+def test_a_cluster_transforms_rows_to_the_same_bits(client, files, tmp_path, asked):
+    basis = resolve(files[0], stability=0, restarts=1)
+    for k in range(3):
+        np.save(tmp_path / f"run-{k}.npy", np.load(files[0])[2000 * k : 2000 * (k + 1)])
+    for source, output in ((files[0], "z.npy"), (str(tmp_path / "run-*.npy"), "folder")):
+        here = transform(basis, source, tmp_path / f"here-{output}")
+        there = transform(basis, source, tmp_path / f"there-{output}", scheduler=client)
+        pairs = zip(sorted(here.rglob("*.npy")), sorted(there.rglob("*.npy")), strict=True)
+        for one, other in pairs if here.is_dir() else [(here, there)]:
+            assert one.read_bytes() == other.read_bytes()
+    assert asked == ["Ahead", "Ahead"]
+    np.save(tmp_path / "bad.npy", np.where(np.arange(20_000).reshape(-1, 4) == 19_999, np.nan, 1.0))
+    with pytest.raises(DataError, match=naming("bad", "4999")):
+        transform(basis, tmp_path / "bad.npy", scheduler=client)
+
+
+def test_a_cluster_flags_the_rows_that_are_flagged_here(client, files, tmp_path, asked):
+    found = align(*files, curve=False, holdout=100)
+    far = np.load(files[0])
+    far[4500:] *= 100
+    np.save(tmp_path / "far.npy", far)
+    for name, where in (("here", None), ("there", client)):
+        with pytest.warns(UserWarning, match="rows_outside"):
+            transform(found, tmp_path / "far.npy", flags=tmp_path / f"{name}.csv", scheduler=where)
+    assert (tmp_path / "here.csv").read_text() == (tmp_path / "there.csv").read_text()
+    assert asked == ["Ahead"]
+
+
+def test_a_cluster_draws_the_halves_and_shuffles_of_disentangle(client, asked):
+    factors = np.random.default_rng(0).integers(0, 4, size=(400, 2))
+    latents = factors + 0.1 * rows(5, n=400, d=2)
+    options = {"metrics": ["mig", "mcc"], "null": 3, "bootstrap": 2, "progress": lambda *how: None}
+    here = disentangle(latents, factors, **options)
+    there = disentangle(latents, factors, scheduler=client, **options)
+    assert without_time(here).to_json() == without_time(there).to_json()
+    assert asked == ["on_each", "on_each"]
+    with pytest.raises(DataError, match="20"):
+        disentangle(latents[:10], factors[:10], metrics=["mcc"], bootstrap=2, scheduler=client)
+
+
+SCREENS = {
+    "audit": {"permutations": 20, "min_wells": 4},
+    "attribute": {"permutations": 20, "stability": 0, "rank": 6},
+}
+LONGER_SCREENS = {
+    "clean": {"permutations": 20, "stability": 2},
+    "evaluate": {
+        "representations": ("pca", "ica"), "corrections": ("tvn", "combat", "harmony", "control-mad"),
+        "classifiers": ("ridge",), "bootstrap": 10, "null_guides": 0,
+    },
+    "recommend": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [*SCREENS, *(pytest.param(name, marks=pytest.mark.long) for name in LONGER_SCREENS)])
+def test_a_cluster_makes_the_passes_over_a_screen(client, tmp_path, asked, call):
+    simulate_cells(tmp_path / "wells.csv", "tiny")
+    options = {**SCREENS, **LONGER_SCREENS}[call]
+    results = []
+    for scheduler in (None, client):
+        found = getattr(deconfound, call)(tmp_path / "wells.csv", scheduler=scheduler, **options)
+        results.append(without_time(getattr(found, "result", found)).to_json())
+        assert bool(asked) == (scheduler is client)
+    assert results[0] == results[1]
+
+
 def test_the_command_line_takes_a_scheduler(client, files, capsys):
     words = ["compare", *files, "--no-intervals", "--no-axes", "--nulls", "none", "--groups", "rigid"]
     assert main([*words, "--scheduler", client.scheduler.address]) == 0
     there = capsys.readouterr().out
     assert main(words) == 0
     assert capsys.readouterr().out == there
+    assert main(["resolve", files[0], "--stability", "0", "-o", f"{files[0]}.safetensors", "--quiet"]) == 0
+    words = ["transform", f"{files[0]}.safetensors", files[0], "-o", f"{files[0]}.npz", "--quiet"]
+    assert main([*words, "--scheduler", client.scheduler.address]) == 0
 
 
 def test_dask_arrays_are_read_in_blocks():
@@ -128,13 +227,14 @@ def test_the_tree_of_a_cluster_is_the_one_of_threads(count):
         one.text = str(i)
         return one
 
-    tasks, last = cluster_room._tree("t", list(range(count)))
+    tasks = cluster_room._tree("t", list(range(count)))
+    *_, last = tasks
 
     def value(key):
         if isinstance(key, int):
             return leaf(key)
-        merge, first, second = tasks[key]
-        return merge(value(first), value(second))
+        merge, *parts = tasks[key]
+        return merge(*map(value, parts))
 
     assert value(last).text == merged_in_order(leaf(i) for i in range(count)).text
 

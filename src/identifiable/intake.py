@@ -200,7 +200,7 @@ def gather_moments(
             MomentSums,
             widths,
             shift,
-            fold=part,
+            fold=None if part is None else part.astype(np.min_scalar_type(n_parts)),  # it goes to every worker
             n_folds=n_parts,
             # Small enough to be filled by short tables too (memory does not follow n), and to stay in the cache until then.
             buffer_rows=min(rows // 2, BUFFER_ROWS),

@@ -240,6 +240,11 @@ class MomentSums:
             self._spare.append(self._buffers)
             self._buffers = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels from the workers of a cluster: the sums alone, none of what made them."""
+        self.finish()
+        return {**self.__dict__, "fold": None, "maps": None, "_spare": []}
+
     def merge(self, later: MomentSums) -> None:
         self.finish()
         later.finish()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from identifiable import disentanglement
 from identifiable._checks import DataError, UsageError
-from identifiable.api.opening import is_path, one_ids_file
+from identifiable.api.opening import connected, is_path, one_ids_file
 from identifiable.blocks import Blocks
 from identifiable.disentanglement.codes import as_codes
 from identifiable.intake import NonFinite, as_representation, blocks_of, content_hash, inputs_of
@@ -79,8 +79,9 @@ def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -
         latent_names=table.columns,
         factor_names=options.factor_names if options.factor_names is not None else columns.names,
     )
-    inputs = (*inputs_of([table], Run(workers=options.workers)), _input_of(columns))
-    found = disentanglement.disentangle(codes, options, inputs)
+    with connected(options.scheduler) as cluster:
+        inputs = (*inputs_of([table], Run(workers=options.workers, cluster=cluster)), _input_of(columns))
+        found = disentanglement.disentangle(codes, options, inputs, cluster=cluster)
     return replace(
         found,
         settings={**found.settings, "drop_missing": drop_missing},

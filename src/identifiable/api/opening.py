@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeGuard
@@ -72,7 +72,7 @@ class Opened:
     def __init__(self, sources: Sequence[Any], options: Tables):
         self.tables = open_sources(sources, options.ids, options.blocks, options.names)
         self._file = located(sources[0]).path if sources and is_path(sources[0]) else None
-        self._connection = connected(options.scheduler) if options.scheduler else nullcontext()
+        self._connection = connected(options.scheduler)
         self.cluster: Any = None
 
     def labels(self, given: Any) -> tuple[Any, str | None]:
@@ -100,11 +100,18 @@ class Opened:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """A client of the Dask scheduler at `address`."""
+def connected(scheduler: Any) -> Iterator[Any]:
+    """A client of the Dask scheduler at an address, or the client that was given, which stays open; None where there is none."""
+    if not scheduler:
+        yield None
+        return
     require("distributed", extra="dask", what="a Dask scheduler")
     from distributed import Client
 
+    if isinstance(scheduler, Client):
+        yield scheduler
+        return
+    address = str(scheduler)
     try:
         client: Any = Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:

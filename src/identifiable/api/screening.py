@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from identifiable._checks import DataError, PairingError, UsageError
-from identifiable.api.opening import is_path
+from identifiable.api.opening import connected, is_path
 from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.audit.auditing import audit as audit_design
@@ -144,7 +144,8 @@ def audit(source: Any, /, *, options: AuditOptions) -> Audit:
     folds, Gaussianised or duplicated features; a verdict in one sentence. Takes a `Screen`, or what `screen` takes.
     """
     opened = _screened(source, options)
-    return audit_design(opened.blocks, opened.design, options, _run(opened, options, "audit"))
+    with connected(options.scheduler) as cluster:
+        return audit_design(opened.blocks, opened.design, options, _run(opened, options, "audit", cluster))
 
 
 @takes(EvaluateOptions)
@@ -161,12 +162,13 @@ def evaluate(source: Any, /, *, options: EvaluateOptions) -> ScreenEvaluation:
     if options.basis is not None:
         found, opened = _basis(options.basis, opened)
         given = {"given": found.to_components}
-    run = _run(opened, options, "evaluate")
-    store = None
-    if options.checkpoint is not None:
-        fingerprint = _fingerprint(opened, tuple(run.inputs), options.rank, options.seed)
-        store = KeptArrays(options.checkpoint, fingerprint)
-    return evaluate_representations(opened.blocks, opened.design, options, run, given=given, store=store)
+    with connected(options.scheduler) as cluster:
+        run = _run(opened, options, "evaluate", cluster)
+        store = None
+        if options.checkpoint is not None:
+            fingerprint = _fingerprint(opened, tuple(run.inputs), options.rank, options.seed)
+            store = KeptArrays(options.checkpoint, fingerprint)
+        return evaluate_representations(opened.blocks, opened.design, options, run, given=given, store=store)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,21 +187,23 @@ def attribute(source: Any, /, *, options: AttributeOptions) -> Attributed:
     replicated on plates held out. Without a `basis` the screen is resolved, with refits on halves of its plates. Takes a `Screen`,
     or what `screen` takes.
     """
-    return _attributed(_screened(source, options), options, "attribute", look_elsewhere=True)[0]
+    opened = _screened(source, options)
+    with connected(options.scheduler) as cluster:
+        return _attributed(opened, options, "attribute", cluster, look_elsewhere=True)[0]
 
 
 def _attributed(
-    opened: Screen, options: AttributeOptions, call: str, *, look_elsewhere: bool = False
+    opened: Screen, options: AttributeOptions, call: str, cluster: Any, *, look_elsewhere: bool = False
 ) -> tuple[Attributed, Screen]:
     opened, elsewhere = _doses_apart(opened), None
     if options.basis is None:
-        run = _run(opened, options, call)
+        run = _run(opened, options, call, cluster)
         found = screen_basis(opened.representation, opened.design, options, run)
         if look_elsewhere:
             elsewhere = reproducible_rank(opened.representation, opened.design, options, run, found)
     else:
         found, opened = _basis(options.basis, opened)
-        run = _run(opened, options, call)
+        run = _run(opened, options, call, cluster)
     result = attribute_components(found, opened.blocks, opened.design, options, run, elsewhere=elsewhere)
     return Attributed(result, found), opened
 
@@ -236,9 +240,11 @@ def clean(source: Any, /, *, options: CleanOptions) -> Cleaned:
     opposed of all pairs, in every space.
     """
     asked = replace(options, relations=_relations(options.relations))
-    attributed, opened = _attributed(_screened(source, options), options, "clean")
-    found, run = attributed.resolved, _run(opened, options, "clean", attributed.result.inputs)
-    result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
+    opened = _screened(source, options)
+    with connected(options.scheduler) as cluster:
+        attributed, opened = _attributed(opened, options, "clean", cluster)
+        found, run = attributed.resolved, _run(opened, options, "clean", cluster, attributed.result.inputs)
+        result = clean_components(found, opened.blocks, opened.design, attributed.result, asked, run)
     basis = FeatureMap(cleaned_map(found, result.weights), result, opened.representation.columns)
     return Cleaned(result, found, basis, opened)
 
@@ -274,8 +280,9 @@ def recommend(source: Any, /, *, options: RecommendOptions) -> Recommended:
     `screen` takes; doses of one compound are told apart where they are replicated.
     """
     opened = _doses_apart(_screened(source, options))
-    run = _run(opened, options, "recommend")
-    found = recommend_correction(opened.blocks, opened.design, options, run)
+    with connected(options.scheduler) as cluster:
+        run = _run(opened, options, "recommend", cluster)
+        found = recommend_correction(opened.blocks, opened.design, options, run)
     columns = opened.representation.columns
     basis = kept_map(found.result, found.candidate, found.fit, opened.design, opened.blocks.d, columns)
     return Recommended(found.result, opened, basis, found.fit)
@@ -292,8 +299,8 @@ def _doses_apart(opened: Screen) -> Screen:
     return replace(opened, design=replace(apart, roles=roles), alerts=alerts)
 
 
-def _run(opened: Screen, options: Threaded, call: str, inputs: tuple[Input, ...] | None = None) -> Run:
-    run = Run.of(options, alerts=list(opened.alerts))
+def _run(opened: Screen, options: Threaded, call: str, cluster: Any, inputs: tuple[Input, ...] | None = None) -> Run:
+    run = Run.of(options, cluster=cluster, alerts=list(opened.alerts))
     run.inputs = opened.inputs(run) if inputs is None else inputs
     run.provenance = default_provenance(options.seed, options.command or f"identifiable.deconfound.{call}(...)")
     return run

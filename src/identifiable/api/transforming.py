@@ -17,8 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.alignment import INSIDE, Aligned
-from identifiable.api.opening import is_path, open_sources
-from identifiable.blocks import Blocks, chunk_rows, silent
+from identifiable.api.opening import connected, is_path, open_sources
+from identifiable.blocks import Blocks, ahead, chunk_rows, silent
 from identifiable.deconfounding.feature_map import FeatureMap
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
@@ -59,6 +59,7 @@ def transform(
     ids: str | None = None,
     dtype: DTypeLike | None = None,
     flags: str | os.PathLike[str] | None = None,
+    scheduler: Any = None,
 ) -> NDArray[Any]: ...
 @overload
 def transform(
@@ -72,6 +73,7 @@ def transform(
     ids: str | None = None,
     dtype: DTypeLike | None = None,
     flags: str | os.PathLike[str] | None = None,
+    scheduler: Any = None,
 ) -> Path: ...
 def transform(
     basis: str | os.PathLike[str] | Basis,
@@ -84,6 +86,7 @@ def transform(
     ids: str | None = None,
     dtype: DTypeLike | None = None,
     flags: str | os.PathLike[str] | None = None,
+    scheduler: Any = None,
 ) -> NDArray[Any] | Path:
     """Components of new rows in a basis found before, or rows carried into another representation by a map; or back (`inverse`).
 
@@ -129,6 +132,8 @@ def transform(
     flags
         For a map of `align`: a `.csv` or `.parquet` to write with a line for each row: its id or number, its `leverage`, and
         whether it is `outside` of what the map was fitted to.
+    scheduler
+        The address of a Dask scheduler, or a client of it: its workers read and map the rows of a file, this process writes them.
 
     >>> from identifiable import resolve
     >>> X = np.random.default_rng(0).laplace(size=(1000, 2)) @ [[2, 1], [1, 1]]
@@ -149,6 +154,7 @@ def transform(
         ids=ids,
         dtype=dtype,
         flags=flags,
+        scheduler=scheduler,
     )
     for alert in done.alerts:
         warnings.warn(f"{alert.code}: {alert.message}", stacklevel=2)
@@ -175,6 +181,7 @@ def apply_basis(
     ids: str | None = None,
     dtype: DTypeLike | None = None,
     flags: str | os.PathLike[str] | None = None,
+    scheduler: Any = None,
     progress: Progress | None = None,
 ) -> Transformed:
     """As `transform`, with the alerts beside the values."""
@@ -207,11 +214,14 @@ def apply_basis(
     reached = (
         _Reached(found, source.n, all_rows=flags is not None) if isinstance(found, Aligned) and not inverse else None
     )
-    mapped = _Mapped(source, _applied(found, inverse, kind), shape[1], kind, columns, watch, reached)
+    width = shape[1] if columns is None else len(columns)
+    read = _MappedRows(source, _applied(found, inverse, kind), kind, columns, reached)
     # The grid of the products follows from the shapes alone; storage blocks end at the source.
-    rows = Blocks(mapped, rows=chunk_rows(sum(shape)), name=source.name)
     values: NDArray[Any] | Path
-    with nullcontext() if flags is None else together():
+    with connected(scheduler) as cluster, nullcontext() if flags is None else together():
+        by_whom = ahead(read, source.n, None if source.in_memory else cluster)
+        mapped = _Mapped((source.n, width), kind, by_whom, watch, reached)
+        rows = Blocks(mapped, rows=chunk_rows(sum(shape)), name=source.name)
         if output is None:
             values = np.empty(rows.shape, rows.dtype)
             at = 0
@@ -444,28 +454,18 @@ def component_name(index: int) -> str:
     return f"component_{index:03d}"
 
 
-class _Mapped:
-    """Rows of a table after a map, all `columns` or some, each block checked as it is read. A `blocks.Rows`."""
+@dataclass(frozen=True, eq=False)
+class _MappedRows:
+    """Rows of a table after a map, all `columns` or some, checked; and their leverage. A worker of a cluster may be asked too."""
 
-    def __init__(
-        self,
-        source: Blocks,
-        by: Callable[[NDArray[Any]], NDArray[Any]],
-        width: int,
-        dtype: np.dtype[Any],
-        columns: list[int] | None,
-        progress: Callable[[int, int], None] | None,
-        reached: _Reached | None,
-    ):
-        self.source, self.map, self.dtype, self.columns, self.progress = source, by, dtype, columns, progress
-        self.reached = reached
-        self.shape = (source.n, width if columns is None else len(columns))
+    source: Blocks
+    map: Callable[[NDArray[Any]], NDArray[Any]]
+    dtype: np.dtype[Any]
+    columns: list[int] | None
+    reached: _Reached | None
 
-    def __getitem__(self, rows: slice) -> NDArray[Any]:
-        block = self.source[rows]
-        first, stop, _ = rows.indices(self.source.n)
-        if self.progress is not None:
-            self.progress(stop, self.source.n)
+    def __call__(self, first: int, stop: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+        block = self.source[first:stop]
         with silent():
             _refuse(block, first, f"{self.source.name}: expected finite numbers, got", "remove or impute them.")
             values = self.map(block)
@@ -474,9 +474,30 @@ class _Mapped:
             result = values.astype(self.dtype, order="C", copy=False)
             what = f"{self.source.name}: mapped into {self.dtype} the rows overflow to"
             _refuse(result, first, what, "scale the rows, or ask for dtype float64.")
+        return result, None if self.reached is None else self.reached.of(first, block)
+
+
+class _Mapped:
+    """What `_MappedRows` gives, as a table; `reached` keeps the leverage. A `blocks.Rows`."""
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: np.dtype[Any],
+        read: Callable[[int, int], tuple[NDArray[Any], NDArray[np.float32] | None]],
+        progress: Callable[[int, int], None] | None,
+        reached: _Reached | None,
+    ):
+        self.shape, self.dtype, self.read, self.progress, self.reached = shape, dtype, read, progress, reached
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        first, stop, _ = rows.indices(self.shape[0])
+        if self.progress is not None:
+            self.progress(stop, self.shape[0])
+        values, leverage = self.read(first, stop)
         if self.reached is not None:
-            self.reached.look(first, block)
-        return result
+            self.reached.leverage[first:stop] = leverage
+        return values
 
 
 class _Reached:
@@ -487,12 +508,18 @@ class _Reached:
         self.share = 1.0 if all_rows else min(1.0, max(LOOKED_AT / max(n, 1), LOOKED_AT_SHARE))
         self.leverage = np.full(n, np.nan, np.float32)
 
-    def look(self, first: int, rows: NDArray[Any]) -> None:
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "leverage": None}  # which stays here
+
+    def of(self, first: int, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """The leverage of these rows; NaN of those not looked at."""
+        found = np.full(len(rows), np.nan, np.float32)
         chosen = np.arange(len(rows))
         if self.share < 1:
             chosen = np.flatnonzero(uniforms(0, first, len(rows)) < self.share)
         if chosen.size:
-            self.leverage[first + chosen] = self.aligned.leverage(rows[chosen])
+            found[chosen] = self.aligned.leverage(rows[chosen])
+        return found
 
     def alerts(self, table: Representation) -> tuple[Alert, ...]:
         """Whether more rows are outside than chance gives: twice the share that is expected, and three standard deviations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from identifiable.blocks.folding import READING, STRIPS, Statistic, fold, strips
+from identifiable.blocks.folding import READING, STRIPS, Statistic, ahead, fold, in_tasks, strips
 from identifiable.blocks.logging import PassLog
 from identifiable.blocks.tables import MAX_CHUNK_ROWS, Blocks, Rows, chunk_rows
 from identifiable.blocks.threads import (
@@ -23,9 +23,11 @@ __all__ = [
     "PassLog",
     "Rows",
     "Statistic",
+    "ahead",
     "available_workers",
     "chunk_rows",
     "fold",
+    "in_tasks",
     "in_threads",
     "one_blas_thread",
     "physical_memory",

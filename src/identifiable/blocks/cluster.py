@@ -11,16 +11,20 @@ call where they fit: a task of its own reads them, and the client keeps its key.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import cloudpickle
+import dask
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph, Layer
 from numpy.typing import NDArray
@@ -31,12 +35,18 @@ from identifiable.blocks.tables import Blocks
 from identifiable.blocks.threads import Counter, one_blas_thread
 
 S = TypeVar("S", bound=Statistic)
+A = TypeVar("A")
+R = TypeVar("R")
 Key = Any
 
 RETRIES = 3  # of a task that fails
+MERGED = 4  # statistics that one task merges: a task costs some 5 ms of work elsewhere, a statistic memory
 HELD_SHARE = 0.3  # of the memory of all workers that strips may take
+AHEAD = 2  # steps for each thread of the workers that are read before they are asked for
 PATIENCE = 60.0  # seconds without a single worker, while one may be on its way
 POLL = 1.0  # seconds between questions to the scheduler
+FREED = 2**26
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 UNFINISHED = ("waiting", "no-worker", "queued", "processing")
 
 
@@ -51,22 +61,74 @@ def on_cluster(
     dependencies[work.name] = set(held.layers)
     graph = HighLevelGraph(layers, dependencies)
     wanted = [work.root, *held.wanted()]
-    futures = client.get(graph, wanted, sync=False, retries=RETRIES)
-    whole, kept = futures[0], futures[1:]
+    whole, *kept = _started(client, graph, wanted)
     held.keep(kept)
-    try:
-        found = _awaited(client, whole, work, done, report)
-    finally:
-        with suppress(Exception):  # a client that was closed has nothing to cancel
-            whole.cancel()
-    if isinstance(found, _Failed):
-        raise found.error
-    statistic: S = found
+
+    def tell(unfinished: int) -> None:
+        if unfinished:
+            done.value = work.rows_of(grid.strips - unfinished)
+        report()
+
+    statistic: S = _awaited(client, whole, work.strip_group, tell)
     return statistic
 
 
-def _awaited(client: Any, whole: Any, work: _Pass, done: Counter, report: Callable[[], None]) -> Any:
-    """What the root task leaves; meanwhile progress, and an eye on whether anybody is there to do it."""
+def on_each(client: Any, work: Callable[[A], R], items: Sequence[A], tell: Callable[[int], None]) -> list[R]:
+    """`[work(item) for item in items]`, a task each; `tell(done)` is told how many are done."""
+    name = f"identifiable-each-{uuid4().hex[:12]}"
+    tasks: dict[Key, Any] = {f"{name}-work": _Parcel.of(work)}
+    tasks |= {(name, i): (_called, f"{name}-work", _Parcel.of(item)) for i, item in enumerate(items)}
+    tasks[f"{name}-whole"] = (_together, *((name, i) for i in range(len(items))))
+    (whole,) = _started(client, tasks, [f"{name}-whole"])
+    found: list[R] = _awaited(client, whole, name, lambda unfinished: tell(len(items) - unfinished))
+    return found
+
+
+class Ahead:
+    """`read(first, stop)` on the workers of a cluster, some steps before it is asked for: for whoever reads n rows in order."""
+
+    def __init__(self, client: Any, read: Callable[[int, int], Any], n: int):
+        self._client, self._n = client, n
+        self._name = f"identifiable-ahead-{uuid4().hex[:12]}"
+        (self._read,) = _started(client, {self._name: _Parcel.of(read)}, [self._name])
+        self._steps = 1 + AHEAD * max(sum(client.nthreads().values()), 1)
+        self._coming: dict[tuple[int, int], Any] = {}
+
+    def __call__(self, first: int, stop: int) -> Any:
+        step = max(stop - first, 1)
+        if (first, stop) not in self._coming:
+            self._coming.clear()
+        for a in range(first, min(first + self._steps * step, self._n), step):
+            place = (a, min(a + step, self._n))
+            if place not in self._coming:
+                self._coming[place] = self._client.submit(
+                    _called, self._read, *place, key=(self._name, a, uuid4().hex), retries=RETRIES
+                )
+        return _awaited(self._client, self._coming.pop((first, stop)), self._name, lambda unfinished: None)
+
+
+def _started(client: Any, graph: Any, keys: list[Key]) -> list[Any]:
+    """The futures of these keys. Dask warns of a state of more than 10 MB, which is that of 1,200 columns."""
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        futures: list[Any] = client.get(graph, keys, sync=False, retries=RETRIES)
+    return futures
+
+
+def _awaited(client: Any, whole: Any, group: str, tell: Callable[[int], None]) -> Any:
+    """What a task leaves, or the error of ours that a task it needs has left."""
+    try:
+        found = _watched(client, whole, group, tell)
+    except BaseException:
+        with suppress(Exception):  # a client that was closed has nothing to cancel
+            whole.cancel()
+        raise
+    if isinstance(found, _Failed):
+        raise found.error
+    return found
+
+
+def _watched(client: Any, whole: Any, group: str, tell: Callable[[int], None]) -> Any:
+    """What a task leaves; meanwhile `tell(unfinished tasks of the group)`, and an eye on whether anybody is there to do it."""
     alone = time.monotonic()
     while True:
         try:
@@ -79,7 +141,7 @@ def _awaited(client: Any, whole: Any, work: _Pass, done: Counter, report: Callab
         except Exception as error:
             raise _explained(client, error) from None
         try:
-            unfinished, workers = client.run_on_scheduler(_state_of, group=work.strip_group)
+            unfinished, workers = client.run_on_scheduler(_state_of, group=group)
         except Exception as error:
             raise _explained(client, error) from None
         if workers:
@@ -89,13 +151,11 @@ def _awaited(client: Any, whole: Any, work: _Pass, done: Counter, report: Callab
                 f"the Dask cluster at {_address(client)} has had no worker for {PATIENCE:.0f} s; start one with "
                 "'dask worker ADDRESS', or let it grow, then run the command again."
             )
-        if unfinished:
-            done.value = work.rows_of(work.grid.strips - unfinished)
-        report()
+        tell(unfinished)
 
 
 def _state_of(dask_scheduler: Any, group: str) -> tuple[int, int]:
-    """Strips that are not finished, and workers: run by the scheduler."""
+    """Tasks of a group that are not finished, and workers: run by the scheduler."""
     known = dask_scheduler.task_groups.get(group)
     states = {} if known is None else known.states
     return sum(states.get(state, 0) for state in UNFINISHED), len(dask_scheduler.workers)
@@ -135,7 +195,10 @@ class _Failed:
 
 @dataclass(frozen=True, eq=False)
 class _Parcel:
-    """What only the workers unpack: Dask looks for no tasks in it, and the scheduler need not know its classes."""
+    """What only the workers unpack: Dask looks for no tasks in it, and the scheduler need not know its classes.
+
+    Each worker unpacks it once, so that its tasks share what they can: a mapped file, and the buffers of a pass.
+    """
 
     content: bytes
 
@@ -143,8 +206,12 @@ class _Parcel:
     def of(cls, thing: Any) -> _Parcel:
         return cls(cloudpickle.dumps(thing))
 
+    @cached_property
     def opened(self) -> Any:
         return cloudpickle.loads(self.content)
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"content": self.content}
 
 
 class _Pass(Layer):  # type: ignore[misc] # untyped base
@@ -184,9 +251,9 @@ class _Pass(Layer):  # type: ignore[misc] # untyped base
             for i in range(self.grid.strips):
                 given = [self.strips(i)] if self.strips is not None else []
                 tasks[(self.strip_group, i)] = (_strip, self.tables, state, self.grid, i, *given)
-            merges, last = _tree(self.name, [(self.strip_group, i) for i in range(self.grid.strips)])
-            tasks.update(merges)
-            tasks[self.root] = (_whole, last)
+            merges = _tree(self.name, [(self.strip_group, i) for i in range(self.grid.strips)])
+            *_, last = merges
+            tasks |= {self.root if key == last else key: task for key, task in merges.items()}
             self._drawn = tasks
         return self._drawn
 
@@ -200,58 +267,81 @@ class _Pass(Layer):  # type: ignore[misc] # untyped base
         return len(self.drawn)
 
 
-def _tree(name: str, items: list[Key]) -> tuple[dict[Key, Any], Key]:
-    """Tasks that merge `items` as `merged_in_order` does, two at a time, and the key of the last."""
+def _tree(name: str, items: list[Key]) -> dict[Key, Any]:
+    """Tasks that merge `items` as `merged_in_order` does, up to `MERGED` at a time; the last of them has the whole."""
     tasks: dict[Key, Any] = {}
     level = 0
-    while len(items) > 1:
+    while len(items) > 1 or not tasks:
         above = []
         for g in range(0, len(items), STRIPS):
-            merged = items[g]
-            for j, item in enumerate(items[g + 1 : g + STRIPS]):
+            merged, *later = items[g : g + STRIPS]
+            for j in range(0, len(later), MERGED - 1):
                 key = (f"{name}-merge", level, g, j)
-                tasks[key] = (_merged, merged, item)
+                tasks[key] = (_merged, merged, *later[j : j + MERGED - 1])
                 merged = key
             above.append(merged)
+        if len(items) == 1:
+            tasks[f"{name}-merge"] = (_merged, *items)
         items, level = above, level + 1
-    return tasks, items[0]
+    return tasks
 
 
 def _strip(tables: _Parcel, start: _Parcel, grid: Grid, i: int, given: list[NDArray[Any]] | None = None) -> Any:
     """The statistic of one strip, on a worker."""
+    _keep_freed_memory()
     part = grid.strip(i)
-    blocks = tables.opened() if given is None else [Blocks(_Shifted(rows, part[0], grid.n)) for rows in given]
+    blocks = tables.opened if given is None else [Blocks(_Shifted(rows, part[0], grid.n)) for rows in given]
     try:
         with one_blas_thread():
-            return walk(blocks, start.opened(), part, grid.chunk)
+            return walk(blocks, start.opened, part, grid.chunk)
     except IdentifiableError as error:
         return _Failed(error)
     except Exception as error:
         raise RuntimeError(f"rows {part[0]} to {part[1]}: {error!r:.200}") from error
 
 
+@cache
+def _keep_freed_memory() -> None:
+    """Let this worker use memory again that it has freed, up to `FREED` bytes, as a process does that Dask has not started.
+
+    Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536, which switches off that glibc adapts: each chunk of rows is then a new
+    mapping, whose pages the system clears again. That was a tenth of a pass (400,000 x 256).
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if set_option is not None:  # another C library may have none
+        set_option(M_MMAP_THRESHOLD, FREED // 2)
+        set_option(M_TRIM_THRESHOLD, FREED)
+
+
 def _read(tables: _Parcel, grid: Grid, i: int) -> list[NDArray[Any]]:
     """The rows of a strip of every table, decoded, to be kept."""
     first, last = grid.strip(i)
-    return [np.ascontiguousarray(table[first:last]) for table in tables.opened()]
+    return [np.ascontiguousarray(table[first:last]) for table in tables.opened]
 
 
-def _together(*rows: NDArray[Any]) -> list[NDArray[Any]]:
-    return list(rows)
+def _called(work: _Parcel, *given: Any) -> Any:
+    """A function of a parcel, on a worker; what it is given may be parcels too."""
+    _keep_freed_memory()
+    try:
+        with one_blas_thread():
+            return work.opened(*(each.opened if isinstance(each, _Parcel) else each for each in given))
+    except IdentifiableError as error:
+        return _Failed(error)
 
 
-def _merged(earlier: Any, later: Any) -> Any:
-    """Both in one; what other tasks may be given again stays as it is."""
-    for found in (earlier, later):
+def _together(*found: Any) -> Any:
+    return next((each for each in found if isinstance(each, _Failed)), list(found))
+
+
+def _merged(first: Any, *later: Any) -> Any:
+    """All in one, in order; what other tasks may be given again stays as it is."""
+    for found in (first, *later):
         if isinstance(found, _Failed):
             return found
-    both = deepcopy(earlier)
-    both.merge(later)
-    return both
-
-
-def _whole(statistic: Any) -> Any:
-    return statistic
+    whole = deepcopy(first) if later else first
+    for found in later:
+        whole.merge(found)
+    return whole
 
 
 class _Shifted:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks.tables import Blocks, chunk_rows
-from identifiable.blocks.threads import Counter, available_workers, in_order, one_blas_thread, silent
-from identifiable.run import Progress, Stage
+from identifiable.blocks.threads import Counter, available_workers, in_order, in_threads, one_blas_thread, silent
+from identifiable.run import Progress, Run, Stage
 
 STRIPS = 16  # merged at a time; at least so many strips keep a few workers busy to the end
 STRIP_CHUNKS = 64  # at most, in a strip: half a gigabyte in float32, so a large table has many strips
@@ -43,6 +43,8 @@ class Statistic(Protocol):
 
 
 S = TypeVar("S", bound=Statistic)
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,26 @@ def fold(
             merged = on_cluster(cluster, blocks, start, grid, done, report)
     report()
     return merged
+
+
+def in_tasks(work: Callable[[A], R], items: Sequence[A], run: Run, stage: Stage) -> list[R]:
+    """`[work(item) for item in items]`, each on one core: of the workers of the run's cluster, to whom `work` is sent, or here."""
+    if run.cluster is None:
+        return in_threads(work, items, run, stage)
+    from identifiable.blocks.cluster import on_each  # which loads dask
+
+    found = on_each(run.cluster, work, items, lambda done: run.say(stage, done, len(items)))
+    run.say(stage, len(items), len(items))
+    return found
+
+
+def ahead(read: Callable[[int, int], R], n: int, cluster: Any) -> Callable[[int, int], R]:
+    """`read(first, stop)` for whoever reads n rows in order: as it is, or by the workers of a cluster, which read ahead."""
+    if cluster is None:
+        return read
+    from identifiable.blocks.cluster import Ahead
+
+    return Ahead(cluster, read, n)
 
 
 def _on_threads(

@@ -55,8 +55,8 @@ class Blocks:
     @property
     def base(self) -> Any:
         """What the rows are read from in the end, below choices of rows and maps."""
-        found: Any = self.source
-        while isinstance(found, Blocks | _Selected | _Mapped):
+        found: Any = self
+        while isinstance(found, Blocks) or isinstance(getattr(found, "source", None), Blocks):
             found = found.source
         return found
 

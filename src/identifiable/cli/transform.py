@@ -56,6 +56,7 @@ def _run(typed: argparse.Namespace) -> int:
             ids=options.ids,
             dtype=options.dtype,
             flags=options.flags,
+            scheduler=options.scheduler,
             progress=bar,
         )
     if not typed.quiet:

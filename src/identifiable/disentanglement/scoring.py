@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from identifiable._checks import DataError, UsageError
-from identifiable.blocks import in_threads, one_blas_thread
+from identifiable.blocks import in_tasks, one_blas_thread
 from identifiable.disentanglement.binned import dcimig, jemmig, mig, mig_sup, modularity
 from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.correlated import mcc
@@ -73,17 +73,20 @@ AGREES = 1e-3  # by how much InfoE of converged regressions may differ before an
 LEAST_ROWS = 20  # from which halves are drawn
 
 
-def disentangle(codes: Codes, options: ScoreOptions = DEFAULT, inputs: tuple[Input, ...] = ()) -> Disentanglement:
+def disentangle(
+    codes: Codes, options: ScoreOptions = DEFAULT, inputs: tuple[Input, ...] = (), *, cluster: Any = None
+) -> Disentanglement:
     """Score latents against factors by every metric asked for.
 
     `resolve` names modes of `ica_step`: the scores of what each makes of the latents follow in `after`; their intervals and nulls
     are those of the components as they are, not of ICA made anew. `noise_sweep` is ours: InfoMEC with noise of 0, 1, 3 and 10 % of
     each latent's standard deviation. Mutual information has no scale: of a latent that follows its factor without noise,
     neighbours resolve a leak of 1 % of another one, and InfoM falls. `bootstrap` is ours, from random splits: a bootstrap with
-    replacement would repeat rows, and a row is its own nearest neighbour. See `_with_intervals`.
+    replacement would repeat rows, and a row is its own nearest neighbour. See `_with_intervals`. The workers of a `cluster` (a
+    `distributed.Client`) make its splits and the shuffles of `null`.
     """
     profile, resolve, null, bootstrap = options.profile, options.resolve, options.null, options.bootstrap
-    noise_sweep, seed, run = options.noise_sweep, options.seed, Run.of(options)
+    noise_sweep, seed, run = options.noise_sweep, options.seed, Run.of(options, cluster=cluster)
     names, everything = _names(options.metrics)
     scored = partial(_scored, names=names, profile=profile)
     lost: list[Alert] = []
@@ -188,8 +191,10 @@ def _with_intervals(
     if codes.n < LEAST_ROWS:
         raise DataError(f"latents: expected at least {LEAST_ROWS} rows to draw halves for intervals, got {codes.n}.")
 
+    seed = run.seed
+
     def split(draw: int) -> list[dict[str, Metric]] | None:
-        order = np.random.default_rng([run.seed, 1, draw]).permutation(codes.n)
+        order = np.random.default_rng([seed, 1, draw]).permutation(codes.n)
         half, quarter = codes.n // 2, codes.n // 4
         parts = [
             codes.rows(np.sort(part))
@@ -197,9 +202,9 @@ def _with_intervals(
         ]
         if any(len(part.factors) < len(codes.factors) for part in parts):  # of fewer factors it would be another score
             return None
-        return [scored(part, Run(run.seed, workers=1)) for part in parts]
+        return [scored(part, Run(seed, workers=1)) for part in parts]
 
-    splits = [s for s in in_threads(split, range(draws), run, Stage("halves")) if s]
+    splits = [s for s in in_tasks(split, range(draws), run, Stage("halves")) if s]
     few = () if len(splits) == draws else (_rare_alert(draws - len(splits), draws),)
     return {
         name: replace(
@@ -238,12 +243,13 @@ def _with_nulls(
     draws: int,
     run: Run,
 ) -> dict[str, Metric]:
-    def shuffled(draw: int) -> dict[str, Metric]:
-        return scored(
-            codes.shuffled(np.random.default_rng([run.seed, 2, draw]).permutation(codes.n)), Run(run.seed, workers=1)
-        )
+    seed = run.seed
 
-    nulls = in_threads(shuffled, range(draws), run, Stage("shuffled factors"))
+    def shuffled(draw: int) -> dict[str, Metric]:
+        order = np.random.default_rng([seed, 2, draw]).permutation(codes.n)
+        return scored(codes.shuffled(order), Run(seed, workers=1))
+
+    nulls = in_tasks(shuffled, range(draws), run, Stage("shuffled factors"))
     return {
         name: replace(metric, nulls={key: _null(metric.scores[key], name, key, nulls) for key in metric.scores})
         if name not in FACTORLESS

@@ -17,6 +17,13 @@ CHECKPOINT = Option(
 )
 
 
+SCHEDULER = Option(
+    f"address of a Dask scheduler whose workers share the work, in Python also a client of it; {UNMOVED}",
+    moves=False,
+    metavar="ADDRESS",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recorded(Options):
     """A call that takes time and leaves a result. `command` is what the result records as having made it."""
@@ -49,6 +56,13 @@ class Threaded(Seeded):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Clustered(Threaded):
+    """A call that works on several threads, or on the workers of a cluster."""
+
+    scheduler: Annotated[Any, SCHEDULER] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Identified(Options):
     """A call of tables whose rows have ids."""
 
@@ -75,16 +89,12 @@ class Named(Identified):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Streamed(Threaded):
+class Streamed(Clustered):
     """A call that makes passes over rows, read from storage or by the workers of a cluster."""
 
     blocks: Annotated[
         int | None,
         Option(f"for paths: rows to read from storage at once; {UNMOVED}", least=1, moves=False, metavar="ROWS"),
-    ] = None
-    scheduler: Annotated[
-        str | None,
-        Option(f"address of a Dask scheduler whose workers read the rows; {UNMOVED}", moves=False, metavar="ADDRESS"),
     ] = None
 
 

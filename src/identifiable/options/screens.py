@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from identifiable.options.declaring import Option, Options
-from identifiable.options.running import CHECKPOINT, Threaded
+from identifiable.options.running import CHECKPOINT, Clustered, Threaded
 
 ROLES = "roles of the columns (looked for by their usual names where not given)"
 Auto = Literal["auto"]
@@ -86,7 +86,7 @@ class ScreenOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecommendOptions(ScreenOptions, Threaded):
+class RecommendOptions(ScreenOptions, Clustered):
     """Which correction helps, chosen with whole batches held out; or to keep the table as it is."""
 
     metrics: Annotated[
@@ -105,7 +105,7 @@ class RecommendOptions(ScreenOptions, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(ScreenOptions, Threaded):
+class AuditOptions(ScreenOptions, Clustered):
     """What the design allows one to conclude, before any fit."""
 
     folds: Annotated[int, Option("parts of the plates, each predicted from the others", least=2, metavar="K")] = 5
@@ -121,7 +121,7 @@ class AuditOptions(ScreenOptions, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(ScreenOptions, Threaded):
+class EvaluateOptions(ScreenOptions, Clustered):
     """Do Base, PCA, ICA and other representations separate perturbations from controls on plates held out?"""
 
     representations: Annotated[Sequence[Representation], Option("representations to compare", metavar="LIST")] = (
@@ -186,7 +186,7 @@ class EvaluateOptions(ScreenOptions, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttributeOptions(ScreenOptions, Threaded):
+class AttributeOptions(ScreenOptions, Clustered):
     """What every component contains information about: plate, position, cell count, or perturbations."""
 
     basis: Annotated[

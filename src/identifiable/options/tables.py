@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 
 from identifiable._checks import UsageError
 from identifiable.options.declaring import Option, Options, with_commas
-from identifiable.options.running import CHECKPOINT, UNMOVED, Identified, Named, Seeded, Tables, Threaded
+from identifiable.options.running import (
+    CHECKPOINT,
+    SCHEDULER,
+    UNMOVED,
+    Clustered,
+    Identified,
+    Named,
+    Seeded,
+    Tables,
+    Threaded,
+)
 
 Rung = Literal["signed_permutation", "rigid", "similarity", "linear", "ica"]
 RUNGS: tuple[Rung, ...] = ("signed_permutation", "rigid", "similarity", "linear", "ica")
@@ -180,7 +190,7 @@ class ScoreOptions(Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DisentangleOptions(ScoreOptions, Identified):
+class DisentangleOptions(ScoreOptions, Identified, Clustered):
     """Which latent contains information about which factor, by InfoMEC and its peers?"""
 
     kinds: Annotated[
@@ -340,6 +350,7 @@ class TransformOptions(Options):
             "for a map of align: a .csv or .parquet to write, which rows are unlike those of the fit", metavar="PATH"
         ),
     ] = None
+    scheduler: Annotated[Any, SCHEDULER] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ def screen_basis(table: Representation, design: Design, options: AttributeOption
         ids=None,
         command="",
     )
-    found = resolve(replace(table, values=scaling.on(blocks)), asked, group_by_name="plate")
+    found = resolve(replace(table, values=scaling.on(blocks)), asked, group_by_name="plate", cluster=run.cluster)
     result = found.result
     alerts = result.alerts
     if bounded:

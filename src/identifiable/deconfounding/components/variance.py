@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -58,7 +58,8 @@ def project(blocks: Blocks, to_axes: AffineMap, run: Run = PLAIN) -> list[NDArra
     if blocks.d != width:
         raise DataError(f"{blocks.name}: expected {width} columns, as the components were fitted to, got {blocks.d}.")
     slabs = [np.empty((blocks.n, min(SLAB, axes - k)), np.float32) for k in range(0, axes, SLAB)]
-    fold([blocks], lambda: _Projection(to_axes, slabs), **run.how, stage=Stage("components"))
+    here = replace(run, cluster=None)  # whose workers cannot write into this memory
+    fold([blocks], lambda: _Projection(to_axes, slabs), **here.how, stage=Stage("components"))
     if not all(np.isfinite(slab).all() for slab in slabs):
         bad = np.flatnonzero(
             ~np.isfinite(np.concatenate([slab.sum(axis=1)[:, None] for slab in slabs], axis=1)).all(axis=1)
