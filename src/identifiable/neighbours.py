@@ -90,6 +90,7 @@ class Index:
         """`nearest`, with squared distances and with the place of row `place_of[i]`, among all rows, for query i."""
         values, left_out = _asked(queries, self.rows.shape, k, own)
         places = None if place_of is None else np.asarray(place_of, np.int64)
+        _prepare(run, self.frame, self.pieces[0], places is not None)
 
         def block(start: int) -> Found:
             part = slice(start, start + _BLOCK)
@@ -128,6 +129,7 @@ def nearest_rows(
     values, left_out = _asked(queries, source.shape, k, own)
     frame = _Frame(metric, values)
     asked = frame.queries(values)
+    _prepare(run, frame, frame.piece(0, source[:1]), False)
     start = partial(_Stream, frame, asked, left_out, _Least(len(values), k))
     found = fold([source], start, **run.how, stage=Stage("nearest rows"))
     return found.search.lists
@@ -143,6 +145,16 @@ def common_entries(first: Lists, second: Lists) -> tuple[Lists, Lists, Lists]:
     ]
     row, pair = np.divmod(np.concatenate(found), k * other)
     return row, pair // other, pair % other
+
+
+def _prepare(run: Run, frame: _Frame, piece: _Piece, counts: bool) -> None:
+    """Compile the loops here: threads come next."""
+    products, index, squares = np.empty((1, 1), np.float32), np.empty((1, 1), np.int64), np.empty((1, 1))
+    asked = frame.queries(np.zeros((1, piece.rows.shape[1])))
+    run.prepare(_take_nearest, products, asked, piece, index[0], squares[0], squares, index.astype(np.intp))
+    if counts:
+        run.prepare(_square, asked.rows[0], asked.scale[0], piece.rows[0], piece.scale[0])
+        run.prepare(_count_nearer, products, asked, piece, index[0], squares[0], index[0])
 
 
 def _asked(queries: ArrayLike, shape: tuple[int, ...], k: int, own: ArrayLike | None) -> tuple[Any, NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from identifiable._checks import UsageError
+from identifiable._compiling import prepare
 from identifiable.results import Alert, Input, Provenance
 
 
@@ -37,6 +38,8 @@ class Stage:
         total = f" of about {self.about}" if self.about > self.number else ""
         return f"{words}, pass {self.number}{total}" if self.number else words
 
+
+COMPILING = Stage("compiling")  # once on a machine: what it makes is kept on disk
 
 Progress = Callable[[Stage, int, int], None]
 """``progress(stage, done, total)``, in rows or in items; called from the thread that called the estimate."""
@@ -77,6 +80,10 @@ class Run:
     def say(self, stage: Stage, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(stage, done, total)
+
+    def prepare(self, kernel: Callable[..., Any], *like: Any) -> None:
+        """Compile a function for such arguments, here and not in a thread, or read it from disk; say so if that takes its time."""
+        prepare(kernel, like, lambda: self.say(COMPILING, 0, 1))
 
 
 PLAIN = Run()  # all cores, no cluster, nobody told

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 
 from errors import naming
 from identifiable import DataError, PairingError, UsageError
-from identifiable.disentanglement import PROFILES, as_codes, disentangle, kernels
+from identifiable.disentanglement import PROFILES, as_codes, disentangle, kernels, small
 from identifiable.disentanglement.info_scores import (
     GRADIENT_TOLERANCE,
     RELATIVE_TOLERANCE,
@@ -119,20 +119,24 @@ def test_compiled_exponentials_and_logarithms_equal_those_of_numpy() -> None:
 
 @pytest.mark.parametrize("longest", [1.0, 1e9], ids=["as it is", "may overflow"])
 @pytest.mark.parametrize(("n", "width", "classes"), [(1, 1, 2), (239, 4, 3), (240, 5, 4), (500, 9, 7)])
-def test_the_compiled_loss_is_the_weighted_cross_entropy_and_its_gradient(longest, n, width, classes) -> None:
+def test_the_loss_is_the_weighted_cross_entropy_and_its_gradient(longest, n, width, classes) -> None:
     """Whatever is filled up: rows to whole blocks, features to fours, classes to an even number."""
     rng = np.random.default_rng([n, classes])
     rows, weights = design(rng.standard_normal((n, width - 1))), rng.standard_normal((classes, width))
     codes, importance = rng.integers(classes, size=n), rng.uniform(0.5, 2, n)
     p = np.exp(rows @ weights.T)
     p /= p.sum(axis=1, keepdims=True)
-    of, gradient = Regressors.of(rows), np.empty(classes * width)
+    of, flat, own = Regressors(rows), weights.T.reshape(-1), (np.arange(n), codes)
     label, weight = of.filled(codes), of.filled(importance)
-    total = logistic_loss(weights.T.reshape(-1), classes, of.blocks, longest, label, weight, gradient)
-    own = np.arange(n), codes
-    assert total == pytest.approx(-(importance * np.log(p[own])).sum(), rel=1e-12)
+    expected = -(importance * np.log(p[own])).sum()
     p[own] -= 1
-    np.testing.assert_allclose(gradient.reshape(width, classes), rows.T @ (p * importance[:, None]), atol=1e-11)
+    for loss, problem in (
+        (logistic_loss, (of.blocks, longest, label, weight)),
+        (small.logistic_loss, (rows.T, longest, codes, importance)),
+    ):
+        gradient = np.empty(classes * width)
+        assert loss(flat, classes, *problem, gradient) == pytest.approx(expected, rel=1e-12)
+        np.testing.assert_allclose(gradient.reshape(width, classes), rows.T @ (p * importance[:, None]), atol=1e-11)
 
 
 def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
@@ -152,9 +156,11 @@ def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
 
 @pytest.mark.parametrize("name", hard_problems())
 @pytest.mark.parametrize("steps", [1, 4, 12, 40])
-def test_the_descent_is_that_of_scipy_step_by_step(name: str, steps: int) -> None:
+@pytest.mark.parametrize("few", [0, small.FEW], ids=["compiled", "numpy"])
+def test_the_descent_is_that_of_scipy_step_by_step(name: str, steps: int, few: int, monkeypatch) -> None:
+    monkeypatch.setattr(small, "FEW", few)
     features, codes, classes = hard_problems()[name]
-    of = Regressors.of(design(features))
+    of = Regressors(design(features))
     weight = (len(codes) / (classes * np.bincount(codes)))[codes]
     label, importance = of.filled(codes), of.filled(weight)
 
@@ -177,11 +183,43 @@ def test_the_descent_is_that_of_scipy_step_by_step(name: str, steps: int) -> Non
         assert theirs.nfev > theirs.nit + 5  # line searches of several trials are among those compared
 
 
+@pytest.mark.parametrize("kind", ["normal", "ties", "rounded sums", "constant"])
+def test_few_rows_have_the_neighbours_that_compiled_loops_find(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    column = {
+        "normal": rng.standard_normal(900),
+        "ties": rng.integers(4, size=900).astype(float),
+        "rounded sums": 1e8 + rng.integers(50, size=900) * 2.0**-25,
+        "constant": np.ones(900),
+    }[kind]
+    codes = np.r_[rng.integers(5, size=890), 5, 5, 6, 7, 7, 7, 7, 7, 7, 7]
+    sizes, order = np.bincount(codes), np.argsort(column, kind="stable")
+    values = column[order] if kind == "rounded sums" else sorted_column(column, 0).values
+    by_class = np.argsort(codes[order], kind="stable")
+    counts = np.arange(901.0)  # in the place of digammas: whole numbers, and their sum is exact
+    found = [loops.neighbour_digammas(values, by_class, sizes, 3, counts) for loops in (kernels, small)]
+    assert found[0] == found[1] > 900
+    assert small.neighbour_digammas(values, by_class, sizes, 4, counts) != found[1]
+
+
+def test_a_score_by_numpy_is_the_compiled_one(monkeypatch) -> None:
+    """Unconverged regressions, too: 1e-9 is what the documentation of `infomec` promises of converged ones."""
+    table = noisy(300, 5)
+    by_numpy = infomec(*table)
+    monkeypatch.setattr(small, "FEW", 0)
+    monkeypatch.setattr(small, "FEW_ROWS", 0)
+    compiled = infomec(*table)
+    assert by_numpy.scores == pytest.approx(compiled.scores, abs=1e-9)
+    assert by_numpy.scores != compiled.scores  # other last digits: they are two ways
+
+
 def test_all_compiled_code_is_in_one_file() -> None:
     """numba's cache sees a change of the file of a function only: a descent must not keep the loss of an older file."""
     folder = Path(kernels.__file__).parent
-    assert [path.name for path in folder.glob("*.py") if "numba" in path.read_text(encoding="utf-8")] == ["kernels.py"]
-    assert descend.py_func.__module__ == logistic_loss.py_func.__module__
+    assert [path.name for path in folder.glob("*.py") if "import compiled" in path.read_text(encoding="utf-8")] == [
+        "kernels.py"
+    ]
+    assert descend.__module__ == logistic_loss.__module__
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -190,7 +228,7 @@ def test_a_converged_regression_is_that_of_scikit_learn(classes: int) -> None:
     codes = rng.integers(classes, size=800)
     features = rng.standard_normal((800, 4)) + 0.5 * codes[:, None]
     rows = design(features)
-    ours = regress(Regressors.of(rows), codes, classes, 5000, gradient_tolerance=1e-5, relative_tolerance=1e-14)
+    ours = regress(Regressors(rows), codes, classes, 5000, gradient_tolerance=1e-5, relative_tolerance=1e-14)
     theirs = LogisticRegression(C=np.inf, class_weight="balanced", max_iter=5000, tol=1e-9).fit(features, codes)
     assert ours.converged
     assert cross_entropy(ours, rows, codes) == pytest.approx(log_loss(codes, theirs.predict_proba(features)), abs=1e-7)

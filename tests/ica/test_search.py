@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
 from identifiable.ica.canonical import Shape
-from identifiable.ica.contrasts import contrast
+from identifiable.ica.contrasts import CONTRASTS, FEW, contrast
 from identifiable.ica.fitting import fit
 from identifiable.ica.kernels import add_shapes, tanh_and_squares
 from identifiable.ica.passes import Passes, RowChoice
@@ -62,6 +62,22 @@ def test_compiled_sums_are_the_plain_sums(dtype):
     products = [value, value**2, value * y, value * y**2, slope, slope * y]
     np.testing.assert_allclose(sums, [p.sum(axis=0, dtype=np.float64) for p in products], rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(largest, np.abs(y).max(axis=0))
+
+
+@pytest.mark.parametrize("name", CONTRASTS)
+def test_a_pass_over_few_numbers_finds_what_compiled_loops_find(name, table):
+    """To the rounding of float32, relative for high powers."""
+    some, rotation = passes_of(table[:400], "single"), np.eye(WIDTH)
+    by_numpy, compiled = (contrast(name, numbers) for numbers in (FEW, FEW + 1))
+    assert (by_numpy.compiled, compiled.compiled) == (False, True)
+    first, second = (some.survey(rotation, score) for score in (by_numpy, compiled))
+    np.testing.assert_allclose(first.step.cross, second.step.cross, atol=1e-6)
+    np.testing.assert_allclose(first.step.bend, second.step.bend, atol=1e-6)
+    for field in fields(first.shapes):
+        one, other = getattr(first.shapes, field.name), getattr(second.shapes, field.name)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=field.name)
+    other = some.survey(rotation, contrast("exp" if name == "cube" else "cube", FEW))
+    assert np.abs(first.step.cross - other.step.cross).max() > 0.1
 
 
 # -- held rows

@@ -32,6 +32,8 @@ def from_candidates(A: Float32, B: Float32, conventions: tuple[bool, ...], run: 
     over bring more, and all is solved again; rows that still take the slack are
     matched with the columns that are left, exactly, as many at once as memory allows.
     """
+    side = _Side.empty(1)
+    run.prepare(_keep_nearest, side.score, True, 0, side.score, side.place, side.score, side.place)
     found = fold([Blocks(A)], partial(_Nearest, B, conventions), **run.how, stage=Stage("candidates"))
     return [_chosen(A, B, *sides, signed) for sides, signed in zip(found.sides(), conventions, strict=True)]
 

@@ -15,9 +15,10 @@ from scipy.special import digamma
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import in_threads
+from identifiable.disentanglement import kernels, small
 from identifiable.disentanglement.binned import BINS, factor_classes, factor_latent, information
 from identifiable.disentanglement.codes import Array, Codes, FactorColumn, Labels, as_codes
-from identifiable.disentanglement.kernels import AT_ONCE, CONVERGED, GOES_ON, TAKEN, descend, neighbour_digammas, start
+from identifiable.disentanglement.kernels import AT_ONCE, CONVERGED, GOES_ON, TAKEN
 from identifiable.results import Alert, Metric
 from identifiable.run import Run
 
@@ -153,6 +154,7 @@ def infomec(
     order = sorted(range(len(explaining)), key=lambda i: -codes.factors[i].about.classes)
     informing = _informed(codes, chosen, seed) if {"infom", "infoc"} & set(wanted) else []
     tasks = [*(explaining[i] for i in order), *informing]
+    prepare(codes, Run())
     done: list[Any] = in_threads(lambda task: task(), tasks, Run(workers=workers))
     if informing:
         normalised: Array = np.stack(done[len(explaining) :], axis=1)
@@ -187,7 +189,8 @@ def converged_infoe(codes: Codes, *, workers: int | None = None) -> float:
     rows = design(left[:, kept] * math.sqrt(len(centred)))
     tolerances = {"gradient_tolerance": GRADIENT_TOLERANCE, "relative_tolerance": CONVERGED_TOLERANCE}
     everyone = _Part.of(rows, np.ones(len(rows), dtype=bool))
-    _ = everyone.regressors
+    prepare(codes, Run())
+    _ = everyone.regressors.blocks
     tasks = [partial(_explain, f, CONVERGED_STEPS, everyone, everyone, **tolerances) for f in codes.factors]
     fits = in_threads(lambda task: task(), tasks, Run(workers=workers))
     return float(np.mean([fit.score for fit in fits]))
@@ -206,6 +209,13 @@ def active_latents(codes: Codes, profile: Profile) -> NDArray[np.bool_]:
         threshold = spread.max() * profile.active_share
     active: NDArray[np.bool_] = spread > threshold
     return active
+
+
+def prepare(codes: Codes, run: Run) -> None:
+    """Compile what threads will call, unless the table has few numbers."""
+    classes = max((factor.about.classes for factor in codes.factors), default=0)
+    if codes.n > small.FEW_ROWS or not few(codes.n * (codes.d + 1), classes):
+        kernels.prepare(run)
 
 
 def _profile(name: str) -> Profile:
@@ -298,7 +308,7 @@ def _explained(codes: Codes, profile: Profile, holdout: float, seed: int) -> lis
     train = _Part.of(rows, ~test)
     scored = _Part.of(rows, test) if holdout else train
     if any(factor.codes is not None for factor in codes.factors):
-        _ = train.regressors  # once, before threads ask for them
+        _ = train.regressors.blocks  # once, before threads ask for them
     return [partial(_explain, factor, profile.steps, train, scored) for factor in codes.factors]
 
 
@@ -315,7 +325,7 @@ class _Part:
 
     @cached_property
     def regressors(self) -> Regressors:
-        return Regressors.of(self.rows)
+        return Regressors(self.rows)
 
 
 def _one_hot(codes: Codes, profile: Profile) -> bool:
@@ -448,20 +458,27 @@ class Regressors:
     """Rows of a `design` as `logistic_loss` takes them, made once for all that is regressed on them."""
 
     rows: Array
-    blocks: Array  # a few rows at a time, each feature of theirs in one piece; filled up with zeros
-    longest: float
 
-    @classmethod
-    def of(cls, rows: Array) -> Regressors:
-        n, width = rows.shape
+    @cached_property
+    def blocks(self) -> Array:
+        """A few rows at a time, each feature of theirs in one piece; filled up with zeros."""
+        n, width = self.rows.shape
         whole = np.zeros((-(-n // AT_ONCE) * AT_ONCE, -(-width // 4) * 4))
-        whole[:n, :width] = rows
-        blocks = np.ascontiguousarray(whole.reshape(-1, AT_ONCE, whole.shape[1]).transpose(0, 2, 1))
-        return cls(rows, blocks, float(np.linalg.norm(rows, axis=1).max()))
+        whole[:n, :width] = self.rows
+        return np.ascontiguousarray(whole.reshape(-1, AT_ONCE, whole.shape[1]).transpose(0, 2, 1))
+
+    @cached_property
+    def longest(self) -> float:
+        return float(np.linalg.norm(self.rows, axis=1).max())
 
     def filled(self, values: NDArray[Any]) -> NDArray[Any]:
         """A value for each row, and 0 for the rows that fill the last block."""
         return np.concatenate([values, np.zeros(len(self.blocks) * AT_ONCE - len(values), values.dtype)])
+
+
+def few(values: int, classes: int) -> bool:
+    """Whether numpy is fast enough for a regression."""
+    return values * classes <= small.FEW
 
 
 def regress(
@@ -475,15 +492,19 @@ def regress(
 ) -> Regression:
     """Fit classes to the rows of a `design`, all classes counting alike (weights n / (classes * size))."""
     n, width = of.rows.shape
-    label = of.filled(codes)
-    importance = of.filled((n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes])
-    problem = n_classes, of.blocks, of.longest, label, importance
-    state = start(width, *problem)
+    importance = (n / (n_classes * np.bincount(codes, minlength=n_classes)))[codes]
+    by: Any = kernels
+    if few(of.rows.size, n_classes):
+        by = small.descent
+        problem = n_classes, of.rows.T, of.longest, codes, importance
+    else:
+        problem = n_classes, of.blocks, of.longest, of.filled(codes), of.filled(importance)
+    state = by.start(width, *problem)
     # Compiled code does not hear Ctrl-C, so it is left now and then.
-    at_once = min(STEPS_AT_ONCE, max(1, PRODUCTS_AT_ONCE // (2 * of.blocks.size * n_classes)))
+    at_once = min(STEPS_AT_ONCE, max(1, PRODUCTS_AT_ONCE // (2 * of.rows.size * n_classes)))
     ended = GOES_ON
     while ended == GOES_ON:
-        ended = descend(at_once, max_iter, state, *problem, gradient_tolerance, relative_tolerance)
+        ended = by.descend(at_once, max_iter, state, *problem, gradient_tolerance, relative_tolerance)
     weights = state[0].reshape(width, n_classes).T  # in the order of scikit-learn
     return Regression(np.ascontiguousarray(weights), ended == CONVERGED, int(state[-1][TAKEN]))
 
@@ -559,7 +580,8 @@ def ross(column: SortedColumn, codes: Labels, neighbours: int, digammas: Array) 
     if not n:
         return 0.0
     by_class = np.argsort(_small(classes), kind="stable")
-    near = neighbour_digammas(values, by_class, sizes, neighbours, digammas)
+    loops = small if n <= small.FEW_ROWS else kernels
+    near = loops.neighbour_digammas(values, by_class, sizes, neighbours, digammas)
     of_class = digammas[np.minimum(neighbours, sizes - 1)] - digammas[sizes]
     return max(0.0, float(digammas[n] + (sizes @ of_class - near) / n))
 

@@ -19,11 +19,10 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
 
 from identifiable._compiling import compiled, in_registers
 from identifiable.disentanglement.codes import Array, Labels
+from identifiable.run import Run
 
 INVERSE_LN2 = 1 / math.log(2)
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # ln 2 in two parts: k ln 2 without rounding
@@ -59,6 +58,9 @@ Ends = tuple[
 def times_power_of_two(typing_context: Any, value: Any, power: Any) -> Any:
     """`value` times two to the whole number that stands in the last bits of `power`."""
 
+    from llvmlite import ir
+    from numba import types
+
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         whole = ir.IntType(64)
         bits, exponent = (builder.bitcast(argument, whole) for argument in arguments)
@@ -71,6 +73,9 @@ def times_power_of_two(typing_context: Any, value: Any, power: Any) -> Any:
 @in_registers
 def exponent_of(typing_context: Any, value: Any) -> Any:
     """The exponent of a positive number: its bits as the last ones of 2^52, which is then taken off."""
+
+    from llvmlite import ir
+    from numba import types
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         whole, real = ir.IntType(64), ir.DoubleType()
@@ -85,6 +90,9 @@ def exponent_of(typing_context: Any, value: Any) -> Any:
 @in_registers
 def mantissa_of(typing_context: Any, value: Any) -> Any:
     """A positive number times the power of two that brings it between 1 and 2."""
+
+    from llvmlite import ir
+    from numba import types
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         whole = ir.IntType(64)
@@ -112,6 +120,13 @@ def put_sum(a: Array, factor: float, b: Array, out: Array) -> None:
     """`out` = a + factor * b."""
     for j in range(out.size):
         out[j] = a[j] + factor * b[j]
+
+
+@compiled
+def copy(values: Array, out: Array) -> None:
+    """By a loop, too: `out[:] = values` compiles for four seconds, most of it the text of an error that cannot be."""
+    for j in range(out.size):
+        out[j] = values[j]
 
 
 @compiled
@@ -261,7 +276,8 @@ def logistic_loss(
             moved_below_zero(logits, classes)
         for j in range(width):
             own[j] = logits[label[j], j]
-        sums[:] = 0.0
+        for j in range(width):
+            sums[j] = 0.0
         for c in range(classes):
             exponentials(logits[c], sums)
         logarithms(sums, logs)
@@ -356,7 +372,7 @@ def line_search(
     """A step that decreases enough and ends flatter: the value there, with `at` and `gradient`, and the step; 0 if there is none."""
     promised = ENOUGH * slope
     ends = (0.0, f0, slope, 0.0, f0, slope)
-    bracketed, first_stage = False, True
+    bracketed, first_stage = step < 0.0, True  # no literal: `next_step` would be compiled twice
     low, high = 0.0, 5.0 * step
     width, before = LONGEST_STEP, 2.0 * LONGEST_STEP
     for _ in range(TRIALS):
@@ -459,8 +475,8 @@ def descend(
             put_sum(there, -1.0, gradient, changes[newest])
             products[newest] = product
             counts[NEWEST], counts[KEPT] = newest, min(kept + 1, PAIRS)
-        x[:] = at
-        gradient[:] = there
+        copy(at, x)
+        copy(there, gradient)
         value[0] = lower
         flat = largest(gradient) <= gradient_tolerance
         # As in L-BFGS-B, whose last allowed step is not asked whether it was enough.
@@ -522,3 +538,13 @@ def neighbour_digammas(values: Array, by_class: Labels, sizes: Labels, neighbour
             total += digammas[high - low + 1]
         start += size
     return total
+
+
+def prepare(run: Run) -> None:
+    """All that InfoMEC will call."""
+    numbers, labels = np.zeros((AT_ONCE, 1)), np.zeros(AT_ONCE, np.int64)
+    problem = 1, numbers[None], 1.0, labels, numbers[:, 0].copy()
+    run.prepare(logistic_loss, numbers[0], *problem, numbers[0])
+    memory = (numbers[0], numbers[0], numbers[0], numbers, numbers, numbers[0], labels)
+    run.prepare(descend, 1, 1, memory, *problem, 1.0, 1.0)
+    run.prepare(neighbour_digammas, numbers[0], labels, labels, 1, numbers[0])

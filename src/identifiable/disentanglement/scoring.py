@@ -18,7 +18,7 @@ from identifiable.disentanglement.binned import dcimig, jemmig, mig, mig_sup, mo
 from identifiable.disentanglement.codes import Codes, as_codes
 from identifiable.disentanglement.correlated import mcc
 from identifiable.disentanglement.ica_step import Mode, ica_step
-from identifiable.disentanglement.info_scores import converged_infoe, infomec
+from identifiable.disentanglement.info_scores import converged_infoe, infomec, prepare
 from identifiable.disentanglement.predicted import dci, explicitness, sap
 from identifiable.disentanglement.regressed import r2
 from identifiable.disentanglement.sampled import betavae_score, factorvae_score, irs
@@ -90,6 +90,8 @@ def disentangle(
     names, everything = _names(options.metrics)
     scored = partial(_scored, names=names, profile=profile)
     lost: list[Alert] = []
+    if "infomec" in names:
+        prepare(codes, run)
     found = scored(codes, run, lost=lost if everything else None)
     scored = partial(_scored, names=tuple(found), profile=profile)
 

@@ -6,6 +6,7 @@ A component of unit variance is scored by |E G(u) - E G(Gaussian)|. `slope` is G
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import UsageError
+from identifiable.ica.kernels import tanh_and_squares
 from identifiable.moments import Array
 
 Values = NDArray[np.floating[Any]]
@@ -23,6 +25,7 @@ class Contrast(ABC):
     """G, G' and G'' on arrays of any float type; `slope` writes into a buffer of the same shape."""
 
     name: str
+    compiled = True  # whether a pass over rows in float32 runs compiled loops
 
     @abstractmethod
     def value(self, y: Values) -> Values: ...
@@ -70,8 +73,11 @@ class LogCosh(Contrast):
         return np.subtract(np.abs(y), value, out=value)
 
     def slope(self, y: Values, out: Values) -> None:
-        if y.dtype == np.float32 and y.ndim == 2:  # rows of components: compiled, as in a pass
-            self.slope_and_bends(y, out)
+        if y.dtype == np.float32 and y.ndim == 2:  # rows of components, as in a pass
+            if self.compiled:
+                self.slope_and_bends(y, out)
+            else:
+                np.tanh(y, out=out)
             return
         # tanh as 1 - 2 / (1 + exp 2y): numpy's exp is vectorised, its tanh is not, which is 1.6 times slower.
         # exp overflows to infinity, which is right: the slope is then 1.
@@ -91,9 +97,7 @@ class LogCosh(Contrast):
         return result
 
     def slope_and_bends(self, y: Values, out: Values) -> Array:
-        if y.dtype == np.float32:
-            from identifiable.ica.kernels import tanh_and_squares  # numba takes a third of a second to load
-
+        if self.compiled and y.dtype == np.float32:
             squares = np.zeros(y.shape[1], np.float32)
             tanh_and_squares(y, out, squares)
         else:
@@ -146,11 +150,23 @@ class Cube(Contrast):
 CONTRASTS: dict[str, Contrast] = {c.name: c for c in (LogCosh(), Exp(), Cube())}
 
 
-def contrast(name: str) -> Contrast:
-    """The contrast of that name."""
+FEW = (
+    2**18
+)  # numbers of a pass up to which numpy is fast enough: compiled loops take half a second to load, or two to compile
+
+
+def contrast(name: str, numbers: int | None = None) -> Contrast:
+    """The contrast of that name, for passes over so many numbers: with few of them, nothing is compiled.
+
+    tanh in numpy and compiled differ by 2e-7, the rounding of float32.
+    """
     if name not in CONTRASTS:
         raise UsageError(f"unknown contrast {name!r}; choose from {', '.join(CONTRASTS)}.")
-    return CONTRASTS[name]
+    found = CONTRASTS[name]
+    if numbers is not None and numbers <= FEW:
+        found = copy(found)
+        found.compiled = False
+    return found
 
 
 @dataclass(frozen=True)

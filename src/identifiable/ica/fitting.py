@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, chunk_rows, one_blas_thread
 from identifiable.groups import AffineMap
+from identifiable.ica import kernels
 from identifiable.ica.canonical import Canonical, Shape, canonical
 from identifiable.ica.contrasts import contrast
 from identifiable.ica.diagnostics import PAIR_ROWS, Directions
@@ -110,7 +111,9 @@ def fit(
         blocks = Blocks(blocks[:], name=blocks.name)
     whitener = Whitener.of(moments, rank=settings.rank, precision=settings.precision, name=blocks.name)
     passes = Passes(blocks, whitener, choice or RowChoice(settings.seed), run, stage)
-    score = contrast(settings.contrast)
+    score = contrast(settings.contrast, passes.numbers)
+    if score.compiled:
+        kernels.prepare(run, whitener.dtype)
     best: tuple[float, Solution] | None = None
     starts = []
     cheap = affordable_starts(moments.n, whitener.rank) > 1
@@ -141,14 +144,16 @@ def fit(
     solution = best[1]
     if cheap and settings.precision == "single":
         exact = replace(passes, whitener=whitener.in_double_precision())
-        solution = finish(exact, solution, score, tol=tol)
+        solution = finish(
+            exact, solution, contrast(settings.contrast, 0), tol=tol
+        )  # or all would be compiled for float64
     return _in_canonical_form(passes, settings, solution, tuple(starts), PAIR_ROWS if near is None else FEWER_PAIR_ROWS)
 
 
 def _in_canonical_form(
     passes: Passes, settings: IcaOptions, solution: Solution, starts: tuple[Start, ...], pair_rows: int
 ) -> Fit:
-    score = contrast(settings.contrast)
+    score = contrast(settings.contrast, passes.numbers)
     shape, step = Shape.of(solution.survey.shapes, settings.contrast), solution.survey.step
     pairs = passes.pairs(solution.rotation, score, pair_rows / passes.n)
     directions = Directions.of(pairs, step.cross, step.bend, step.n, solution.left)

@@ -11,11 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from identifiable._compiling import compiled, in_registers
+from identifiable.run import Run
 
 ROUNDER = np.float32(1.5 * 2.0**23)  # a number plus this is rounded, and its whole part stands in the last bits
 BITS_BELOW_EXPONENT = 23
@@ -31,6 +30,9 @@ FARTHEST = np.float32(20)  # from where on tanh is 1, and the exponent still has
 @in_registers
 def times_power_of_two(typing_context: Any, value: Any, power: Any) -> Any:
     """`value` times two to the whole number that stands in the last bits of `power`."""
+
+    from llvmlite import ir
+    from numba import types
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         whole = ir.IntType(32)
@@ -141,7 +143,16 @@ def add_shapes(
 
     One function, because each takes a tenth of a second to load in a new process.
     """
-    powers[0] += y.shape[0]
+    for j in range(y.shape[1]):  # `powers[0] += ...` compiles for two seconds: the text of an error that cannot be
+        powers[0, j] += y.shape[0]
     add_powers(y, powers[1], powers[2], powers[3], powers[4], powers[5], powers[6], powers[7], powers[8])
     add_values(y, value, sums[0], sums[1], sums[2], sums[3])
     add_slopes(y, slope, sums[4], sums[5], largest)
+
+
+def prepare(run: Run, dtype: np.dtype[Any]) -> None:
+    """What passes over rows in this precision will call."""
+    rows, sums = np.empty((1, 1), dtype), np.empty((1, 1))
+    if dtype == np.float32:
+        run.prepare(tanh_and_squares, rows, rows, rows[0])
+    run.prepare(add_shapes, rows, rows, rows, sums, sums, sums[0])

@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, chunk_rows, fold
+from identifiable.ica import kernels
 from identifiable.ica.contrasts import Contrast, Values
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Array
@@ -171,6 +171,11 @@ class Passes:
     def n(self) -> int:
         """About how many rows are chosen."""
         return round(self.blocks.n * self.choice.share)
+
+    @property
+    def numbers(self) -> int:
+        """About how many a pass over all components has."""
+        return self.n * self.whitener.rank
 
     @property
     def spent(self) -> float:
@@ -337,7 +342,6 @@ class Passes:
         return self._run(partial(statistic, whitener, unmixing, choice, spare=[]))
 
     def _run(self, start: Callable[[], Any]) -> Any:
-        import_module("identifiable.ica.kernels")  # here, not in the threads
         return fold(
             [self.blocks],
             start,
@@ -552,12 +556,19 @@ class _SurveySums(_StepSums):
         self.largest = np.zeros(r)
 
     def add_components(self, y: Values, buffers: _Buffers) -> None:
-        from identifiable.ica import kernels  # numba takes a third of a second to load
-
         super().add_components(y, buffers)
         slope = buffers.slope[: len(y)]
         value = self.contrast.value_beside(y, slope)
-        kernels.add_shapes(y, slope, value, self.powers, self.sums, self.largest)
+        if self.contrast.compiled:
+            kernels.add_shapes(y, slope, value, self.powers, self.sums, self.largest)
+            return
+        power = np.ones(y.shape)
+        for k in range(POWERS + 1):
+            self.powers[k] += power.sum(axis=0)
+            power *= y
+        for k, product in enumerate((value, value * value, value * y, value * y * y, slope, slope * y)):
+            self.sums[k] += product.sum(axis=0, dtype=np.float64)
+        np.maximum(self.largest, np.abs(y).max(axis=0), out=self.largest)
 
     def merge(self, later: Self) -> None:
         super().merge(later)

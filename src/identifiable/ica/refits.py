@@ -73,9 +73,9 @@ def refit(
             unseen = Passes(other_rows, again.whitener, other_choice or RowChoice(seed), run, other_half)
             curvature = None
             if near is None or k == 0:  # further pairs of halves are the same rows again
-                means = unseen.curvatures(
-                    _of_unit_variance(again, other_moments), contrast(settings.contrast), PAIR_ROWS / max(unseen.n, 1)
-                )
+                score = contrast(settings.contrast, again.passes.numbers)
+                rotation = _of_unit_variance(again, other_moments)
+                means = unseen.curvatures(rotation, score, PAIR_ROWS / max(unseen.n, 1))
                 signs = again.directions.signs
                 curvature = pair_curvature(means.bend, means.own, signs), curvature_errors(means, signs)
             refits.append(
