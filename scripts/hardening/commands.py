@@ -21,18 +21,24 @@ FORMATS = ("npy", "npz", "safetensors", "parquet", "arrow", "feather", "h5ad", "
 
 @dataclass(frozen=True)
 class Writer:
-    """A command and what it leaves on purpose in OUT when it is stopped."""
+    """A command and what it leaves on purpose in OUT when it is stopped.
+
+    `eager` is a number of seconds between two states that it keeps; tries set it to none. `growing` says that it writes into a folder
+    that appears before its files, each of which is whole.
+    """
 
     name: str
     call: str
     kept: str | None = None
+    eager: str | None = None
+    growing: bool = False
 
     @property
     def words(self) -> list[str]:
         return shlex.split(self.call)
 
 
-SCREEN = "cells.parquet --permutations 20 --stability 2"
+SCREEN = "cells.parquet --permutations 20 --stability 2 --rank 6"
 EVALUATE = "deconfound evaluate cells.parquet --level target --min-wells 5 --max-targets 2 --rotations 1 --bootstrap 20"
 WRITERS = (
     Writer(
@@ -77,14 +83,17 @@ WRITERS = (
         "extract",
         "extract model:net a.npy --layers 0,last --batch 8 -o out/e.safetensors --json out/r.json --report out/p.html",
         "e.safetensors.unfinished",
+        "identifiable.io.growing:SECONDS",
     ),
     *(
         Writer(f"simulate cells to .{form}", f"simulate cells --preset tiny -o out/c.{form}")
         for form in ("parquet", "csv", "h5ad")
     ),
-    Writer("simulate cells to a folder", "simulate cells --preset tiny --patches 2 --keep-patches -o out/c"),
+    Writer(
+        "simulate cells to a folder", "simulate cells --preset tiny --patches 2 --keep-patches -o out/c", growing=True
+    ),
     Writer("simulate sources", "simulate sources --rows 4000 --columns 4 -o out/s.npy"),
-    Writer("simulate sources to a folder", "simulate sources --rows 4000 --columns 4 -o out/s"),
+    Writer("simulate sources to a folder", "simulate sources --rows 4000 --columns 4 -o out/s", growing=True),
     Writer("report to .html", "report result.json -o out/p.html"),
     Writer("report to .md", "report result.json -o out/p.md"),
     Writer("demo", "demo --json out/r.json --report out/p.html"),
@@ -143,7 +152,14 @@ def make_inputs(folder: Path) -> None:
     S = rng.gamma([1.0, 2.0, 3.0], size=(400, 3))
     a, b = S @ rng.standard_normal((3, 3)), S @ rng.standard_normal((3, 3)) + 0.01 * rng.standard_normal((400, 3))
     tall = (rng.gamma([1.0, 2.0, 3.0], size=(20_000, 3)) @ rng.standard_normal((3, 3))).astype(np.float32)
-    tables = {"a": a, "b": b, "few": a[:20], "tall": tall, "shards/1": tall[:4000], "shards/2": tall[4000:9000]}
+    tables: dict[str, Any] = {
+        "a": a,
+        "b": b,
+        "few": a[:20],
+        "tall": tall,
+        "shards/1": tall[:4000],
+        "shards/2": tall[4000:9000],
+    }
     for name, table in {**tables, **{f"h{k}": rng.standard_normal((30, 3)) for k in (1, 2)}}.items():
         np.save(folder / f"{name}.npy", table)
     np.savez(folder / "stack.npz", **{f"{m}_{i}": tables[m] ** (i + 1) for m in "ab" for i in (0, 1)})
