@@ -201,6 +201,24 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
         assert (process.stdout.read(), process.stderr.read()) == (f"{-signal.SIGTERM}\n", "")
 
 
+def test_a_command_whose_files_go_because_it_is_stopped_says_nothing_of_them():
+    """Whatever ends the process holds `steady` while it removes them."""
+    program = """
+import threading
+from identifiable.cli.commands import run
+_stopping.steady.acquire()
+refused = threading.Thread(target=run, args=(["report", "absent.json", "-o", "p.html"],), daemon=True)
+refused.start()
+refused.join(0.3)
+print(refused.is_alive())
+_stopping.steady.release()
+refused.join(60)
+print(refused.is_alive())
+"""
+    done = children.run([sys.executable, "-c", BEGIN + program])
+    assert (done.stdout.split(), len(done.stderr.splitlines())) == (["ready", "True", "False"], 1), done
+
+
 def test_a_signal_that_is_ignored_stays_ignored():
     ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     with started(f"{ignore}{BEGIN}signal.raise_signal(signal.SIGINT)") as process:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,19 @@ def test_sources_are_written_with_the_map_that_mixed_them(tmp_path: Path):
     assert np.allclose(mixing(S), X, atol=1e-5)
     assert recovery(S, X, mixing.inverse()).min() > 0.999
     assert recovery(S, X, AffineMap(np.eye(4), np.zeros(4))).min() < 0.9
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system has no such call")
+def test_a_full_disk_is_noticed_before_sources_are_written_into_a_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(file: int, start: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, f"{size} bytes")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    with pytest.raises(OutputError, match=rf"\({128 + 4 * 30 * 2} bytes\)"):
+        simulate_sources(tmp_path / "new", 30, 2)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sources_refuse_a_size_or_seed_that_is_none(tmp_path: Path):

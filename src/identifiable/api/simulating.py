@@ -108,9 +108,7 @@ def simulate_sources(
     table, latents = place.table("X", ".npy"), place.beside(TRUTH, ".npy")
     with place.ready(), together():
         with whole_file(table) as X_path, whole_file(latents) as S_path:
-            X, S = (
-                np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, d)) for path in (X_path, S_path)
-            )
+            X, S = (_new_table(path, (n, d)) for path in (X_path, S_path))
             world = sources(
                 n,
                 d,
@@ -133,6 +131,15 @@ def simulate_sources(
         }
         written = write_text(place.beside(TRUTH, ".json"), _json(truth))
     return Simulation(n, d, table, written, latents)
+
+
+def _new_table(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
+    """A `.npy` to write into as an array. It takes its room now: on a full disk, writing into a map ends the process (SIGBUS)."""
+    table = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return table
 
 
 @dataclass(frozen=True)

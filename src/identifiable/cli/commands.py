@@ -14,7 +14,7 @@ from typing import Any
 
 from identifiable import __version__
 from identifiable._checks import IdentifiableError
-from identifiable._stopping import complete, last_words
+from identifiable._stopping import complete, last_words, steady
 from identifiable.cli.options import Parser
 from identifiable.cli.output import EXIT_BUG, EXIT_USAGE
 
@@ -66,6 +66,7 @@ def run(arguments: Sequence[str] | None) -> int:
         code: int = options.run(options)
         return code
     except IdentifiableError as error:
+        _wait_if_stopped()
         if os.environ.get(DEBUG):
             traceback.print_exc()
         print(f"identifiable: {' '.join(str(error).split())}", file=sys.stderr)
@@ -77,11 +78,18 @@ def run(arguments: Sequence[str] | None) -> int:
         print("identifiable: out of memory; pass fewer dimensions, or --workers 1.", file=sys.stderr)
         return 3
     except Exception as error:  # 1 means that a --fail-if condition holds, so it must not end as Python ends
+        _wait_if_stopped()
         if os.environ.get(DEBUG):
             traceback.print_exc()
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         print(f"identifiable: this is a bug ({what}); set {DEBUG}=1 to see where, and report it.", file=sys.stderr)
         return EXIT_BUG
+
+
+def _wait_if_stopped() -> None:
+    """Not to return once a signal is ending this process: it holds `steady` for ever, and the error is that it removes our files."""
+    with steady:
+        pass
 
 
 def _parser() -> argparse.ArgumentParser:
