@@ -380,7 +380,8 @@ def changed_hdf5(content: bytes, rng: Random) -> tuple[str, bytes]:
                 shape: Any = rng.choice(((), (0,), (1,), (4,), (5,), (4, 3), (3, 4), (4, 0), (4, 3, 1), (2, 2)))
                 dtype = rng.choice(("f4", "f8", "i8", "i1", "u8", "?", "S3", h5py.string_dtype(), "c8", "f2"))
                 text = dtype not in ("f4", "f8", "i8", "i1", "u8", "?", "c8", "f2")
-                values = np.full(shape, b"a" if text else rng.choice((0, 1, -1 if dtype not in ("u8", "?") else 1, 7)))
+                values = np.full(shape, b"a" if text else rng.choice((0, 1, 7)))
+                values = values if text else (values - (rng.random() < 0.3)).astype(dtype)
                 file.create_dataset(name, data=values, dtype=dtype).attrs.update(held)
                 kind = f"value {shape} {dtype}"
             elif kind == "link":
