@@ -19,9 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from identifiable import DataWarning, IdentifiableError
-
 from hardening.checks import Check
+from identifiable import DataWarning, IdentifiableError
 
 SECONDS, BYTES = 5.0, 500 * 2**20  # of processor time and memory: the promise of issue 25 for files below 100 MB
 CPU_SECONDS = 12  # then the attempt is ended
@@ -207,11 +206,13 @@ def _allow(seconds: int) -> None:
 def _hook(heard: list[str], folder: str) -> Callable[[str, tuple[Any, ...]], None]:
     written = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
+    def elsewhere(path: str) -> bool:
+        return not path.startswith((folder, "/dev/", "/proc/self/")) and "__pycache__" not in path
+
     def hook(event: str, given: tuple[Any, ...]) -> None:
         if event in RUNS_CODE:
             heard.append(f"{event} {given[:2]!r}"[:200])
-        elif event == "open" and isinstance(given[0], str) and (given[2] or 0) & written:
-            if not given[0].startswith((folder, "/dev/", "/proc/self/")) and "__pycache__" not in given[0]:
-                heard.append(f"open for writing {given[0]!r}"[:200])
+        elif event == "open" and isinstance(given[0], str) and (given[2] or 0) & written and elsewhere(given[0]):
+            heard.append(f"open for writing {given[0]!r}"[:200])
 
     return hook

@@ -16,7 +16,6 @@ import re
 import shutil
 import struct
 import subprocess
-import sys
 import unicodedata
 import warnings
 import zipfile
@@ -24,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,15 @@ def npy_header(shape: str, descr: str = "<f4") -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
+def empty_npy(shape: str, descr: str = "<f4") -> bytes:
+    return npy_header(shape, descr) + bytes(48)
+
+
+def headed(content: bytes, length: int) -> bytes:
+    """As a `.safetensors` begins: the length of its header, and then the header."""
+    return length.to_bytes(8, "little") + content
+
+
 def understated(content: bytes, size: int) -> bytes:
     """The archive with another size of its member in the directory at its end."""
     at = content.rindex(b"PK\x01\x02") + 24
@@ -184,7 +193,9 @@ def hdf5_declared(ids: bool, suffix: str) -> Callable[[Path], None]:
         with h5py.File(folder / f"a.{suffix}", "w") as file:
             rows = 4 if ids else 10**9
             file.create_dataset("X" if suffix == "h5ad" else "values", (rows, 3), "f4", chunks=(4 if ids else 2**20, 3))
-            many = file.create_dataset("ids" if suffix == "h5" else "obs/_index", (10**9 if ids else 4,), "S4", chunks=(2**20 if ids else 4,))
+            many = file.create_dataset(
+                "ids" if suffix == "h5" else "obs/_index", (10**9 if ids else 4,), "S4", chunks=(2**20 if ids else 4,)
+            )
             many.attrs["encoding-type"] = "string-array"
             if suffix == "h5ad":
                 file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
@@ -199,7 +210,9 @@ def hdf5_chunk(folder: Path) -> None:
     import h5py
 
     with h5py.File(folder / "a.h5", "w") as file:
-        values = file.create_dataset("values", (2**25, 4), "f4", chunks=(2**25, 4), compression="gzip", compression_opts=1)
+        values = file.create_dataset(
+            "values", (2**25, 4), "f4", chunks=(2**25, 4), compression="gzip", compression_opts=1
+        )
         packer = zlib.compressobj(1)
         raw = b"".join(packer.compress(bytes(2**20)) for _ in range(512)) + packer.flush()
         values.id.write_direct_chunk((0, 0), raw)
@@ -212,7 +225,16 @@ def zarr_bomb(codec: str) -> Callable[[Path], None]:
         root = folder / "a.zarr"
         root.mkdir()
         compressor = {"id": codec, **({"cname": "lz4", "clevel": 5, "shuffle": 1} if codec == "blosc" else {})}
-        card = {"zarr_format": 2, "shape": [4, 3], "chunks": [4, 3], "dtype": "<f4", "compressor": compressor, "fill_value": 0, "order": "C", "filters": None}
+        card = {
+            "zarr_format": 2,
+            "shape": [4, 3],
+            "chunks": [4, 3],
+            "dtype": "<f4",
+            "compressor": compressor,
+            "fill_value": 0,
+            "order": "C",
+            "filters": None,
+        }
         (root / ".zarray").write_text(json.dumps(card))
         packer = zlib.compressobj(wbits=31 if codec == "gzip" else 15)
         raw = b"".join(packer.compress(bytes(2**20)) for _ in range(1024)) + packer.flush()
@@ -278,9 +300,13 @@ def bombs() -> list[Case]:
         Case("pt, a text of 200 MB", torch_bomb(b"X" + struct.pack("<I", 2 * 10**8) + b"x" * 2 * 10**8), table("a.pt")),
         Case("pt, tuples of tuples", torch_bomb(b"N" + b"".join(b"q\x01h\x01h\x01\x87" for _ in range(200))), table("a.pt")),
         Case("safetensors, a million tensors", written("a.safetensors", many_tensors), table("a.safetensors")),
-        Case("result, a list of 60 MB", written("a.json", lambda: b'{"schema": "identifiable/compare/1", "inputs": [' + b"1," * (RECORD // 2) + b"1]}"), result),
+        Case("result, a list of 60 MB", written("a.json", long_result), result),
         Case("result, lists in lists", written("a.json", lambda: b"[" * RECORD), result),
     ]  # fmt: skip
+
+
+def long_result() -> bytes:
+    return b'{"schema": "identifiable/compare/1", "inputs": [' + b"1," * (RECORD // 2) + b"1]}"
 
 
 def result(folder: Path) -> None:
@@ -291,12 +317,31 @@ def result(folder: Path) -> None:
 
 
 def absurd() -> list[Case]:
-    shapes = ("(2**62, 3)", "(4611686018427387904, 4)", "(1000000000000, 3)", "(4, 1000000000000)", "(3,) * 99", "(0, 9223372036854775807)")
-    found = [Case(f"npy, {shape}", written("a.npy", lambda s=shape: npy_header(s) + bytes(48)), all_rows("a.npy")) for shape in shapes]
+    shapes = (
+        "(2**62, 3)",
+        "(4611686018427387904, 4)",
+        "(1000000000000, 3)",
+        "(4, 1000000000000)",
+        "(3,) * 99",
+        "(0, 9223372036854775807)",
+    )
+    found = [Case(f"npy, {shape}", written("a.npy", partial(empty_npy, shape)), all_rows("a.npy")) for shape in shapes]
     for descr in ("<U999999999", "|S4294967295", "|V2147483647", "<f4" * 3000):
-        found.append(Case(f"npy, {descr[:20]}", written("a.npy", lambda d=descr: npy_header("(1,)", d) + bytes(48)), by(readers.labels, "a.npy")))
+        found.append(
+            Case(
+                f"npy, {descr[:20]}",
+                written("a.npy", partial(empty_npy, "(1,)", descr)),
+                by(readers.labels, "a.npy"),
+            )
+        )
     for length in (2**63, 2**64 - 1, 10**8, 99_999_999):
-        found.append(Case(f"safetensors, {length}", written("a.safetensors", lambda n=length: n.to_bytes(8, "little") + b"{}"), all_rows("a.safetensors")))
+        found.append(
+            Case(
+                f"safetensors, {length}",
+                written("a.safetensors", partial(headed, b"{}", length)),
+                all_rows("a.safetensors"),
+            )
+        )
     tensors = {
         "shape": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 8]},
         "offsets": {"dtype": "F32", "shape": [1, 2], "data_offsets": [2**63, 2**63 + 8]},
@@ -305,20 +350,42 @@ def absurd() -> list[Case]:
     }
     for name, entry in tensors.items():
         head = json.dumps({"x": entry}).encode()
-        found.append(Case(f"safetensors, {name}", written("a.safetensors", lambda h=head: len(h).to_bytes(8, "little") + h + bytes(8)), all_rows("a.safetensors")))
-    for name, change in {
+        found.append(
+            Case(
+                f"safetensors, {name}",
+                written("a.safetensors", partial(headed, head + bytes(8), len(head))),
+                all_rows("a.safetensors"),
+            )
+        )
+    changes: dict[str, dict[str, Any]] = {
         "shape": {"shape": [10**12, 3]}, "chunks": {"chunks": [1, 1], "shape": [10**9, 10**9]}, "no chunks": {"chunks": [0, 0]},
         "one chunk": {"chunks": [2**31, 2**31]}, "type": {"dtype": "<U1000000000"}, "wide": {"shape": [4, 10**12], "chunks": [4, 10**12]},
-    }.items():  # fmt: skip
-        found.append(Case(f"zarr, {name}", lambda folder, c=change: zarr_card(folder, c), first_rows("a.zarr")))
-        found.append(Case(f"zarr, ids, {name}", lambda folder, c=change: zarr_card(folder, c), lambda folder: readers.labels(folder / "a.zarr")))
+    }  # fmt: skip
+    for name, change in changes.items():
+        found.append(Case(f"zarr, {name}", partial(zarr_card, change=change), first_rows("a.zarr")))
+        found.append(
+            Case(
+                f"zarr, ids, {name}",
+                partial(zarr_card, change=change),
+                lambda folder: readers.labels(folder / "a.zarr"),
+            )
+        )
     return found
 
 
 def zarr_card(folder: Path, change: Mapping[str, Any]) -> None:
     root = folder / "a.zarr"
     root.mkdir()
-    card = {"zarr_format": 2, "shape": [4, 3], "chunks": [4, 3], "dtype": "<f4", "compressor": None, "fill_value": 0, "order": "C", "filters": None}
+    card = {
+        "zarr_format": 2,
+        "shape": [4, 3],
+        "chunks": [4, 3],
+        "dtype": "<f4",
+        "compressor": None,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+    }
     (root / ".zarray").write_text(json.dumps(card | dict(change)))
     (root / "0.0").write_bytes(bytes(48))
 
@@ -380,8 +447,15 @@ def pickled_parquet(folder: Path) -> None:
     import pyarrow.parquet as pq
 
     raw = pickle.dumps(Payload(folder))
-    field = pa.field("feature_0", pa.float64(), metadata={"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": raw})
-    table = pa.table([pa.array([1.0] * 4), pa.array([raw] * 4)], schema=pa.schema([field, pa.field("id", pa.binary())], metadata={"pandas": raw}))
+    field = pa.field(
+        "feature_0",
+        pa.float64(),
+        metadata={"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": raw},
+    )
+    table = pa.table(
+        [pa.array([1.0] * 4), pa.array([raw] * 4)],
+        schema=pa.schema([field, pa.field("id", pa.binary())], metadata={"pandas": raw}),
+    )
     pq.write_table(table, folder / "a.parquet")
     with pa.ipc.new_file(folder / "a.arrow", table.schema) as writer:
         writer.write_table(table)
@@ -389,11 +463,12 @@ def pickled_parquet(folder: Path) -> None:
 
 def pickled_zarr(folder: Path) -> None:
     raw = pickle.dumps([Payload(folder)] * 12)
-    for name, change in {
+    changes: dict[str, dict[str, Any]] = {
         "filter": {"dtype": "|O", "filters": [{"id": "pickle"}]},
         "compressor": {"compressor": {"id": "pickle"}},
         "both": {"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "compressor": {"id": "pickle"}},
-    }.items():
+    }
+    for name, change in changes.items():
         (folder / name).mkdir()
         zarr_card(folder / name, change)
         (folder / name / "a.zarr" / "0.0").write_bytes(raw)
@@ -402,7 +477,8 @@ def pickled_zarr(folder: Path) -> None:
     card = {
         "zarr_format": 3, "node_type": "array", "shape": [4, 3], "data_type": "float32", "fill_value": 0, "attributes": {},
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 3]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, "codecs": [{"name": "numcodecs.pickle", "configuration": {}}],
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "codecs": [{"name": "numcodecs.pickle", "configuration": {}}],
     }  # fmt: skip
     (third / "zarr.json").write_text(json.dumps(card))
     (third / "c" / "0").mkdir(parents=True)
@@ -418,20 +494,41 @@ def pickled_checkpoint(folder: Path) -> None:
 
 def pickles() -> list[Case]:
     found = []
-    doors = {"table": readers.table, "labels": readers.labels, "screen": readers.screen, "factors": readers.factors, "inputs": readers.inputs}
+    doors = {
+        "table": readers.table,
+        "labels": readers.labels,
+        "screen": readers.screen,
+        "factors": readers.factors,
+        "inputs": readers.inputs,
+    }
     for door, read in doors.items():
         found += [
             Case(f"npy, {door}", lambda folder: np.save(folder / "a.npy", objects(folder)), by(read, "a.npy")),
             Case(f"npz, {door}", lambda folder: np.savez(folder / "a.npz", x=objects(folder)), by(read, "a.npz")),
             Case(f"pt, {door}", pickled_torch, by(read, "a.pt")),
-            Case(f"pt of torch before 1.6, {door}", lambda folder: (folder / "a.pt").write_bytes(pickle.dumps(Payload(folder))), by(read, "a.pt")),
+            Case(
+                f"pt of torch before 1.6, {door}",
+                lambda folder: (folder / "a.pt").write_bytes(pickle.dumps(Payload(folder))),
+                by(read, "a.pt"),
+            ),
         ]
     for name in ("a.h5ad", "a.h5"):
-        found += [Case(f"{name}, {door}", pickled_hdf5, by(doors[door], name)) for door in ("table", "screen", "labels")]
+        found += [
+            Case(f"{name}, {door}", pickled_hdf5, by(doors[door], name)) for door in ("table", "screen", "labels")
+        ]
     for name in ("a.parquet", "a.arrow"):
-        found += [Case(f"{name}, {door}", pickled_parquet, by(doors[door], name)) for door in ("table", "screen", "labels", "factors")]
-    found += [Case(f"zarr, {name}", pickled_zarr, by(readers.table, f"{name}/a.zarr")) for name in ("filter", "compressor", "both", "v3")]
-    found += [Case(f"zarr, {name}, labels", pickled_zarr, by(readers.labels, f"{name}/a.zarr")) for name in ("filter", "compressor", "both", "v3")]
+        found += [
+            Case(f"{name}, {door}", pickled_parquet, by(doors[door], name))
+            for door in ("table", "screen", "labels", "factors")
+        ]
+    found += [
+        Case(f"zarr, {name}", pickled_zarr, by(readers.table, f"{name}/a.zarr"))
+        for name in ("filter", "compressor", "both", "v3")
+    ]
+    found += [
+        Case(f"zarr, {name}, labels", pickled_zarr, by(readers.labels, f"{name}/a.zarr"))
+        for name in ("filter", "compressor", "both", "v3")
+    ]
     found += [
         Case("Jacobians", lambda folder: np.save(folder / "j.npy", objects(folder)), by(readers.jacobians, "j.npy")),
         Case("checkpoint", pickled_checkpoint, by(readers.kept, "kept")),
@@ -452,7 +549,9 @@ def pickled_safetensors(folder: Path) -> None:
 
 
 def pickled_model(folder: Path) -> None:
-    (folder / "config.json").write_text(json.dumps({"architectures": ["BertForSequenceClassification"], "auto_map": {"AutoModel": "evil.Model"}}))
+    (folder / "config.json").write_text(
+        json.dumps({"architectures": ["BertForSequenceClassification"], "auto_map": {"AutoModel": "evil.Model"}})
+    )
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"classifier.weight": Payload(folder)}, 2))
     (folder / "evil.py").write_text(f"import os; os.mkdir({str(folder / CANARY)!r})")
 
@@ -475,7 +574,7 @@ def secret(folder: Path) -> Path:
     table = pa.table({f"feature_{j}": values[:, j] for j in range(3)})
     with pa.ipc.new_stream(place / "s.arrow", table.schema) as writer:
         writer.write_table(table)
-    zarr.save_array(str(place / "s.zarr"), values, zarr_format=2)
+    zarr.create_array(str(place / "s.zarr"), data=values, zarr_format=2)
     import h5py
 
     with h5py.File(place / "s.h5", "w") as file:
@@ -501,14 +600,20 @@ def read_every_part(folder: Path) -> Any:
     for part in ("../../written", "/tmp/hardening-written", "..\\..\\written", "../secret/s"):
         with suppress(IdentifiableError):
             found[part] = open_representation(f"{folder}/in/a.npz:{part}").values[:]
-    left = [p for p in (folder.parent / "written.npy", folder / "written.npy", Path("/tmp/hardening-written.npy")) if p.exists()]
+    left = [
+        p
+        for p in (folder.parent / "written.npy", folder / "written.npy", Path("/tmp/hardening-written.npy"))
+        if p.exists()
+    ]
     return f"wrote {left}" if left else found
 
 
 def leads_out_datasets(folder: Path) -> None:
     secret(folder)
     (folder / "in").mkdir()
-    (folder / "in" / "state.json").write_text(json.dumps({"_data_files": [{"filename": "../secret/s.arrow"}], "_split": None}))
+    (folder / "in" / "state.json").write_text(
+        json.dumps({"_data_files": [{"filename": "../secret/s.arrow"}], "_split": None})
+    )
 
 
 def leads_out_splits(folder: Path) -> None:
@@ -569,8 +674,14 @@ def paths() -> list[Case]:
         Case("datasets", leads_out_datasets, by(readers.table, "in")),
         Case("datasets, splits", leads_out_splits, by(readers.table, "in")),
         Case("weights of a model", leads_out_model, by(readers.head, "in")),
-        *(Case(f"h5, {kind}", leads_out_hdf5(kind), all_rows("a.h5")) for kind in ("external link", "virtual", "external")),
-        *(Case(f"zarr, {k}", leads_out_zarr(k), all_rows("a.zarr")) for k in ("a link to a chunk", "a link to an array", "keys")),
+        *(
+            Case(f"h5, {kind}", leads_out_hdf5(kind), all_rows("a.h5"))
+            for kind in ("external link", "virtual", "external")
+        ),
+        *(
+            Case(f"zarr, {k}", leads_out_zarr(k), all_rows("a.zarr"))
+            for k in ("a link to a chunk", "a link to an array", "keys")
+        ),
     ]
 
 
@@ -654,7 +765,8 @@ def links() -> list[Case]:
 
 # -- names
 
-MARKUP = "\"'><b data-pwned=1></b><img src=x onerror=\"document.title='pwned';top.pwned=1;alert(1)\"><script>document.title='pwned';top.pwned=1;alert(1)</script></title></style></svg>{{7*7}}"
+RUNS = "document.title='pwned';top.pwned=1"
+MARKUP = f'"\'><b data-pwned=1></b><img src=x onerror="{RUNS}"><script>{RUNS}</script></title></style></svg>{{{{7*7}}}}'
 ESCAPES = "a\x1b[31mb\x1b]0;title\x07c\rd\ne\u202ef\u2066g\x9bh\x00i\x7fj\u2028k"
 HIDDEN = ("Cc", "Cf", "Zl", "Zp", "Cs")  # kinds of characters that steer a terminal, or turn the text around
 ALLOWED = "\n\u00ad\u200b\u200d\u2060"  # ends of lines, and places where a line may or may not break
@@ -662,16 +774,7 @@ ALLOWED = "\n\u00ad\u200b\u200d\u2060"  # ends of lines, and places where a line
 
 def results(name: str) -> dict[str, Any]:
     """A result of every schema in which every word that may be any word is `name`."""
-    sys.path.append(str(Path(__file__).parents[2] / "tests"))
-    from builders import EXAMPLES
-
-    smallest: dict[str, str] = {}
-    for make in EXAMPLES.values():
-        made = make()
-        text = made.to_json()
-        if len(text) < len(smallest.get(made.schema, text + " ")):
-            smallest[made.schema] = text
-    return {schema: spoilt(readers.shortened(text), name) for schema, text in smallest.items()}
+    return {schema: spoilt(text, name) for schema, text in readers.saved_results().items()}
 
 
 def spoilt(text: str, name: str) -> Any:
@@ -693,7 +796,11 @@ def spoilt(text: str, name: str) -> Any:
                     kinds.setdefault((*kind, name), []).append((value, name))
 
     def spoil(groups: list[list[tuple[Any, Any]]]) -> None:
-        before = [(holder, key, holder.get(key) if isinstance(holder, dict) else holder[key]) for each in groups for holder, key in each]
+        before = [
+            (holder, key, holder.get(key) if isinstance(holder, dict) else holder[key])
+            for each in groups
+            for holder, key in each
+        ]
         for k, (holder, key, value) in enumerate(before):
             holder[key] = next(iter(holder.values())) if value is None else f"{name}{k}"
         with suppress(Exception):
@@ -720,10 +827,10 @@ def hidden(text: str) -> str | None:
 
 
 def terminal(setting: Setting) -> Check:
-    """What results with escapes in every word print: the table, the line, the headline."""
+    """What results with escapes in every word print: the table, and the line of a session."""
     check = Check(PART, "escapes in results, on a terminal")
     for schema, found in results(ESCAPES).items():
-        for show in ("table", "__repr__", "headline"):
+        for show in ("table", "__repr__"):
             value = getattr(found, show)
             wrong = hidden(value() if callable(value) else value)
             check.count(None if wrong is None else f"{schema}, {show}: {wrong}")
@@ -738,19 +845,46 @@ def commands(setting: Setting) -> Check:
     folder.mkdir()
     name = ESCAPES.replace("\0", "")
     drawn = np.random.default_rng(3).laplace(size=(60, 3))
-    (folder / f"{name}.csv").write_text(f'id,"{name}1","{name}2","{name}3"\n' + "".join(f'"{name}{k}",{a},{b},{c}\n' for k, (a, b, c) in enumerate(drawn)))
-    np.savez(folder / f"{name}.npz", **{name: drawn, f"{name}2": drawn @ np.diag([1, 2, 3])})
+    (folder / f"{name}.csv").write_text(
+        f'id,"{name}1","{name}2","{name}3"\n'
+        + "".join(f'"{name}{k}",{a},{b},{c}\n' for k, (a, b, c) in enumerate(drawn))
+    )
+    held: dict[str, Any] = {name: drawn, f"{name}2": drawn @ np.diag([1, 2, 3])}
+    np.savez(folder / f"{name}.npz", **held)
     csv, npz = str(folder / f"{name}.csv"), str(folder / f"{name}.npz")
-    words = [[f"{name}.{suffix}"] for suffix in ("npy", "npz", "csv", "parquet", "h5ad", "h5", "zarr", "pt", "safetensors", "arrow", "json", "")]
+    words = [
+        [f"{name}.{suffix}"]
+        for suffix in ("npy", "npz", "csv", "parquet", "h5ad", "h5", "zarr", "pt", "safetensors", "arrow", "json", "")
+    ]
     runs = [
-        ["compare", csv, csv], ["compare", f"{npz}:{name}", f"{npz}:{name}2"], ["compare", f"{npz}:x", npz], ["compare", npz, npz], ["resolve", csv],
-        ["resolve", csv, "--ids", name], ["resolve", csv, "--group-by", name], ["resolve", f"{csv}:{name}"], ["report", name, "-o", f"{folder}/{name}.html"],
-        ["compare", csv, csv, "--ids", f"{name}.txt"], ["compare", csv, csv, "-o", f"{folder}/{name}/{name}.html"], ["match", npz, npz], ["layers", npz, npz],
-        ["align", csv, csv, "-o", f"{folder}/{name}.safetensors"], ["transform", name, csv, "-o", f"{folder}/x.npy"], ["disentangle", csv, csv],
-        ["compare", csv, csv, f"--{name}"], [name], ["compare", csv, csv, "--groups", name], ["mechanisms", name, csv], ["bilipschitz", name, csv],
-        ["deconfound", "audit", csv], ["deconfound", "audit", csv, "--control", name], ["heads", npz, npz], ["extract", name, name, "-o", f"{name}.safetensors"],
-        *([command, *path, *path] for path in words for command in ("compare", "layers", "match")), *(["resolve", *path] for path in words),
-    ]  # fmt: skip
+        ["compare", csv, csv],
+        ["compare", f"{npz}:{name}", f"{npz}:{name}2"],
+        ["compare", f"{npz}:x", npz],
+        ["compare", npz, npz],
+        ["compare", csv, csv, "--ids", f"{name}.txt"],
+        ["compare", csv, csv, "-o", f"{folder}/{name}/{name}.html"],
+        ["compare", csv, csv, f"--{name}"],
+        ["compare", csv, csv, "--groups", name],
+        ["resolve", csv],
+        ["resolve", csv, "--ids", name],
+        ["resolve", csv, "--group-by", name],
+        ["resolve", f"{csv}:{name}"],
+        ["report", name, "-o", f"{folder}/{name}.html"],
+        ["match", npz, npz],
+        ["layers", npz, npz],
+        ["heads", npz, npz],
+        ["align", csv, csv, "-o", f"{folder}/{name}.safetensors"],
+        ["transform", name, csv, "-o", f"{folder}/x.npy"],
+        ["disentangle", csv, csv],
+        ["mechanisms", name, csv],
+        ["bilipschitz", name, csv],
+        ["deconfound", "audit", csv],
+        ["deconfound", "audit", csv, "--control", name],
+        ["extract", name, name, "-o", f"{name}.safetensors"],
+        [name],
+        *([command, *path, *path] for path in words for command in ("compare", "layers", "match")),
+        *(["resolve", *path] for path in words),
+    ]
     check = Check(PART, "escapes in names, through commands")
     for run in runs:
         out, err = io.StringIO(), io.StringIO()
@@ -768,6 +902,10 @@ def commands(setting: Setting) -> Check:
     return check
 
 
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-background-networking",
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--allow-file-access-from-files", "--virtual-time-budget=20000",
+)  # fmt: skip
 WATCH = """<!doctype html><meta charset="utf-8"><title>quiet</title><body><script>
 window.alert = () => { window.pwned = 1; };
 const pages = %s, found = {};
@@ -812,7 +950,9 @@ def pages(setting: Setting) -> Check:
     control.mkdir()
     (control / "bad.html").write_text(f"<!doctype html><title>x</title><p>{MARKUP}</p>", encoding="utf-8")
     seen = looked_at(control, ["bad.html"])["bad.html"]
-    check.count(None if "ran" in seen and "made" in seen else f"the browser does not notice a page without escapes: {seen!r}")
+    check.count(
+        None if "ran" in seen and "made" in seen else f"the browser does not notice a page without escapes: {seen!r}"
+    )
     return check
 
 
@@ -824,15 +964,18 @@ def looked_at(folder: Path, names: Sequence[str]) -> dict[str, str]:
     watch = folder / "watch.html"
     watch.write_text(WATCH % json.dumps([*names]), encoding="utf-8")
     ended = subprocess.run(
-        [
-            browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-background-networking",
-            "--host-resolver-rules=MAP * ~NOTFOUND", "--allow-file-access-from-files", f"--user-data-dir={folder / 'profile'}",
-            "--virtual-time-budget=20000", "--dump-dom", watch.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [browser, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", watch.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     found = re.search(r'<pre id="found">(.*?)</pre>', ended.stdout, flags=re.DOTALL)
     if found is None:
         return dict.fromkeys(names, f"the browser says nothing: {ended.stderr[-200:]!r}")
     seen = json.loads(html.unescape(found[1]))
-    return {name: ", ".join(what for what in ("title", "made", "ran", "links") if seen[name][what]) or ("" if seen[name]["words"] else "no name is shown") for name in names}
+    return {
+        name: ", ".join(what for what in ("title", "made", "ran", "links") if seen[name][what])
+        or ("" if seen[name]["words"] else "no name is shown")
+        for name in names
+    }

@@ -15,13 +15,33 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 Content = Mapping[str, bytes]
 Bytes = Callable[[bytes, Random], bytes]
 Path = tuple[str | int, ...]
 
-NUMBERS = (0, 1, 2, 3, 7, 8, 127, 128, 255, 256, 65_535, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+NUMBERS = (
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    127,
+    128,
+    255,
+    256,
+    65_535,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**40,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
 EDGE = 600  # bytes at either end of a file, where headers and footers are
 
 
@@ -45,12 +65,13 @@ def flipped(content: bytes, rng: Random) -> bytes:
 
 def numbered(content: bytes, rng: Random) -> bytes:
     """A number of 1 to 8 bytes overwritten: a length, an offset, a count."""
-    width, order = rng.choice((1, 2, 4, 4, 8, 8)), rng.choice(("little", "little", "big"))
+    width: int = rng.choice((1, 2, 4, 4, 8, 8))
+    order: Literal["little", "big"] = "big" if rng.random() < 1 / 3 else "little"
     at = place(content, rng)
     at -= rng.choice((0, at % width))
-    before = int.from_bytes(content[at : at + width], "little" if order == "little" else "big")
-    value = rng.choice((*NUMBERS, before - 1, before + 1, 2 * before, before // 2)) % 256**width
-    written = value.to_bytes(width, "little" if order == "little" else "big")
+    before = int.from_bytes(content[at : at + width], order)
+    value: int = rng.choice((*NUMBERS, before - 1, before + 1, 2 * before, before // 2)) % 256**width
+    written = value.to_bytes(width, order)
     return content[:at] + written[: max(len(content) - at, 0)] + content[at + width :]
 
 
@@ -84,7 +105,9 @@ def zeroed(content: bytes, rng: Random) -> bytes:
 
 def swapped(content: bytes, rng: Random) -> bytes:
     (a, b), (c, d) = sorted((run_of(content, rng), run_of(content, rng)))
-    return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:] if b <= c else content[b:] + content[:b]
+    return (
+        content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:] if b <= c else content[b:] + content[:b]
+    )
 
 
 def retold(content: bytes, rng: Random) -> bytes:
@@ -238,13 +261,22 @@ def changed_npy(content: bytes, rng: Random) -> tuple[str, bytes]:
     if kind == "shape":
         header = re.sub(r"'shape': \([^)]*\)", lambda _: f"'shape': {rng.choice(SHAPES)}", header)
     elif kind == "descr":
-        new = rng.choice((*map(repr, DESCRS), "[('a', '<f4')]", "[('a', '<f4'), ('b', '|O')]", "4", "None", "('<f4', (3,))"))
+        new = rng.choice(
+            (*map(repr, DESCRS), "[('a', '<f4')]", "[('a', '<f4'), ('b', '|O')]", "4", "None", "('<f4', (3,))")
+        )
         header = re.sub(r"'descr': '[^']*'", lambda _: f"'descr': {new}", header)
     elif kind == "fortran":
         header = re.sub(r"True|False", lambda found: rng.choice(("True", "False", "1", "None", "'x'")), header)
     elif kind == "key":
         header = rng.choice(
-            (header.replace("'descr'", "'dtype'"), header.replace("}", "'more': 1}"), "{}", "[]", header + "; import os", header * 2)
+            (
+                header.replace("'descr'", "'dtype'"),
+                header.replace("}", "'more': 1}"),
+                "{}",
+                "[]",
+                header + "; import os",
+                header * 2,
+            )
         )
     elif kind == "version":
         version = bytes([rng.choice((0, 1, 2, 3, 4, 255)), rng.choice((0, 0, 1))])
@@ -267,7 +299,10 @@ def changed_zip(inside: Callable[[bytes, Random], tuple[str, bytes]]) -> Callabl
             return changed_bytes(content, rng)
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = [(each.filename, archive.read(each), each.compress_type) for each in archive.infolist()]
-        kind, at = rng.choice(("inside", "inside", "inside", "gone", "twice", "moved", "name", "packed", "other")), rng.randrange(len(members))
+        kind, at = (
+            rng.choice(("inside", "inside", "inside", "gone", "twice", "moved", "name", "packed", "other")),
+            rng.randrange(len(members)),
+        )
         name, data, packed = members[at]
         if kind == "inside":
             kind, data = inside(data, rng)
@@ -279,7 +314,11 @@ def changed_zip(inside: Callable[[bytes, Random], tuple[str, bytes]]) -> Callabl
         elif kind == "moved":
             rng.shuffle(members)
         elif kind == "name":
-            members[at] = (rng.choice(("../" + name, "/" + name, name.upper(), name + "/", "", "é" * 300, "a\nb.npy", "ids.npy")), data, packed)
+            members[at] = (
+                rng.choice(("../" + name, "/" + name, name.upper(), name + "/", "", "é" * 300, "a\nb.npy", "ids.npy")),
+                data,
+                packed,
+            )
         elif kind == "packed":
             members[at] = (name, data, rng.choice((0, 8, 12, 14)))
         else:
@@ -306,8 +345,8 @@ def changed_safetensors(content: bytes, rng: Random) -> tuple[str, bytes]:
 
 
 CELLS = (
-    "", " ", "nan", "inf", "-inf", "1e999", "1e-999", "abc", '"', '""', '"1"', '"1', "1_000", "0x1p3", "١", "1,5", "TRUE", "None", "é", "\0",
-    "1" * 400, "=1+1", "-", "+1", "1e", ".5", "<script>", "\x1b[31m", "\u202e1", "NA", "1\r", '"a\nb"', "9" * 20, "x" * 5000,
+    "", " ", "nan", "inf", "-inf", "1e999", "1e-999", "abc", '"', '""', '"1"', '"1', "1_000", "0x1p3", "١", "1,5", "TRUE", "None", "é",
+    "\0",     "1" * 400, "=1+1", "-", "+1", "1e", ".5", "<script>", "\x1b[31m", "\u202e1", "NA", "1\r", '"a\nb"', "9" * 20, "x" * 5000,
 )  # fmt: skip
 
 
@@ -317,7 +356,12 @@ def changed_text(content: bytes, rng: Random) -> tuple[str, bytes]:
         return changed_bytes(content, rng)
     separator = "\t" if b"\t" in content else ","
     rows = [line.split(separator) for line in content.decode("utf-8", "surrogateescape").split("\n")]
-    kind, i = rng.choice(("cell", "cell", "cell", "row gone", "row twice", "moved", "column gone", "columns", "separator", "ends")), rng.randrange(len(rows))
+    kind, i = (
+        rng.choice(
+            ("cell", "cell", "cell", "row gone", "row twice", "moved", "column gone", "columns", "separator", "ends")
+        ),
+        rng.randrange(len(rows)),
+    )
     j = rng.randrange(len(rows[i]))
     if kind == "cell":
         rows[i][j] = rng.choice(CELLS)
@@ -338,7 +382,9 @@ def changed_text(content: bytes, rng: Random) -> tuple[str, bytes]:
     elif kind == "ends":
         text = text.replace("\n", rng.choice(("\r", "\r\n", "\n\n", "\u2028", "\0")))
     raw = text.encode("utf-8", "surrogateescape")
-    return kind, rng.choice((raw, raw, raw, raw, b"\xef\xbb\xbf" + raw, raw.decode("utf-8", "replace").encode("utf-16")))
+    return kind, rng.choice(
+        (raw, raw, raw, raw, b"\xef\xbb\xbf" + raw, raw.decode("utf-8", "replace").encode("utf-16"))
+    )
 
 
 def changed_gzip(content: bytes, rng: Random) -> tuple[str, bytes]:
@@ -367,7 +413,22 @@ def changed_hdf5(content: bytes, rng: Random) -> tuple[str, bytes]:
             element = file
         if kind == "attribute" and len(element.attrs):
             key = rng.choice(sorted(element.attrs))
-            new: Any = rng.choice((None, 0, "wrong", [1, 2], "csr_matrix", "categorical", "dataframe", "array", "9.9.9", np.zeros(0), ["a"], [10**9, 3]))
+            new: Any = rng.choice(
+                (
+                    None,
+                    0,
+                    "wrong",
+                    [1, 2],
+                    "csr_matrix",
+                    "categorical",
+                    "dataframe",
+                    "array",
+                    "9.9.9",
+                    np.zeros(0),
+                    ["a"],
+                    [10**9, 3],
+                )
+            )
             del element.attrs[key]
             if new is not None:
                 element.attrs[key] = new
@@ -385,7 +446,9 @@ def changed_hdf5(content: bytes, rng: Random) -> tuple[str, bytes]:
                 file.create_dataset(name, data=values, dtype=dtype).attrs.update(held)
                 kind = f"value {shape} {dtype}"
             elif kind == "link":
-                file[name] = rng.choice((h5py.SoftLink("/" + other), h5py.ExternalLink("/etc/passwd", "/x"), h5py.SoftLink("/" + name)))
+                file[name] = rng.choice(
+                    (h5py.SoftLink("/" + other), h5py.ExternalLink("/etc/passwd", "/x"), h5py.SoftLink("/" + name))
+                )
             elif kind == "moved" and other in file and not name.startswith(other):
                 file.copy(file[other], name)
             elif kind == "group":
@@ -405,7 +468,10 @@ def changed_arrow(parquet: bool) -> Callable[[bytes, Random], tuple[str, bytes]]
         import pyarrow.parquet as pq
 
         table = pq.read_table(io.BytesIO(content)) if parquet else pa.ipc.open_file(io.BytesIO(content)).read_all()
-        kind, j = rng.choice(("gone", "twice", "type", "name", "metadata", "nulls", "rows")), rng.randrange(table.num_columns)
+        kind, j = (
+            rng.choice(("gone", "twice", "type", "name", "metadata", "nulls", "rows")),
+            rng.randrange(table.num_columns),
+        )
         column, name = table.column(j), table.column_names[j]
         n = table.num_rows
         if kind == "gone":
@@ -414,7 +480,8 @@ def changed_arrow(parquet: bool) -> Callable[[bytes, Random], tuple[str, bytes]]
             table = table.append_column(rng.choice((name, name + "_")), column)
         elif kind == "type":
             made: Any = rng.choice((
-                pa.array([None] * n), pa.array(["x"] * n), pa.array([[1.0]] * n), pa.array([[1.0] * i for i in range(n)]), pa.array([True] * n),
+                pa.array([None] * n), pa.array(["x"] * n), pa.array([[1.0]] * n), pa.array([[1.0] * i for i in range(n)]),
+                pa.array([True] * n),
                 pa.array([b"\xff"] * n), pa.array([{"a": 1}] * n), pa.array([2**63] * n, pa.uint64()), pa.array([0] * n, pa.timestamp("s")),
                 pa.array([1] * n, pa.decimal128(30, 2)), pa.array([float("inf")] * n), pa.array(["a"] * n).dictionary_encode(),
                 pa.array([1.0] * n, pa.float16()), pa.array([[[1.0]]] * n), pa.nulls(n, pa.list_(pa.float32(), 3)),
@@ -423,7 +490,20 @@ def changed_arrow(parquet: bool) -> Callable[[bytes, Random], tuple[str, bytes]]
             kind = f"type {made.type}"
         elif kind == "name":
             names = list(table.column_names)
-            names[j] = rng.choice(("", "id", "ids", "a\nb", "\x1b[31m", "<script>", "x" * 3000, "feature_0", "__index_level_0__", names[j - 1]))
+            names[j] = rng.choice(
+                (
+                    "",
+                    "id",
+                    "ids",
+                    "a\nb",
+                    "\x1b[31m",
+                    "<script>",
+                    "x" * 3000,
+                    "feature_0",
+                    "__index_level_0__",
+                    names[j - 1],
+                )
+            )
             table = table.rename_columns(names)
         elif kind == "metadata":
             held = dict(table.schema.metadata or {})
@@ -433,7 +513,9 @@ def changed_arrow(parquet: bool) -> Callable[[bytes, Random], tuple[str, bytes]]
         elif kind == "nulls":
             values = column.to_pylist()
             values[rng.randrange(n)] = None
-            table = table.set_column(j, name, pa.array(values, column.type if not pa.types.is_dictionary(column.type) else None))
+            table = table.set_column(
+                j, name, pa.array(values, column.type if not pa.types.is_dictionary(column.type) else None)
+            )
         else:
             table = table.slice(0, rng.choice((0, 1, 2)))
         stream = io.BytesIO()

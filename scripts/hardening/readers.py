@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -123,7 +124,9 @@ class Attempts:
             columns = values.T if values.ndim == 2 else [values]
             if all(any(equal(column, each) for each in held) for column in columns):
                 continue
-            return f"read {name} {values.shape} {values.dtype} that the file does not hold: {str(values.tolist())[:120]}"
+            return (
+                f"read {name} {values.shape} {values.dtype} that the file does not hold: {str(values.tolist())[:120]}"
+            )
         return None
 
 
@@ -250,10 +253,10 @@ def program(path: Path) -> Arrays:
 # -- what the libraries of the formats hold a file to be
 
 
-def quietly(read: Callable[[], Any]) -> Any:
+def quietly(read: Callable[..., Any], *given: Any) -> Any:
     """What a library reads; None where it refuses."""
     with suppress(Exception), np.errstate(all="ignore"):
-        return read()
+        return read(*given)
     return None
 
 
@@ -293,7 +296,9 @@ def known_torch(path: Path) -> Iterator[Array]:
 
     def walk(value: Any) -> Iterator[Array]:
         if isinstance(value, torch.Tensor):
-            yield quietly(lambda: value.detach().float().numpy() if value.dtype == torch.bfloat16 else value.detach().numpy())
+            yield quietly(
+                lambda: value.detach().float().numpy() if value.dtype == torch.bfloat16 else value.detach().numpy()
+            )
         elif isinstance(value, dict | list | tuple):
             for inner in value.values() if isinstance(value, dict) else value:
                 yield from walk(inner)
@@ -328,13 +333,13 @@ def known_columns(path: Path) -> Iterator[Array]:
         return opened([k]).read_all().column(0).to_pylist()
 
     for k in range(quietly(count) or 0):
-        values = quietly(lambda k=k: read(k))
+        values = quietly(read, k)
         if values is None:
             continue
         for empty in (float("nan"), "", 0):
-            made = quietly(lambda values=values, empty=empty: np.array([empty if v is None else v for v in values]))
+            made = quietly(np.array, [empty if v is None else v for v in values])
             if made is not None and made.dtype == object:
-                made = quietly(lambda made=made: made.astype(float))
+                made = quietly(made.astype, float)
             if made is not None:
                 yield from (made, *(made.T if made.ndim == 2 else ()))
 
@@ -375,9 +380,9 @@ def known_elements(get: Callable[[str], Any], names: Sequence[str]) -> Iterator[
         return np.char.decode(held, "utf-8", "replace") if held.dtype.kind == "S" else held
 
     for name in names:
-        element = quietly(lambda name=name: get(name))
+        element = quietly(get, name)
         if hasattr(element, "dtype"):
-            found = quietly(lambda element=element: words(element))
+            found = quietly(words, element)
             if found is not None:
                 yield found
                 yield found.astype(bool).astype(int) if found.dtype.kind in "iub" else found
@@ -417,7 +422,7 @@ def known_text(path: Path) -> Iterator[Array]:
         for column in zip(*rows[first:], strict=False):
             yield np.array(column)
             yield np.array([cell.strip() for cell in column])
-            numbers = quietly(lambda column=column: np.array([float(cell) for cell in column]))
+            numbers = quietly(lambda cells: np.array([float(cell) for cell in cells]), column)
             if numbers is not None:
                 yield numbers
 
@@ -439,8 +444,8 @@ def known_folder(one: Callable[[Path], Iterable[Array]]) -> Callable[[Path], Ite
         paths = sorted((p for p in folder.rglob("*") if p.is_file()), key=lambda p: natural(str(p.relative_to(folder))))
         held = [found for path in paths if (found := list(one(path)))]
         yield from (each for found in held for each in found)
-        for found in (*zip(*held, strict=False), *zip(*held[::-1], strict=False)):
-            made = quietly(lambda found=found: np.concatenate(found))
+        for parts in (*zip(*held, strict=False), *zip(*held[::-1], strict=False)):
+            made = quietly(np.concatenate, parts)
             if made is not None:
                 yield made
 
@@ -461,7 +466,7 @@ def subjects() -> list[Subject]:
         Subject("npz", npz, m.alone(arrays, [saved(np.savez, other=IDS)]), table, known_npz),
         Subject("safetensors", safetensors, m.alone(m.changed_safetensors, [other]), table, known_safetensors),
         Subject("pt", torch_files, m.alone(pickled, [other]), table, known_torch),
-        Subject("csv", text, m.alone(lambda c, rng: (m.changed_gzip if c[:2] == b"\x1f\x8b" else m.changed_text)(c, rng)), table, known_text),
+        Subject("csv", text, m.alone(by_start), table, known_text),
         Subject("parquet", parquet_files, m.alone(parquet, [other]), table, known_columns),
         Subject("parquet, a screen", parquet_files, m.alone(parquet, [other]), screen, known_columns),
         Subject("arrow", arrow_files, m.alone(arrow, [other]), table, known_columns),
@@ -472,8 +477,8 @@ def subjects() -> list[Subject]:
         Subject("zarr, AnnData", anndata_stores, folder(in_store), table, known_zarr, "a.zarr"),
         Subject("shards", shards, folder(in_shards), table, known_folder(known_any), "."),
         Subject("datasets", datasets, folder(in_shards), table, known_folder(known_any), "."),
-        Subject("labels", label_files, m.alone(lambda c, rng: (m.changed_npy if c[:1] == b"\x93" else m.changed_text)(c, rng)), labels, known_lines),
-        Subject("factors", factor_files, m.alone(lambda c, rng: (arrays if c[:2] == b"PK" else m.changed_text)(c, rng)), factors, known_any),
+        Subject("labels", label_files, m.alone(by_start), labels, known_lines),
+        Subject("factors", factor_files, m.alone(by_start), factors, known_any),
         Subject("heads", heads, folder(in_shards), head, known_folder(known_any), "."),
         Subject("layers", layer_files, folder(in_shards), model_layers, known_folder(known_any), "."),
         Subject("inputs", input_files, m.alone(changed_input), inputs),
@@ -500,8 +505,9 @@ def npz(folder: Path) -> list[m.Content]:
 
 
 def safetensors(folder: Path) -> list[m.Content]:
-    from identifiable.io import save_array
     from safetensors.numpy import save
+
+    from identifiable.io import save_array
 
     written = save_array(folder / "a.safetensors", VALUES, IDS).read_bytes()
     return [{"a.safetensors": save({"x": VALUES, "ids": np.arange(4)}, {"a": "b"})}, {"a.safetensors": written}]
@@ -519,7 +525,7 @@ def text(folder: Path) -> list[m.Content]:
     import gzip
 
     content = 'id,"a",b\nu,1.5,2\n"v",-3,"4"\nw,5,6e-3\né,7,8\n'.encode()
-    bare = "1\t2\n3\t-4e3\n5\t6\n7\t8\n".encode()
+    bare = b"1\t2\n3\t-4e3\n5\t6\n7\t8\n"
     return [{"a.csv": content}, {"a.tsv": bare}, {"a.csv.gz": gzip.compress(content, mtime=0)}]
 
 
@@ -533,11 +539,15 @@ def columns(words: bool = True) -> Any:
 
 def parquet_files(folder: Path) -> list[m.Content]:
     import pyarrow.parquet as pq
+
     from identifiable.blocks import Blocks
     from identifiable.io import save_table
 
     ours = save_table(folder / "a.parquet", Blocks(VALUES), {"p": IDS}, ids=IDS).read_bytes()
-    made = [saved(lambda s, c=c, g=g: pq.write_table(columns(), s, compression=c, row_group_size=g)) for c, g in (("snappy", 2), ("zstd", 9), ("none", 3), ("gzip", 9))]
+    made = [
+        saved(lambda s, c=c, g=g: pq.write_table(columns(), s, compression=c, row_group_size=g))
+        for c, g in (("snappy", 2), ("zstd", 9), ("none", 3), ("gzip", 9))
+    ]
     frame = columns().to_pandas().set_index("id")
     return [{"a.parquet": content} for content in (ours, *made, saved(lambda s: frame.to_parquet(s)))]
 
@@ -562,7 +572,11 @@ def hdf5_files(folder: Path) -> list[m.Content]:
             file.create_dataset("values", data=VALUES, **packed)
             file.create_dataset("ids", data=IDS.tolist(), dtype=h5py.string_dtype())
 
-    packings: tuple[dict[str, Any], ...] = ({}, {"chunks": (2, 3), "compression": "gzip", "shuffle": True}, {"chunks": (1, 2), "fletcher32": True})
+    packings: tuple[dict[str, Any], ...] = (
+        {},
+        {"chunks": (2, 3), "compression": "gzip", "shuffle": True},
+        {"chunks": (1, 2), "fletcher32": True},
+    )
     return [{"a.h5": saved(write, **packing)} for packing in packings]
 
 
@@ -598,7 +612,7 @@ def zarr_stores(folder: Path) -> list[m.Content]:
         root = zarr.open_group(str(folder / f"{version}.zarr"), mode="w", zarr_format=version)
         root.create_array("values", data=VALUES, chunks=(2, 3))
         root.create_array("ids", data=np.arange(4), chunks=(4,))
-    zarr.save_array(str(folder / "4.zarr"), VALUES, zarr_format=3)
+    zarr.create_array(str(folder / "4.zarr"), data=VALUES, zarr_format=3)
     return [held(folder / f"{version}.zarr", "a.zarr/") for version in (2, 3, 4)]
 
 
@@ -631,30 +645,51 @@ def datasets(folder: Path) -> list[m.Content]:
             writer.write_table(half)
 
     names = [f"data-0000{k}-of-00002.arrow" for k in (0, 1)]
-    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "f", "_split": None, "_indices_files": None}
+    state = {
+        "_data_files": [{"filename": name} for name in names],
+        "_fingerprint": "f",
+        "_split": None,
+        "_indices_files": None,
+    }
     files = {name: saved(write, k) for k, name in enumerate(names)}
     return [{**files, "state.json": json.dumps(state).encode(), "dataset_info.json": b"{}"}]
 
 
 def label_files(folder: Path) -> list[m.Content]:
     content = "a\nb\né\na\n".encode()
-    return [{"l.txt": content}, {"l.npy": saved(np.save, IDS)}, {"l.npy": saved(np.save, np.arange(4))}, {"l.csv": b"id,p\nu,1\nv,2\n"}]
+    return [
+        {"l.txt": content},
+        {"l.npy": saved(np.save, IDS)},
+        {"l.npy": saved(np.save, np.arange(4))},
+        {"l.csv": b"id,p\nu,1\nv,2\n"},
+    ]
 
 
 def factor_files(folder: Path) -> list[m.Content]:
-    return [{"f.csv": b"id,floor,wall\nu,1,red\nv,2,blue\nw,3,red\n"}, {"f.npz": saved(np.savez, floor=np.arange(4), wall=IDS)}]
+    return [
+        {"f.csv": b"id,floor,wall\nu,1,red\nv,2,blue\nw,3,red\n"},
+        {"f.npz": saved(np.savez, floor=np.arange(4), wall=IDS)},
+    ]
 
 
 def heads(folder: Path) -> list[m.Content]:
     from safetensors.numpy import save
 
-    config = {"architectures": ["BertForSequenceClassification"], "id2label": {str(k): f"l{k}" for k in range(4)}, "model_type": "bert"}
+    config = {
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": {str(k): f"l{k}" for k in range(4)},
+        "model_type": "bert",
+    }
     tensors = {"classifier.weight": VALUES, "classifier.bias": np.zeros(4, np.float32)}
     index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, "model-00001-of-00001.safetensors")}
     said = json.dumps(config).encode()
     return [
         {"config.json": said, "model.safetensors": save(tensors)},
-        {"config.json": said, "model.safetensors.index.json": json.dumps(index).encode(), "model-00001-of-00001.safetensors": save(tensors)},
+        {
+            "config.json": said,
+            "model.safetensors.index.json": json.dumps(index).encode(),
+            "model-00001-of-00001.safetensors": save(tensors),
+        },
     ]
 
 
@@ -663,7 +698,10 @@ def layer_files(folder: Path) -> list[m.Content]:
 
     layers = {f"layer_{k}": VALUES + k for k in range(3)} | {"ids": np.arange(4)}
     return [
-        {f"step_{k}.safetensors": save(layers, {"layers": json.dumps(["layer_0", "layer_1", "layer_2"])}) for k in (1, 2)},
+        {
+            f"step_{k}.safetensors": save(layers, {"layers": json.dumps(["layer_0", "layer_1", "layer_2"])})
+            for k in (1, 2)
+        },
         {"step_1.npz": saved(np.savez, **layers)},
     ]
 
@@ -695,7 +733,9 @@ def bases(folder: Path) -> list[m.Content]:
     aligned = align(drawn, drawn @ [[0.6, 0.8], [-0.8, 0.6]])
     identity = AffineMap(np.eye(2), np.zeros(2))
     made = (found, FeatureMap(identity, found.result, ("a", "b")), aligned)
-    return [{"b.safetensors": save_basis(folder / f"{k}.safetensors", each).read_bytes()} for k, each in enumerate(made)]
+    return [
+        {"b.safetensors": save_basis(folder / f"{k}.safetensors", each).read_bytes()} for k, each in enumerate(made)
+    ]
 
 
 def checkpoints(folder: Path) -> list[m.Content]:
@@ -708,11 +748,9 @@ def checkpoints(folder: Path) -> list[m.Content]:
 def programs(folder: Path) -> list[m.Content]:
     import torch
 
-    class Double(torch.nn.Module):
-        def forward(self, z: Any) -> Any:
-            return 2 * z + torch.sin(z)
-
-    made = torch.export.export(Double(), (torch.zeros(4, 3).double(),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()).double().eval()
+    batch = {0: torch.export.Dim("batch")}
+    made = torch.export.export(net, (torch.zeros(4, 3).double(),), dynamic_shapes=(batch,))
     torch.export.save(made, folder / "net.pt2")
     return [{"net.pt2": (folder / "net.pt2").read_bytes()}]
 
@@ -721,7 +759,11 @@ def programs(folder: Path) -> list[m.Content]:
 
 
 def in_store(name: str) -> Callable[[bytes, Random], tuple[str, bytes]]:
-    return m.changed_json if name.endswith(("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")) else m.changed_bytes
+    return (
+        m.changed_json
+        if name.endswith(("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"))
+        else m.changed_bytes
+    )
 
 
 def in_shards(name: str) -> Callable[[bytes, Random], tuple[str, bytes]]:
@@ -741,13 +783,15 @@ def known_any(path: Path) -> Iterator[Array]:
     return iter(()) if read is None else iter(read(path))
 
 
+def by_start(content: bytes, rng: Random) -> tuple[str, bytes]:
+    """A change that suits what the first bytes say the file is; text if nothing else."""
+    kinds = {b"PK": m.changed_zip(m.changed_npy), b"\x93N": m.changed_npy, b"\x1f\x8b": m.changed_gzip}
+    return kinds.get(content[:2], m.changed_text)(content, rng)
+
+
 def changed_input(content: bytes, rng: Random) -> tuple[str, bytes]:
-    if content[:2] == b"PK":
-        return m.changed_zip(m.changed_npy)(content, rng)
-    if content[:1] == b"\x93":
-        return m.changed_npy(content, rng)
     if content[:1] != b"{":
-        return m.changed_text(content, rng)
+        return by_start(content, rng)
     lines = content.split(b"\n")
     at = rng.randrange(len(lines))
     how, lines[at] = m.changed_json(lines[at], rng)
@@ -781,20 +825,29 @@ def schemas(setting: Setting) -> Iterator[Check]:
     """Saved results: every field wrong in every way, then at random. One of twelve that load is drawn."""
     from identifiable.results.serial import SCHEMAS
 
-    sys.path.append(str(Path(__file__).parents[2] / "tests"))
-    from builders import EXAMPLES
-
-    texts: dict[str, list[str]] = {}
-    for make in EXAMPLES.values():
-        made = make()
-        texts.setdefault(made.schema, []).append(made.to_json())
+    texts = saved_results()
     for schema in SCHEMAS:
         folder = setting.folder / "result"
         folder.mkdir(exist_ok=True)
-        smallest = m.JsonText(shortened(min(texts[schema], key=len)))
         check = Check(PART, f"{schema}, saved")
-        yield attempted(check, saved_result(smallest, folder / "saved.json", setting.seed), setting.of(TRIES), folder)
+        yield attempted(
+            check,
+            saved_result(m.JsonText(texts[schema]), folder / "saved.json", setting.seed),
+            setting.of(TRIES),
+            folder,
+        )
         shutil.rmtree(folder)
+
+
+def saved_results() -> dict[str, str]:
+    """The smallest example of every schema as JSON text, shortened. The examples are those of the tests."""
+    sys.path.append(str(Path(__file__).parents[2] / "tests"))
+    examples: Mapping[str, Callable[[], Any]] = import_module("builders").EXAMPLES
+    texts: dict[str, list[str]] = {}
+    for make in examples.values():
+        made = make()
+        texts.setdefault(made.schema, []).append(made.to_json())
+    return {schema: shortened(min(found, key=len)) for schema, found in texts.items()}
 
 
 def shortened(text: str) -> str:
@@ -802,7 +855,9 @@ def shortened(text: str) -> str:
     from identifiable.report import html
     from identifiable.results import from_json
 
-    for kind in sorted({tuple("#" if isinstance(s, int) else s for s in path) for path, _, _ in m.spans(text)}, key=len):
+    for kind in sorted(
+        {tuple("#" if isinstance(s, int) else s for s in path) for path, _, _ in m.spans(text)}, key=len
+    ):
         data = json.loads(text)
         for values in within(data, kind):
             if isinstance(values, list):
@@ -820,7 +875,7 @@ def within(data: Any, kind: m.Path) -> list[Any]:
     found = [data]
     for step in kind:
         lists = step == "#"
-        held = [each for each in found if isinstance(each, list if lists else dict)]
+        held: list[Any] = [each for each in found if isinstance(each, list if lists else dict)]
         found = [inner for each in held for inner in (each if lists else [each[step]] if step in each else [])]
     return found
 
