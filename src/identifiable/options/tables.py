@@ -406,7 +406,7 @@ class HeadsOptions(Tables):
         super().__post_init__()
         for name in ("features", "bias"):
             given = getattr(self, name)
-            if given is not None and (isinstance(given, str) or len(given) != 2):
+            if not _is_pair(given):
                 raise UsageError(f"{name}: expected two, one for each head.")
 
 
@@ -483,5 +483,13 @@ class LayersOptions(Tables):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.untrained is not None and (isinstance(self.untrained, str) or len(self.untrained) != 2):
+        if not _is_pair(self.untrained):
             raise UsageError("untrained: expected two, one for each model.")
+
+
+def _is_pair(given: Any) -> bool:
+    """Whether it is one for each of two, or nothing."""
+    try:
+        return given is None or (not isinstance(given, str) and len(given) == 2)
+    except TypeError:  # it has no length
+        return False

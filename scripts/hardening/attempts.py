@@ -1,0 +1,218 @@
+"""Attempts in a forked child: what each raises, prints, runs, and costs. A crash ends one attempt and not the suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from hardening.checks import Check
+from identifiable import DataWarning, IdentifiableError
+
+SECONDS, BYTES = 5.0, 500 * 2**20  # of processor time and memory: the promise of issue 25 for files below 100 MB
+CPU_SECONDS = 12  # then the attempt is ended
+WALL_SECONDS = 180  # an attempt that waits for something is ended too
+ADDRESS_BYTES = 8 * 2**30  # so that an attempt cannot fill the machine
+LONGEST = 700  # characters of an error, its paths included
+PAGE = resource.getpagesize()
+RUNS_CODE = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is tried, how (in words that lead back to it), and what is wrong with what it returns, if anything."""
+
+    what: str
+    run: Callable[[], Any]
+    judge: Callable[[Any], str | None] = lambda found: None
+
+
+Prepare = Callable[[int], Attempt]
+
+
+def attempted(
+    check: Check, prepare: Prepare, count: int, folder: Path, *, seconds: float = SECONDS, most: float = BYTES
+) -> Check:
+    """Count attempts 0 … `count` of `prepare`. `folder` is theirs: a file that is opened for writing elsewhere is a fault.
+
+    The note of the check has the slowest one and the one that took most memory.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    slowest, largest, first = 0.0, 0, 0
+    seen: set[str] = set()
+    while first < count:
+        for index, record in _of_child(prepare, first, count, folder):
+            faults = [record["fault"]] if record["fault"] else []
+            faults += [f"{record['seconds']:.1f} s"] if record["seconds"] > seconds else []
+            faults += [f"{record['bytes'] / 2**20:.0f} MB"] if record["bytes"] > most else []
+            shown = len(check.examples)
+            check.count(f"{record['what']}: {'; '.join(faults)}" if faults else None)
+            kind = re.sub(r"[^A-Za-z ]+", "", " ".join(faults).replace(str(folder), ""))[:40]
+            if kind in seen:
+                del check.examples[shown:]  # one of each kind tells more
+            seen.add(kind)
+            slowest, largest = max(slowest, record["seconds"]), max(largest, record["bytes"])
+            first = index + 1
+    check.note = f"at most {slowest:.2f} s and {largest / 2**20:.0f} MB"
+    return check
+
+
+def _of_child(prepare: Prepare, first: int, count: int, folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of attempts from `first` on, until one ends the child; that one has the reason as its fault."""
+    ours, theirs = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(ours)
+        try:
+            with os.fdopen(theirs, "w") as pipe:
+                _run(prepare, first, count, folder, pipe)
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    index, what, hangs = first, "", False
+    with os.fdopen(ours) as pipe:
+        while True:
+            if not _ready(pipe):
+                os.kill(child, signal.SIGKILL)
+                hangs = True
+            line = pipe.readline()
+            if not line.endswith("\n"):
+                break
+            record = json.loads(line)
+            if "fault" in record:
+                yield index, record
+                index += 1
+            what = record["what"]
+    _, status = os.waitpid(child, 0)
+    if index < count:
+        ended = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status >> 8}"
+        why = f"waits for more than {WALL_SECONDS} s" if hangs else f"the process ended ({ended})"
+        yield index, {"what": what, "fault": why, "seconds": 0.0, "bytes": 0}
+
+
+def _ready(pipe: IO[str]) -> bool:
+    return bool(select.select([pipe], [], [], WALL_SECONDS)[0])
+
+
+def _run(prepare: Prepare, first: int, count: int, folder: Path, pipe: IO[str]) -> None:
+    heard: list[str] = []
+    printed = folder.with_name(f"{folder.name}.printed")
+    descriptor = os.open(printed, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    tempfile.tempdir = str(folder)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * PAGE
+    resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_BYTES, used + ADDRESS_BYTES))
+    attempt = Attempt("", lambda: None)
+    measured(attempt, heard)  # what is loaded at the first use is no fault
+    sys.addaudithook(_hook(heard, str(folder)))
+    for index in range(first, count):
+        try:
+            attempt = prepare(index)
+        except Exception as error:
+            attempt = Attempt(f"#{index}", partial(_raise, error))
+        pipe.write(json.dumps({"what": attempt.what}) + "\n")
+        pipe.flush()
+        heard.clear()
+        _allow(CPU_SECONDS)
+        record = measured(attempt, heard)
+        size = os.fstat(descriptor).st_size
+        if size:
+            text = os.pread(descriptor, 300, 0).decode(errors="replace")
+            record["fault"] = record["fault"] or f"printed {text!r}"
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        pipe.write(json.dumps(record) + "\n")
+
+
+def _raise(error: Exception) -> None:
+    raise RuntimeError(f"the attempt itself cannot be made: {type(error).__name__}: {error}") from error
+
+
+def measured(attempt: Attempt, heard: list[str] | None = None) -> dict[str, Any]:
+    """One attempt in this process: its fault, processor seconds and the bytes by which memory grew meanwhile."""
+    heard = [] if heard is None else heard
+    before = _memory()
+    began = time.process_time()
+    found, fault = None, None
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = attempt.run()
+            ended = time.process_time()
+        except IdentifiableError as error:
+            ended = time.process_time()
+            fault = wrong_with_message(str(error))
+        except BaseException as error:  # libraries also panic, exit and interrupt
+            ended = time.process_time()
+            fault = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        else:
+            try:
+                fault = attempt.judge(found)
+            except Exception as error:
+                fault = f"its judge raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    grown = _memory(peak=True) - before
+    foreign = [each for each in warned if not issubclass(each.category, DataWarning)]
+    if fault is None and foreign:
+        fault = f"warned {foreign[0].category.__name__}: {' '.join(str(foreign[0].message).split())[:200]}"
+    if heard:
+        fault = f"ran or wrote {heard[0]}"
+    return {"what": attempt.what, "fault": fault, "seconds": ended - began, "bytes": max(grown, 0)}
+
+
+def wrong_with_message(text: str) -> str | None:
+    """Why an error is not one line that can be shown on a terminal; None if it is."""
+    if not text.strip():
+        return "an error without a message"
+    if len(text) > LONGEST:
+        return f"an error of {len(text)} characters: {text[:200]!r}"
+    hidden = [character for character in text if not (character.isprintable() or character == "\u202f")]
+    return f"an error with {hidden[0]!r} in it: {text[:200]!r}" if hidden else None
+
+
+def _memory(*, peak: bool = False) -> int:
+    """Bytes of this process; at the `peak` since the last call without it, where the system can tell."""
+    if peak:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * PAGE
+
+
+def _allow(seconds: int) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, hard))
+
+
+def _hook(heard: list[str], folder: str) -> Callable[[str, tuple[Any, ...]], None]:
+    written = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+    def elsewhere(path: str) -> bool:
+        return not path.startswith((folder, "/dev/", "/proc/self/")) and "__pycache__" not in path
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        if event in RUNS_CODE:
+            heard.append(f"{event} {given[:2]!r}"[:200])
+        elif event == "open" and isinstance(given[0], str) and (given[2] or 0) & written and elsewhere(given[0]):
+            heard.append(f"open for writing {given[0]!r}"[:200])
+
+    return hook

@@ -1,0 +1,349 @@
+"""Numbers at the edge, through every public call: a right result, an error of ours, or an alert.
+
+The same numbers in another form (byte order, strides, a mask without gaps) give the result of plain float64. Other numbers give a
+result that is finite, or says in an alert that it is not. No call raises anything but our errors.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardening.attempts import Attempt, attempted
+from hardening.checks import Check, Setting
+
+PART = "values"
+ROWS, COLUMNS = 48, 3
+SECONDS = 60.0  # of one call: this is about values
+TOLERANCE = 1e-4  # of the same numbers in another form, relative to the largest number of the result
+
+# How it was got, and not what was found; passes are counted until a tolerance is met.
+PASSED_OVER = ("provenance", "inputs", "settings", "times", "passes", "steps", "curvature")
+
+Array = NDArray[Any]
+Call = Callable[[Any, Any], Any]
+Given = Callable[[Array, Array], tuple[Any, Any]]
+
+
+def checks(setting: Setting) -> Iterator[Check]:
+    for name, call in calls().items():
+        yield tried(name, call, setting)
+
+
+def tried(name: str, call: Call, setting: Setting) -> Check:
+    """A call with every kind of numbers, each in its first argument, its second, and both."""
+    X, Y = drawn(setting.seed)
+    given = cases()
+    plain: list[Any] = []
+
+    def prepare(index: int) -> Attempt:
+        if not plain:  # in the child
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                plain.append(numbers(call(X.copy(), Y.copy())))
+        kind, where, make = given[index]
+        first, second = make(X.copy(), Y.copy())
+        judge = (lambda found: like(numbers(found), plain[0])) if kind in SAME else silent
+        return Attempt(f"{kind}, {where}", lambda: call(first, second), judge)
+
+    return attempted(Check(PART, name), prepare, setting.of(len(given)), setting.folder / "values", seconds=SECONDS)
+
+
+def drawn(seed: int) -> tuple[Array, Array]:
+    """Sources that are not Gaussian, and a rotation of them with a little noise; all of it exact in single precision."""
+    rng = np.random.default_rng([25, seed])
+    X = rng.laplace(size=(ROWS, COLUMNS)).astype(np.float32).astype(np.float64)
+    turn, _ = np.linalg.qr(rng.standard_normal((COLUMNS, COLUMNS)))
+    Y = X @ turn + 0.05 * rng.standard_normal(X.shape)
+    return X, Y.astype(np.float32).astype(np.float64)
+
+
+# -- the same numbers
+
+SAME: dict[str, Callable[[Array], Any]] = {
+    "big-endian": lambda X: X.astype(">f8"),
+    "single": lambda X: X.astype(np.float32),
+    "single, big-endian": lambda X: X.astype(">f4"),
+    "longdouble": lambda X: X.astype(np.longdouble),
+    "by columns": np.asfortranarray,
+    "strides": lambda X: np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)[::2, ::3],
+    "backwards": lambda X: np.ascontiguousarray(X[::-1, ::-1])[::-1, ::-1],
+    "unaligned": lambda X: np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float64).reshape(X.shape),
+    "read-only": lambda X: _read_only(X),
+    "a mask without gaps": lambda X: np.ma.MaskedArray(X),
+    "lists": lambda X: X.tolist(),
+    "a subclass": lambda X: X.view(np.matrix),
+}
+
+
+def _read_only(X: Array) -> Array:
+    X.flags.writeable = False
+    return X
+
+
+# -- other numbers
+
+
+def put(value: Any) -> Callable[[Array], Any]:
+    def change(X: Array) -> Array:
+        X[5, 1] = value
+        return X
+
+    return change
+
+
+def column(make: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    def change(X: Array) -> Array:
+        X[:, 1] = make(X)
+        return X
+
+    return change
+
+
+def scaled(by: float) -> Callable[[Array], Any]:
+    def change(X: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return X * by
+
+    return change
+
+
+def halved(X: Array) -> Array:
+    """Half precision, near its largest number: sums overflow there."""
+    return (np.sign(X) * np.minimum(np.abs(X) * 2e4, 6.5e4)).astype(np.float16)
+
+
+OTHER: dict[str, Callable[[Array], Any]] = {
+    "inf": put(np.inf),
+    "-inf": put(-np.inf),
+    "NaN": put(np.nan),
+    "one of 1e300": put(1e300),
+    "one of 1e-300": put(1e-300),
+    "subnormal": scaled(1e-310),
+    "× 1e300": scaled(1e300),
+    "× 1e-300": scaled(1e-300),
+    "× 1e150": scaled(1e150),
+    "× 1e-150": scaled(1e-150),
+    "a column × 1e150": column(lambda X: X[:, 1] * 1e150),
+    "a column × 1e-150": column(lambda X: X[:, 1] * 1e-150),
+    "+ 1e12": lambda X: X + 1e12,
+    "half precision": halved,
+    "longdouble out of range": lambda X: X.astype(np.longdouble) * np.longdouble("1e4000"),
+    "a masked number": lambda X: np.ma.MaskedArray(X, np.arange(X.size).reshape(X.shape) == 7),
+    "whole numbers": lambda X: np.round(X).astype(np.int64),
+    "whole numbers of 2^62": lambda X: np.round(X).astype(np.int64) << 60,
+    "unsigned": lambda X: np.abs(X * 10).astype(np.uint8),
+    "true and false": lambda X: X > 0,
+    "complex": lambda X: X.astype(complex),
+    "text": lambda X: X.astype(str),
+    "objects": lambda X: X.astype(object),
+    "dates": lambda X: X.astype("M8[s]"),
+    "records": lambda X: np.zeros(len(X), [("a", float), ("b", float)]),
+    "a constant column": column(lambda X: 3.0),
+    "a column twice": column(lambda X: X[:, 0]),
+    "a column nearly twice": column(lambda X: X[:, 0] * (1 + 1e-15)),
+    "all equal": lambda X: np.ones_like(X),
+    "all zero": np.zeros_like,
+    "all rows equal": lambda X: np.broadcast_to(X[:1], X.shape),
+    "rows twice": lambda X: np.repeat(X[: len(X) // 2], 2, axis=0),
+    "three dimensions": lambda X: X[:, :, None],
+    "one dimension": lambda X: X[:, 0],
+    "no rows": lambda X: X[:0],
+    "no columns": lambda X: X[:, :0],
+    "one column": lambda X: X[:, :1],
+    "nothing": lambda X: None,
+    "a number": lambda X: 3.0,
+    "a word": lambda X: "no such file",
+}
+ROW_COUNTS = {"n = 1": 1, "n = 2": 2, "n = d": COLUMNS, "n = d + 1": COLUMNS + 1}
+
+
+def cases() -> list[tuple[str, str, Given]]:
+    found: list[tuple[str, str, Given]] = []
+    for kind, change in (SAME | OTHER).items():
+        for where, first, second in (("first", True, False), ("second", False, True), ("both", True, True)):
+            found.append((kind, where, partial(_given, change, first=first, second=second)))
+    for kind, n in ROW_COUNTS.items():
+        found.append((kind, "both", partial(_given, partial(_rows, n=n), first=True, second=True)))
+    return found
+
+
+def _given(change: Callable[[Array], Any], X: Array, Y: Array, *, first: bool, second: bool) -> tuple[Any, Any]:
+    return change(X) if first else X, change(Y) if second else Y
+
+
+def _rows(X: Array, n: int) -> Array:
+    return X[:n]
+
+
+# -- the calls
+
+
+def calls() -> dict[str, Call]:
+    """Every public call, on two tables of the same rows; one that takes one table takes the first."""
+    import identifiable as i
+
+    found: dict[str, Call] = {
+        "compare": lambda X, Y: i.compare(X, Y, null_draws=2),
+        "compare, three": lambda X, Y: i.compare(X, Y, X, null_draws=2, intervals=False),
+        "structural": lambda X, Y: i.structural(X, Y, null_draws=2),
+        "resolve": lambda X, Y: i.resolve(X, stability=2, restarts=1),
+        "resolve, two": lambda X, Y: i.resolve(X, Y, stability=0, restarts=1),
+        "ICA": lambda X, Y: i.ICA(random_state=0, restarts=1).fit(X).transform(Y),
+        "transform": lambda X, Y: i.transform(basis(), X),
+        "transform, inverse": lambda X, Y: i.transform(basis(), X, inverse=True),
+        "align": lambda X, Y: i.align(X, Y).result,
+        "Aligner": lambda X, Y: i.Aligner(random_state=0).fit(X, Y).transform(X),
+        "match": lambda X, Y: i.match(X, Y, null_draws=2),
+        "heads": lambda X, Y: i.heads(X, Y, null_draws=2),
+        "layers": lambda X, Y: i.layers({"a": X, "b": Y}, {"a": Y, "b": X}, null_draws=2),
+        "bilipschitz": lambda X, Y: i.bilipschitz(jvp, X, directions=2),
+        "mechanisms": lambda X, Y: i.mechanisms(as_jacobians(X)),
+        "disentangle": lambda X, Y: i.disentangle(X, Y, bootstrap=0, null=0),
+        "match_components": lambda X, Y: i.match_components(X, Y, draws=2),
+        "pair": lambda X, Y: i.pair(i.Representation(X), i.Representation(Y, name="b")).n,
+    }
+    return {**found, **metric_calls(), **screen_calls()}
+
+
+def jvp(z: Array, v: Array) -> Array:
+    return (1 + z**2) * v
+
+
+def as_jacobians(X: Any) -> Any:
+    """A Jacobian for every row; what is no table stays as it is."""
+    held = (
+        isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiub" and X.size and not isinstance(X, np.matrix)
+    )
+    return X[:, :, None] * np.ones((1, 1, 2), X.dtype) + (np.arange(2) == 1) * X[:, :1, None] if held else X
+
+
+def basis() -> Any:
+    import identifiable as i
+
+    if not _BASIS:
+        _BASIS.append(i.resolve(drawn(0)[0], stability=0, restarts=1))
+    return _BASIS[0]
+
+
+_BASIS: list[Any] = []
+
+
+def metric_calls() -> dict[str, Call]:
+    from identifiable import metrics
+
+    named: dict[str, Mapping[str, Any]] = {
+        "betavae_score": {"train": 40, "test": 20}, "factorvae_score": {"train": 40, "test": 20}, "dci": {}, "dcimig": {},
+        "explicitness": {}, "infomec": {"workers": 1}, "irs": {}, "jemmig": {}, "mcc": {}, "mig": {}, "mig_sup": {}, "modularity": {},
+        "noise_sweep": {"levels": (0.0, 0.1)}, "r2": {}, "sap": {},
+        "sis": {"slots_latents": ((0,), (1, 2)), "slots_factors": ((0,), (1, 2))},
+    }  # fmt: skip
+    found: dict[str, Call] = {}
+    for name, arguments in named.items():
+        found[f"metrics.{name}"] = partial(getattr(metrics, name), **arguments)
+    found["metrics.ica_step"] = lambda X, Y: metrics.ica_step(X)
+    found["metrics.unsupervised"] = lambda X, Y: metrics.unsupervised(X)
+    found["metrics.udr"] = lambda X, Y: metrics.udr([X, Y, X])
+    found["metrics.as_codes"] = lambda X, Y: metrics.as_codes(X, Y).latents
+    missing = (
+        {*metrics.__all__} - {name.partition(".")[2] for name in found} - {"PROFILES", "Codes", "IcaStep", "Metric"}
+    )
+    if missing:
+        raise AssertionError(f"no call of {sorted(missing)}")
+    return found
+
+
+def screen_calls() -> dict[str, Call]:
+    from identifiable import deconfound
+
+    wells = 12
+    labels: dict[str, Any] = {
+        "plate": np.repeat(["p1", "p2", "p3", "p4"], wells),
+        "well": [f"{row}{k:02d}" for row in "AB" for k in range(1, 7)] * 4,
+        "treatment": ["DMSO", "x", "DMSO", "y", "DMSO", "x", "DMSO", "y", "DMSO", "x", "DMSO", "y"] * 4,
+    }
+
+    def screen(X: Any) -> Any:
+        n = len(X) if hasattr(X, "__len__") and not isinstance(X, str) else ROWS
+        return deconfound.screen(X, metadata={name: column[:n] for name, column in labels.items()}, control="DMSO")
+
+    return {
+        "deconfound.screen": lambda X, Y: screen(X).representation.values[:],
+        "deconfound.audit": lambda X, Y: deconfound.audit(screen(X), permutations=5),
+        "deconfound.evaluate": lambda X, Y: deconfound.evaluate(screen(X), representations=("base", "pca")),
+        "deconfound.attribute": lambda X, Y: deconfound.attribute(screen(X), stability=2, permutations=5),
+        "deconfound.clean": lambda X, Y: deconfound.clean(screen(X), stability=2, permutations=5),
+        "deconfound.recommend": lambda X, Y: deconfound.recommend(screen(X), candidates=("control-z",)),
+    }
+
+
+# -- what a result says
+
+
+def numbers(found: Any) -> dict[str, float]:
+    """Every number of a result by its place; times, hashes and what says how it was stored are none."""
+    held: dict[str, float] = {}
+
+    def walk(value: Any, at: str) -> None:
+        if isinstance(value, bool | str) or value is None:
+            return
+        if isinstance(value, int | float | np.number):
+            held[at] = float(value)
+        elif isinstance(value, np.ndarray):
+            if value.dtype.kind in "fiu":
+                held.update({f"{at}[{k}]": float(v) for k, v in enumerate(np.asarray(value, float).ravel().tolist())})
+        elif is_dataclass(value):
+            for field in fields(value):
+                if field.name not in PASSED_OVER:
+                    walk(getattr(value, field.name), f"{at}.{field.name}")
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                walk(inner, f"{at}.{key}")
+        elif isinstance(value, list | tuple):
+            for k, inner in enumerate(value):
+                walk(inner, f"{at}[{k}]")
+
+    walk(found, "")
+    return held
+
+
+def alerts(found: Any) -> int:
+    """How many alerts a result has, its parts included."""
+    if is_dataclass(found):
+        own = len(getattr(found, "alerts", ()))
+        return own + sum(
+            alerts(getattr(found, field.name)) for field in fields(found) if field.name in ("result", "models")
+        )
+    return sum(map(alerts, found)) if isinstance(found, tuple) else 0
+
+
+def silent(found: Any) -> str | None:
+    """A number that is not finite in a result without an alert."""
+    bad = [f"{at} = {value}" for at, value in numbers(found).items() if not math.isfinite(value)]
+    return (
+        f"{len(bad)} numbers that are not finite, and no alert: {', '.join(bad[:3])}"
+        if bad and not alerts(found)
+        else None
+    )
+
+
+def like(found: Mapping[str, float], plain: Mapping[str, float]) -> str | None:
+    """Where a result differs from that of plain float64."""
+    if found.keys() != plain.keys():
+        return f"other numbers than of plain float64: {sorted(found.keys() ^ plain.keys())[:3]}"
+    largest = max((abs(v) for v in plain.values() if math.isfinite(v)), default=1.0)
+    for at, value in plain.items():
+        other = found[at]
+        if not (
+            math.isclose(value, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE * largest)
+            or (math.isnan(value) and math.isnan(other))
+        ):
+            return f"{at} = {other:.6g}, of plain float64 {value:.6g}"
+    return None
