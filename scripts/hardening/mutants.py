@@ -500,7 +500,7 @@ def watch(tests: Sequence[tuple[str, Test]], names: dict[str, str]) -> dict[str,
             passed = test()
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
         if passed:
             seconds[name] = time.process_time() - started
             for short, line in seen:
@@ -650,13 +650,17 @@ def checks(setting: Setting) -> Iterator[Check]:
 def _alone(plan: dict[str, Any]) -> int:
     """The fresh process: read the changed file at import, run the tests, say the first that fails."""
     from importlib.machinery import SourceFileLoader
+    from unittest.mock import patch
 
     import pytest
 
     path = Path(plan["path"])
     changed = _edited(path, plan["which"])
     original = SourceFileLoader.get_code
-    SourceFileLoader.get_code = lambda self, name: changed if self.path == str(path) else original(self, name)  # type: ignore[method-assign]
+
+    def get_code(self: Any, name: str) -> Code | None:
+        return changed if self.path == str(path) else original(self, name)
+
     wanted = plan["tests"]
 
     class Chosen:
@@ -671,7 +675,7 @@ def _alone(plan: dict[str, Any]) -> int:
                 self.failed = report.nodeid
 
     seen = Chosen()
-    with contextlib.redirect_stdout(io.StringIO()):
+    with patch.object(SourceFileLoader, "get_code", get_code), contextlib.redirect_stdout(io.StringIO()):
         ended = pytest.main(
             [
                 *ARGUMENTS,

@@ -67,7 +67,7 @@ def tables(seed: int, noise: float = 0.4) -> tuple[Array, Array]:
 
 
 def centred(X: Array) -> Array:
-    return X - X.mean(axis=0)
+    return np.asarray(X - X.mean(axis=0))
 
 
 # ---- compare ----------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def ridge(x: Array, y: Array) -> Array:
     from identifiable.identifiability.ladder import PENALTIES
 
     top = np.linalg.norm(x, 2) ** 2
-    best, least = None, np.inf
+    best, least = 0.0, np.inf
     for penalty in PENALTIES * top:
         inverse = np.linalg.inv(x.T @ x + penalty * np.eye(x.shape[1]))
         free = 1 - np.trace(x @ inverse @ x.T) / (len(x) - 1)
@@ -132,7 +132,7 @@ def ridge(x: Array, y: Array) -> Array:
             best, least = penalty, error
     if best == PENALTIES[0] * top:
         return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0])
-    return np.asarray(np.linalg.solve(x.T @ x + best * np.eye(x.shape[1]), x.T @ y))
+    return np.asarray(np.linalg.inv(x.T @ x + best * np.eye(x.shape[1])) @ x.T @ y)
 
 
 def canonical(x: Array, y: Array) -> tuple[Array, Array, Array]:
@@ -211,6 +211,7 @@ def similarities(seed: int) -> Iterator[Found]:
     yield Found("CKA", found.cka, cka(X, Y))
     yield Found("debiased CKA", found.cka_debiased, cka(X, Y, debiased=True))
     grid = layers({"a": X, "b": np.tanh(X)}, {"a": Y, "b": np.tanh(Y)}, components=k, null_draws=1).grid("models")
+    assert grid is not None
     for i, x in enumerate((X, np.tanh(X))):
         for j, y in enumerate((Y, np.tanh(Y))):
             yield Found(f"CKA of layers {i}, {j}", grid.cka[i][j], cka(x, y, debiased=True))
@@ -237,7 +238,7 @@ def cka(X: Array, Y: Array, *, debiased: bool = False) -> float:
         return float(both / (n * (n - 3)))
 
     K, L = centred(X) @ centred(X).T, centred(Y) @ centred(Y).T
-    return hsic(K, L) / np.sqrt(hsic(K, K) * hsic(L, L))
+    return float(hsic(K, L) / np.sqrt(hsic(K, K) * hsic(L, L)))
 
 
 # ---- ICA --------------------------------------------------------------------------------------------------------------
@@ -403,6 +404,9 @@ def factors_of_a_decoder(seed: int) -> Iterator[Found]:
         outputs = [int(o) for o in factor.outputs]
         mine = np.isin(owner, [owner[outputs[0]]])
         yield Found("outputs of a factor", sorted(outputs), np.flatnonzero(mine))
+        others = scipy.linalg.null_space(J[:, ~mine].reshape(-1, d)).T  # directions that move its outputs only
+        angles = scipy.linalg.subspace_angles(np.array(factor.subspace).reshape(-1, d).T, others.T)
+        yield Found("largest angle of a subspace, radians", angles.max(), 0.0)
 
 
 # ---- heads, alignment, dictionaries, screens --------------------------------------------------------------------------
@@ -428,6 +432,7 @@ def heads_of(seed: int) -> Iterator[Found]:
         train, test = fold != k, fold == k
         offset = (G[train] - F[train] @ A.T).mean(axis=0)
         missed += float(np.sum((G[test] - F[test] @ A.T - offset) ** 2))
+    assert way.fit is not None
     yield Found("R² of the map of heads", way.fit.r2, 1 - missed / spread)
 
 
