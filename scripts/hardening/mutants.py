@@ -37,7 +37,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -302,10 +302,10 @@ def described(mutant: Mutant) -> Mutant:
     return replace(mutant, change=f"{before} -> {'pass' if change.removes else _text(change.shown)}")
 
 
-def _edited(path: Path, which: int) -> Code:
+def _edited(path: Path, which: int) -> ast.Module:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     next(islice(_changes(tree), which, None)).edit()
-    return compile(ast.fix_missing_locations(tree), str(path), "exec")
+    return ast.fix_missing_locations(tree)
 
 
 def _text(node: ast.AST) -> str:
@@ -316,9 +316,13 @@ def _text(node: ast.AST) -> str:
     return ast.unparse(node).splitlines()[0]
 
 
-def mutated(mutant: Mutant) -> Code:
-    """The code of the whole file with the change."""
+def tree_of(mutant: Mutant) -> ast.Module:
+    """The whole file with the change."""
     return _edited(mutant.path, mutant.which)
+
+
+def mutated(mutant: Mutant) -> Code:
+    return compile(tree_of(mutant), str(mutant.path), "exec")
 
 
 def files() -> list[Path]:
@@ -532,7 +536,7 @@ class Judge:
                 following = items[after] if after else None  # fixtures that it shares are kept
                 return not any(r.failed for r in runtestprotocol(items[name], log=False, nextitem=following))
 
-            return [partial(run, name, after) for name, after in zip(names, [*names[1:], None], strict=True)]
+            return [partial(run, name, after) for name, after in zip(names, [*names[1:], None], strict=False)]
 
         watched = self._watched(list(zip(items, in_order(list(items)), strict=True)))
         for at, mutant in enumerate(self.chosen):
@@ -548,22 +552,30 @@ class Judge:
         return True
 
     def _watched(self, tests: Sequence[tuple[str, Test]]) -> Watched:
-        kept = Path(tempfile.gettempdir(), f"identifiable-hardening-{os.getuid()}", f"{_stamp()}.json")
-        if not kept.exists():
-            kept.parent.mkdir(exist_ok=True)
-            child = os.fork()
-            if child == 0:  # what tests leave behind in memory is left behind there
-                try:
-                    found = watch(tests, {str(path): _short(path) for path in files()})
-                    part = kept.with_suffix(f".{os.getpid()}")
-                    part.write_text(json.dumps(found))
-                    part.rename(kept)
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)
-        found = json.loads(kept.read_text())
-        lines = {path: {int(line): names for line, names in at.items()} for path, at in found["lines"].items()}
-        return Watched(found["seconds"], lines)
+        """What is known of each file of tests, from before or from a run now, in a child: what tests leave in memory ends with it."""
+        folder = Path(tempfile.gettempdir(), f"identifiable-hardening-{os.getuid()}")
+        folder.mkdir(exist_ok=True)
+        seconds: dict[str, float] = {}
+        lines: dict[str, dict[int, list[str]]] = {}
+        for file, group in groupby(tests, key=lambda test: test[0].partition("::")[0]):
+            kept = folder / f"{_stamp(ROOT / file)}.json"
+            if not kept.exists():
+                child = os.fork()
+                if child == 0:
+                    try:
+                        found = watch(list(group), {str(path): _short(path) for path in files()})
+                        part = kept.with_suffix(f".{os.getpid()}")
+                        part.write_text(json.dumps(found))
+                        part.rename(kept)
+                    finally:
+                        os._exit(0)
+                os.waitpid(child, 0)
+            found = json.loads(kept.read_text())
+            seconds |= found["seconds"]
+            for path, at in found["lines"].items():
+                for line, names in at.items():
+                    lines.setdefault(path, {}).setdefault(int(line), []).extend(names)
+        return Watched(seconds, lines)
 
     def _fresh(self, mutant: Mutant, names: Sequence[str], limit: float) -> str | None:
         """In a process that reads the changed file when it imports it, with no compiled code kept from before."""
@@ -591,12 +603,12 @@ class Judge:
         )
 
 
-def _stamp() -> str:
-    hashed = hashlib.sha256()
-    for folder in (SOURCE, ROOT / "tests"):
-        for path in sorted(folder.rglob("*.py")):
-            hashed.update(path.read_bytes())
-    hashed.update(repr((ROOMS, TESTS, GOLDEN_RUNS)).encode())
+def _stamp(file: Path) -> str:
+    """Of a file of tests, of what it may import, and of all sources."""
+    beside = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith("test_")]
+    hashed = hashlib.sha256(repr(GOLDEN_RUNS).encode())
+    for path in (file, *sorted(SOURCE.rglob("*.py")), *sorted(beside)):
+        hashed.update(path.read_bytes())
     return hashed.hexdigest()[:16]
 
 
@@ -655,7 +667,7 @@ def _alone(plan: dict[str, Any]) -> int:
     import pytest
 
     path = Path(plan["path"])
-    changed = _edited(path, plan["which"])
+    changed = compile(_edited(path, plan["which"]), str(path), "exec")
     original = SourceFileLoader.get_code
 
     def get_code(self: Any, name: str) -> Code | None:
