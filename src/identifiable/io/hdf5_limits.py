@@ -7,7 +7,12 @@ HDF5 and h5py allocate what a header says: one damaged byte in a file of 20 kB m
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from identifiable.io.stored_rows import FileBytes
 
@@ -21,6 +26,9 @@ PIECE = 2**22
 RATIO = 1032  # deflate's limit
 PACKED = 2**15  # of filters that others provide: a block of 128 kB in 4 bytes, as zstd has
 LEAST = 2**20  # bytes that a chunk may always have
+REFERENCE = np.dtype(
+    [("length", "<u4"), ("heap", "<u8"), ("number", "<u4")]
+)  # to a text in a heap, in files of 64-bit places
 
 
 def check_heaps(file: FileBytes) -> None:
@@ -36,17 +44,42 @@ def check_heaps(file: FileBytes) -> None:
 
 
 def _check_heap(file: FileBytes, at: int) -> None:
+    for _ in _objects(file, at):
+        pass
+
+
+def _objects(file: FileBytes, at: int) -> Iterator[tuple[int, int]]:
+    """Number and length of each text in the heap at a place; nothing of what is no heap, which HDF5 refuses."""
     head = file.read(at, HEAP_HEADER)
     size = int.from_bytes(head[8:], "little")
-    if head[4:8] != b"\x01\0\0\0" or at + size > file.size:  # then HDF5 refuses it, or it is no heap
+    if head[:8] != HEAP + b"\x01\0\0\0" or at + size > file.size:
         return
     heap, place = file.read(at, size), HEAP_HEADER
     while place + OBJECT_HEADER <= size:
+        number = int.from_bytes(heap[place : place + 2], "little")
         length = int.from_bytes(heap[place + 8 : place + OBJECT_HEADER], "little")
-        unused = heap[place : place + 2] == b"\0\0"
-        if unused and length == 0:
+        used = OBJECT_HEADER + -(-length // 8) * 8 if number else length
+        if used == 0 or place + used > size:
             raise ValueError(f"the heap at byte {at:,} has no end")
-        place += length if unused else OBJECT_HEADER + -(-length // 8) * 8
+        if number:
+            yield number, length
+        place += used
+
+
+def _check_texts(dataset: Any) -> None:
+    """Refuse texts that are said to be longer than they are, where the places of all of them lie in the file in one piece."""
+    start, path = dataset.id.get_offset(), dataset.file.filename
+    if start is None or not isinstance(path, str) or not os.path.isfile(path):  # packed, or the copy of a remote file
+        return
+    file = FileBytes.open(Path(path), path)
+    places = np.frombuffer(file.read(start + dataset.file.userblock_size, dataset.size * REFERENCE.itemsize), REFERENCE)
+    for at in np.unique(places["heap"]).tolist():
+        here = places[places["heap"] == at]
+        held = np.zeros(2**16, np.int64)
+        for number, length in _objects(file, at):
+            held[number] = length
+        if at and (here["length"] > held[np.minimum(here["number"], 2**16 - 1)]).any():
+            raise ValueError(f"texts of {dataset.name[:80]!r} are longer than their places")
 
 
 def check_dataset(dataset: Any) -> None:
@@ -59,6 +92,8 @@ def check_dataset(dataset: Any) -> None:
     if dataset.chunks is None:
         if size > max(dataset.id.get_storage_size(), 0):
             raise ValueError(f"{said}, {dataset.id.get_storage_size():,} bytes are there")
+        if size and dataset.dtype.hasobject:
+            _check_texts(dataset)
         return
     ratio = PACKED if _has_others(dataset) else RATIO
     chunk = math.prod(dataset.chunks) * item
