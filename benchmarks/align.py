@@ -185,9 +185,11 @@ def near() -> Iterator[dict[str, Any]]:
             ]
             gains = [case["auto"] - case["best"] for case in found]
             about = {"pair": f"{kind}, condition {condition}", "per_dimension": ratio, "seeds": len(gains)}
-            yield about | {"auto": float(np.mean([case["auto"] for case in found]))} | {
-                "best": float(np.mean([case["best"] for case in found])), "worst_gain": min(gains)
-            }
+            yield (
+                about
+                | {"auto": float(np.mean([case["auto"] for case in found]))}
+                | {"best": float(np.mean([case["best"] for case in found])), "worst_gain": min(gains)}
+            )
 
 
 def speed() -> dict[str, Any]:

@@ -319,7 +319,14 @@ class _Direction:
             own_overlap=overlap,
             r2=closeness.r2,
             cosine=closeness.cosine,
-            mixed=true_share(self.answers, self.answers, self.mapped, np.arange(len(self.mapped)), seed=self.options.seed, run=self.run),
+            mixed=true_share(
+                self.answers,
+                self.answers,
+                self.mapped,
+                np.arange(len(self.mapped)),
+                seed=self.options.seed,
+                run=self.run,
+            ),
             curve=self._curve() if self.options.curve else None,
             regions=worst_regions(
                 found["cosine"].rows,

@@ -114,9 +114,7 @@ def solve_near(passes: Passes, contrast: Contrast, near: Near, *, rng: np.random
         here = _Point.at(passes, rotation, contrast, sparing=sparing, spared=near.gaussian)
         steps.append(Step(passes.spent, "polish", len(rotation), here.turn))
         rotation = cayley(_within_reach(here.newton)) @ rotation
-    end = polish(
-        passes, rotation, contrast, near.scale, tol, steps, survey=True, sparing=sparing, spared=near.gaussian
-    )
+    end = polish(passes, rotation, contrast, near.scale, tol, steps, survey=True, sparing=sparing, spared=near.gaussian)
     rotation = orthogonal(end.rotation)
     survey, gained = _surveyed(passes, rotation, contrast, end)
     return Solution(rotation, end.converged, end.left, survey, gained, 0, steps)
