@@ -326,7 +326,7 @@ def polish(
             step *= before / (before - after)  # where a straight line through both slopes crosses zero
             there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last, sparing, spared)
         memory.learn(step, here, there, tangled)
-        left.append(there.gain / max(others, here.gain / 100))
+        left.append(there.gain / (max(others, here.gain / 100) or enough))  # nothing, where all were left alone
         here = there
         if turn is not None:
             best = here  # of more components than before
