@@ -11,8 +11,8 @@ import pytest
 
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
-from identifiable.ica import Fit, fit, refits, resolve
-from identifiable.ica.chance import by_chance, too_weak
+from identifiable.ica import Fit, fit, refits, resolve, search
+from identifiable.ica.chance import by_chance, too_weak, turn_variances
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.diagnostics import LEAST_STABILITY, WORST_STABILITY
 from identifiable.ica.passes import Passes
@@ -22,6 +22,7 @@ from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions as Settings
 from identifiable.options import ResolveOptions
+from identifiable.worlds import sources
 
 LOGCOSH = contrast("logcosh")
 Rows = Any
@@ -89,6 +90,9 @@ def test_the_limit_of_chance_grows_with_dimensions_and_falls_with_rows():
         assert limits[8000, k] == pytest.approx(limits[2000, k] / 2, rel=0.02)
     weak = shapes[~too_weak(shapes, 8000, LOGCOSH, 40)][0]
     assert weak == pytest.approx(np.sqrt(40 * 0.0274 / 8000) / 0.3, rel=0.02)
+    none, one = turn_variances(np.array([0.0, 0.1]), 8000, LOGCOSH, 40)
+    assert one == pytest.approx(40 * 0.0274 / 8000 / 0.01, rel=0.02)
+    assert none > 1e6
 
 
 # -- the solver
@@ -110,6 +114,35 @@ def test_passes_do_not_grow_with_gaussian_directions():
     assert max(spent) <= 1.5 * spent[0]
 
 
+@pytest.mark.usefixtures("as_if_large")
+def test_weak_sources_among_gaussian_directions_do_not_keep_the_solver_busy():
+    """They were once polished together with directions left alone, which went on for 180 passes."""
+    kinds = {"super": 0.52, "sub": 0.12, "near_gaussian": 0.16, "gaussian": 0.2}
+    found = fitted(sources(40_000, 128, rng=np.random.default_rng(101), kinds=kinds).X, restarts=1)
+    assert found.converged
+    assert found.passes.spent < 20
+    assert 20 <= found.solution.left.sum() <= 30
+
+
+def test_a_round_gives_up_on_noise_and_not_on_a_source(monkeypatch):
+    """A direction of noise stays as far from a Gaussian as it is, one near a source goes farther from step to step."""
+    rng = np.random.default_rng(6)
+    S = drawn(12_000, 1, 39, rng)
+    passes = Passes(Blocks(S), Whitener.of(Moments.of(S)))
+    truth = orthogonal(passes.whitener.back.T)
+    begun = orthogonal(truth[:8] + 0.15 * rng.standard_normal((8, 40)))
+    spent = []
+    for growing in (search.GROWING, 0.0):
+        monkeypatch.setattr(search, "GROWING", growing)
+        steps: list[Any] = []
+        found, _, shapes = search._round(passes, begun, LOGCOSH, steps, True)
+        told = found[~by_chance(shapes, passes.n, LOGCOSH, 40)]
+        assert len(told) == 1
+        assert np.abs(told[0] @ truth[0]) > 0.97
+        spent.append(sum(step.active for step in steps))
+    assert spent[0] < 0.8 * spent[1]
+
+
 def test_where_starts_cost_little_nothing_is_left_alone():
     X = np.random.default_rng(4).standard_normal((1000, 4))
     assert not fitted(X).solution.left.any()
@@ -129,9 +162,12 @@ def test_what_hides_among_gaussians_is_found_and_gaussians_alone_give_nothing():
             assert turn is None
             continue
         assert turn is not None
-        np.testing.assert_allclose(turn @ turn.T, np.eye(40), atol=1e-9)
-        means = passes.step(turn @ space, LOGCOSH)
-        assert (~by_chance(np.diag(means.cross) - means.bend, means.n, LOGCOSH)).sum() == real
+        rotation, spared = turn
+        np.testing.assert_allclose(rotation @ rotation.T, np.eye(40), atol=1e-9)
+        means = passes.step(rotation @ space, LOGCOSH)
+        told = ~by_chance(np.diag(means.cross) - means.bend, means.n, LOGCOSH)
+        assert told.sum() == real
+        np.testing.assert_array_equal(spared, ~told)
 
 
 # -- refits that begin at the fit

@@ -101,6 +101,10 @@ def test_every_mean_of_a_pass_is_the_plain_mean(table, name, precision):
     np.testing.assert_allclose(step.cross, slope.T @ y / n, **close)
     np.testing.assert_allclose(step.bend, bend.mean(axis=0), **close)
     np.testing.assert_allclose(passes.step(turn[:2], G).cross, step.cross[:2, :2], **close)
+    some = passes.step_of(np.array([True, False, True]), turn, G)
+    assert some.n == n
+    np.testing.assert_allclose(some.cross, step.cross * [[1], [0], [1]], **close)
+    np.testing.assert_allclose(some.bend, step.bend * [1, 0, 1], **close)
 
     pairs = passes.pairs(turn, G)
     np.testing.assert_allclose(pairs.bend, bend.T @ y**2 / n, **close)
@@ -140,3 +144,6 @@ def test_passes_spent_count_rows_and_components(table):
     assert passes.spent == pytest.approx(1.1)
     passes.step(np.eye(3)[:1], G)
     assert 1.1 < passes.spent < 1.5
+    before = passes.spent
+    passes.step_of(np.array([True, False, False]), np.eye(3), G)
+    assert passes.spent == pytest.approx(before + 1 / 3)

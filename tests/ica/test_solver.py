@@ -494,10 +494,11 @@ def test_weak_saddles_are_found_on_more_rows(monkeypatch):
     assert misplaced(sample, wrong, LOGCOSH).saddles == []
     for rows in (40_000, 60_000):  # a share, which is not white, and all
         monkeypatch.setattr(solver, "WEAK_ROWS", rows)
-        found, rescued = solver._untangled(passes, sample, wrong, LOGCOSH, 1.0, [])
-        assert rescued == 2
+        found, tangle = solver._untangled(passes, sample, wrong, LOGCOSH, 1.0, [], np.zeros(8, bool))
+        assert len(tangle.saddles) == 2
         assert np.abs(found @ truth.T).max(axis=1).min() > 0.9
-        assert solver._untangled(passes, sample, truth, LOGCOSH, 1.0, [])[1] == 0
+        assert not solver._untangled(passes, sample, truth, LOGCOSH, 1.0, [], np.zeros(8, bool))[1].saddles
+        assert not solver._untangled(passes, sample, wrong, LOGCOSH, 1.0, [], np.ones(8, bool))[1].saddles
 
 
 def test_starts_that_agree_are_three_and_starts_that_do_not_are_more():

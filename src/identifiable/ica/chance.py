@@ -31,14 +31,19 @@ def by_chance(shapes: Array, n: int, contrast: Contrast, dimensions: int | None 
 
 
 def too_weak(shapes: Array, n: int, contrast: Contrast, components: int) -> NDArray[np.bool_]:
-    """Directions that n rows cannot fix though they depart from a Gaussian: another sample would turn them by more than `MOST_ANGLE`.
+    """Directions that n rows cannot fix though they depart from a Gaussian: another sample would turn them by more than `MOST_ANGLE`."""
+    return turn_variances(shapes, n, contrast, components) > MOST_ANGLE**2
 
-    Ours. By the formula of `Directions` for nearly Gaussian components: turns into each of the others have the variance of G' left
-    after regressing on y, over n and the squared curvature.
+
+def turn_variances(shapes: Array, n: int, contrast: Contrast, others: int) -> Array:
+    """By how much, squared, n rows leave open the turns of each direction into so many nearly Gaussian others.
+
+    Ours. By the formula of `Directions`: turns into each of the others have the variance of G' left after regressing on y, over n
+    and the squared curvature, which is the squared shape.
     """
     level = gaussian_values(contrast.name)
-    angle = np.sqrt(components * level.roughness * level.residual_variance / n)
-    return np.asarray(np.abs(shapes) * MOST_ANGLE < angle)
+    squares = np.maximum(shapes**2, np.finfo(float).tiny)
+    return np.asarray(others * level.roughness * level.residual_variance / n / squares)
 
 
 def chosen_p(z: Array, roughness: float) -> Array:

@@ -38,6 +38,8 @@ ROWS_PER_SQUARE = 8  # rows it uses at most, over that square: with fewer, weak 
 SEARCH_ROWS = 200_000  # and it may always use as many as these
 NEARLY_EVERY = 0.7  # a larger share of the rows is all of them
 ROUND = 8  # steps of a round
+GROWING = 1.05  # times its shape two steps before that a direction on its way to a source has, after so many
+BEGUN = 3  # steps
 WAITING = 0.7  # 1 - cosine of a turn, beyond which a direction waits for the next round
 FEW = 0.08  # of the directions settling in a round, below which the next one takes more rows
 MORE = 4  # times the rows when few settle
@@ -116,9 +118,10 @@ def search_in_rounds(
         left = np.vstack([coming, waiting])
         idle = idle + 1 if few and not len(found) and rows >= most else 0
         busy = busy if idle else passes.spent
-        patient = patient or (few and rows >= most)
         narrowed = (narrowed or narrowing) and not len(found)
-        if len(left) <= 1 or (narrowed and (idle >= MAX_IDLE or passes.spent - busy > IDLE_PASSES)):
+        if len(left) <= 1 or (few and rows >= most and not patient):
+            break
+        if narrowed and (idle >= MAX_IDLE or passes.spent - busy > IDLE_PASSES):
             break
         if few and rows < most:
             rows = _enough(MORE * rows, most, passes.n)
@@ -179,6 +182,7 @@ def _round(
     On its way to a weak source a direction turns far, among noise, before it turns less: a `patient` round gives it time.
     """
     found, coming, shapes = directions[:0], directions, np.zeros(0)
+    before = np.zeros((2, len(directions)))  # sizes of the shapes in the last two steps
     for step in range(2 * ROUND if patient else ROUND):
         towards = part.fixed_point(coming, contrast)
         shape = np.einsum("ij,ij->i", towards, coming)
@@ -187,7 +191,9 @@ def _round(
         steps.append(Step(part.spent, "search", len(coming), float(np.arccos(1 - change.mean()))))
         still = change < SETTLED
         found, shapes = np.vstack([found, towards[still]]), np.concatenate([shapes, shape[still]])
-        coming = towards[((patient and step < ROUND) | (change <= WAITING)) & ~still]
+        growing = (step < BEGUN) | (np.abs(shape) > GROWING * before[0])
+        go = ((patient and step < ROUND) | (change <= WAITING)) & ~still & growing
+        coming, before = towards[go], np.vstack([before[1], np.abs(shape)])[:, go]
         if len(coming) <= HANDFUL * len(directions):
             break
     return found, coming[:0] if patient else coming, shapes

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from identifiable.groups import haar_rotation
 from identifiable.ica.auditing import AUDIT_ROWS, Misplaced, audit, misplaced, turned
-from identifiable.ica.chance import by_chance, too_weak
+from identifiable.ica.chance import by_chance, too_weak, turn_variances
 from identifiable.ica.contrasts import Contrast, Values, gaussian_values
 from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.passes import Passes, Survey, pieces
@@ -56,6 +56,7 @@ MAX_TURN = 0.5  # radians, in one step of one component
 OVERSHOT = (
     2.0  # slope after a step, over the slope before, beyond which the step is taken back; below, the next one mends it
 )
+NEGLIGIBLE = 1e-3  # of what the rows leave open, squared, that a component need not be turned into those left alone
 NEARLY = 1e-3  # of the contrast left to gain, from which on what is left alone is searched by itself
 FOUND_BACK = 2  # passes in which components turned by 30 degrees are back: FastICA cubes the tangent
 MAX_AUDITS = 4
@@ -200,8 +201,7 @@ class _Sparing:
         found, rest = search_in_rounds(
             part, _coordinates, self.contrast, self.steps, self.rng, seen, part.n, patient=True
         )
-        shapes = np.einsum("ij,ij->i", part.fixed_point(found, self.contrast), found) if len(found) else np.zeros(0)
-        if too_weak(shapes, part.n, self.contrast, passes.whitener.rank).all():
+        if not len(found):
             return None
         rotation, spared = orthogonal(np.vstack([found, rest])), np.arange(len(space)) >= len(found)
         end = polish(part, rotation, self.contrast, scale, UNTANGLED, self.steps, sparing=self, spared=spared)
@@ -326,7 +326,7 @@ def polish(
             step *= before / (before - after)  # where a straight line through both slopes crosses zero
             there = _Point.at(passes, cayley(step) @ here.rotation, contrast, last, sparing, spared)
         memory.learn(step, here, there, tangled)
-        left.append(there.gain / max(others, here.gain / 100))
+        left.append(there.gain / (max(others, here.gain / 100) or enough))  # nothing, where all were left alone
         here = there
         if turn is not None:
             best = here  # of more components than before
@@ -368,6 +368,7 @@ class _Point:
     curvature: Array
     survey: Survey | None = None
     unfixed: NDArray[np.bool_] | None = None  # components that no step fixes: what turns among them is no gain
+    unsure: Array | None = None  # what the rows leave open, squared, of the turns of each into those left alone
 
     @cached_property
     def gradient(self) -> Array:
@@ -401,13 +402,14 @@ class _Point:
         own = np.diag(means.cross)
         signs = np.where(means.bend >= own, 1.0, -1.0)
         signs[spared] = 0
-        unfixed = None
+        unfixed = unsure = None
         if sparing is not None:
             signs[sparing.left(own - means.bend, means.n)] = 0
             unfixed = too_weak(own - means.bend, means.n, contrast, len(rotation)) | (signs == 0)
+            unsure = turn_variances(own - means.bend, means.n, contrast, int((signs == 0).sum()))
         signed = signs[:, None] * means.cross
         alone = signs * (means.bend - own)
-        return cls(rotation, signs, signed, np.maximum(alone[:, None] + alone, MIN_CURVATURE), survey, unfixed)
+        return cls(rotation, signs, signed, np.maximum(alone[:, None] + alone, MIN_CURVATURE), survey, unfixed, unsure)
 
     @property
     def newton(self) -> Array:
@@ -431,10 +433,16 @@ class _Point:
 
     @cached_property
     def waited_for(self) -> Array:
-        """The same without what turns among components that no step fixes."""
+        """The same without what turns among components that no step fixes, and what the rows leave open anyway.
+
+        A weak component turns into directions that are left alone for many steps: their couplings are nearly as large as its curvature.
+        """
         gains = self.gains.copy()
-        if self.unfixed is not None:
+        if self.unfixed is not None and self.unsure is not None:
             gains[np.ix_(self.unfixed, self.unfixed)] = 0
+            turns = ((self.gradient / self.curvature)[:, self.left] ** 2).sum(axis=1)
+            calm = turns < NEGLIGIBLE * self.unsure
+            gains[np.ix_(calm, self.left)] = gains[np.ix_(self.left, calm)] = 0
         return gains
 
     @property
