@@ -22,11 +22,14 @@ from typing import Any
 import numpy as np
 from machine import interleaved, machine, ratios, timed
 from numpy.typing import NDArray
-from sklearn.linear_model import RidgeCV
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.metrics import roc_auc_score
 
 from identifiable import Aligner
+from identifiable.alignment.aligned import Reach
 from identifiable.alignment.choosing import Sample, choose, fitted
 from identifiable.alignment.families import Paths, families_of
+from identifiable.alignment.regions import regions_by_rule
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import AffineMap, haar_rotation, procrustes
 from identifiable.intake import gather_moments
@@ -39,8 +42,9 @@ Rows = NDArray[Any]
 INDEX, K, FOLDS = 6400, 10, 5
 WIDE = np.logspace(-3, 5, 17)
 ONE = Run(workers=1)
-SECTIONS = ("real", "planted", "near", "speed")
+SECTIONS = ("real", "planted", "near", "regions", "foreign", "speed")
 NEAR_SEEDS = range(100, 110)  # the rules were chosen on seeds 0 to 5
+REGION_SEEDS = range(300, 310)  # likewise
 
 
 class Trial:
@@ -192,6 +196,77 @@ def near() -> Iterator[dict[str, Any]]:
             )
 
 
+def bad_region(kind: str, seed: int, d: int, queries: int, rows: int = 3000) -> tuple[Rows, Rows, Rows]:
+    """Source rows of queries, their recall, and whether they lie in the tenth of the rows whose target is that of another row."""
+    rng = np.random.default_rng([seed, d, 77])
+    x = rng.standard_normal((rows, d)) * np.logspace(0, -1, d) @ haar_rotation(d, rng)
+    noise = 0.15 * x.std()
+    y = x + noise * rng.standard_normal(x.shape)
+    along = x @ rng.standard_normal(d) if kind == "half-space" else -np.linalg.norm(x - x[rng.integers(rows)], axis=1)
+    bad = along > np.quantile(along, 0.9)
+    y[bad] = y[rng.permutation(rows)[: bad.sum()]] + noise * rng.standard_normal((int(bad.sum()), d))
+    own, index = np.arange(queries), Index(y, metric="cosine")
+    found, truth = (index.nearest(each[own], K, own=own, run=ONE) for each in (x, y))
+    return x[own], np.bincount(common_entries(found, truth)[0], minlength=queries) / K, bad[own]
+
+
+def regions() -> dict[str, Any]:
+    """AUROC of the first region that is named, on rows that its rule was not found on; and regions named in permuted recalls."""
+    found = {}
+    for kind, (d, queries) in product(("half-space", "ball"), ((10, 1000), (64, 1000), (64, 2000), (256, 2000))):
+        scores, false = [], 0
+        for seed in REGION_SEEDS:
+            x, recall, bad = bad_region(kind, seed, d, queries)
+            fitted_rows, named = regions_by_rule(recall, x, rng=np.random.default_rng(seed))
+            rest = ~fitted_rows
+            scores.append(float(roc_auc_score(bad[rest], named[0][1][rest])) if named else 0.5)
+            none = np.random.default_rng(seed).permutation(recall)
+            false += bool(regions_by_rule(none, x, rng=np.random.default_rng(seed))[1])
+        found[f"{kind}, {d} columns, {queries} queries"] = {
+            "mean": float(np.mean(scores)),
+            "least": min(scores),
+            "false": false / len(scores),
+        }
+    return {"seeds": len(REGION_SEEDS), "auroc": found}
+
+
+def foreign(data: Path) -> dict[str, Any]:
+    """AUROC of the leverage for rows of one type, where the map is fitted to the others; beside it what sees more.
+
+    `nearest`: mean distance from the five nearest fitted rows, which a map does not keep. `classifier`: told which rows are foreign.
+    """
+    magika, spacy, glove = (
+        np.load(data / f"{name}.npz")
+        for name in ("magika_061_vs_103", "spacy_en_core_web_sm_36_vs_38", "glove6b_50d_vs_100d_20k")
+    )
+    cases: dict[str, tuple[Rows, Rows]] = {
+        "GloVe 50, frequent to rare": (glove["glove50"][:8000], glove["glove50"][14000:15500]),
+        "GloVe 100, frequent to rare": (glove["glove100"][:8000], glove["glove100"][14000:15500]),
+    }
+    for name, x, kind in (("magika", magika["a"], magika["label_a"]), ("spaCy", spacy["tok2vec_36"], spacy["tag_38"])):
+        types, counts = np.unique(kind, return_counts=True)
+        for each in types[np.argsort(-counts)[:10]]:
+            cases[f"{name}, {each}"] = x[kind != each], x[kind == each]
+    found = {}
+    for name, (own, other) in cases.items():
+        rng = np.random.default_rng(0)
+        own = np.asarray(own, np.float64)[rng.permutation(len(own))]
+        held, known = own[: len(own) // 4], own[len(own) // 4 :]
+        rows = np.vstack([held, np.asarray(other, np.float64)])
+        is_foreign = np.arange(len(rows)) >= len(held)
+        order, half = rng.permutation(len(rows)), len(rows) // 2
+        model = LogisticRegression(C=0.1, max_iter=200).fit(rows[order[:half]] / rows.std(), is_foreign[order[:half]])
+        nearest = Index(known, metric="euclidean").search(rows, 5, run=ONE).squares.mean(axis=1)
+        leverage = Reach.of(Moments.of(known, (known.shape[1],)), known).leverage(rows)
+        said = model.decision_function(rows[order[half:]] / rows.std())
+        found[name] = {
+            "leverage": float(roc_auc_score(is_foreign, leverage)),
+            "nearest": float(roc_auc_score(is_foreign, nearest)),
+            "classifier": float(roc_auc_score(is_foreign[order[half:]], said)),
+        }
+    return {"auroc": found}
+
+
 def speed() -> dict[str, Any]:
     """Moments and R² paths of all families against the bare moments; choosing by recall. One thread."""
     rng = np.random.default_rng(0)
@@ -261,8 +336,9 @@ def main() -> None:
     result: dict[str, Any] = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
     for section in [options.only] if options.only else SECTIONS:
         about = machine()
-        if section == "speed":
-            result[section] = speed() | {"machine": about}
+        whole = {"speed": speed, "regions": regions, "foreign": lambda: foreign(options.data)}
+        if section in whole:
+            result[section] = whole[section]() | {"machine": about}
             print(json.dumps({k: v for k, v in result[section].items() if k != "machine"}))
         else:
             cases = []

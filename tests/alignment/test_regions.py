@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from identifiable.alignment.regions import own_agreement, worst_regions
+from identifiable.alignment.regions import own_agreement, regions_by_rule, worst_regions
 from identifiable.alignment.retrieval import recalls, true_lists
 from identifiable.moments import Array
 from identifiable.neighbours import Index
@@ -27,6 +27,11 @@ def world(kind: str, seed: int = 0) -> tuple[Array, Array, Array, NDArray[np.boo
         bad = x[:, 2] > np.quantile(x[:, 2], 0.9)
     elif kind == "cluster":
         bad[::10] = True
+    elif kind in ("half-space", "ball"):  # in a random direction, about a random row
+        along = (
+            x @ rng.standard_normal(10) if kind == "half-space" else -np.linalg.norm(x - x[rng.integers(1500)], axis=1)
+        )
+        bad = along > np.quantile(along, 0.9)
     y[bad] = y[rng.permutation(1500)[: bad.sum()]] + 0.15 * rng.standard_normal((int(bad.sum()), 10))
     own = np.arange(600)
     index = Index(y, metric="euclidean")
@@ -49,14 +54,26 @@ def test_a_planted_region_is_named(kind: str) -> None:
     assert region.rest - region.recall_10.value > 0.4
     assert region.recall_10.ci95 is not None
     assert region.recall_10.ci95[1] < region.rest
-    assert 15 < region.rows < 50  # a tenth of the half that it is tested on
+    assert 10 < region.rows < 40  # a tenth of the 200 rows that it is tested on, and what is beside
     if kind == "column":
         assert region.rule is not None
         column, limit = region.rule.split(" > ")
         assert column == "column 3"
         assert roc_auc_score(bad, x[:, 2] > float(limit)) >= 0.8
     else:
-        assert "distance from row" in str(region.rule) or "principal component" in str(region.rule)
+        assert any(word in str(region.rule) for word in ("distance from", "principal component", "expected recall"))
+
+
+@pytest.mark.parametrize("kind", ["half-space", "ball"])
+@pytest.mark.parametrize("seed", [100, 101])
+def test_a_region_in_a_random_direction_holds_the_bad_rows(kind: str, seed: int) -> None:
+    x, row_recall, _, bad = world(kind, seed)
+    fitted, found = regions_by_rule(row_recall, x, rng=np.random.default_rng(1))
+    rule, inside = found[0]
+    assert roc_auc_score(bad[~fitted], inside[~fitted]) >= 0.8
+    assert "expected recall" in rule or "distance" in rule
+    shuffled = np.random.default_rng(seed).permutation(row_recall)
+    assert not regions_by_rule(shuffled, x, rng=np.random.default_rng(1))[1]
 
 
 def test_rules_have_the_names_of_columns() -> None:

@@ -189,6 +189,17 @@ def test_what_does_not_fit_is_refused(pair, fitted):
 # Saved
 
 
+@pytest.mark.parametrize(
+    "asked", [{"group": "linear", "ridge": 0.1, "random_state": 3}, {"group": "auto", "rank": 2, "normalize": True}]
+)
+def test_parameters_come_back_from_the_file(pair, tmp_path, asked):
+    X, Y = pair
+    model = Aligner(**{**QUICK, **asked}).fit(X, Y)
+    assert Aligner.load(model.save(tmp_path / "map.safetensors")).get_params() == model.get_params()
+    drawn = Aligner(**QUICK, random_state=np.random.default_rng(0)).fit(X, Y)
+    assert isinstance(Aligner.load(drawn.save(tmp_path / "map.safetensors")).random_state, int)
+
+
 def test_a_saved_map_is_the_same_and_does_not_say_what_was_tried(pair, fitted, tmp_path):
     X, _ = pair
     path = fitted.save(tmp_path / "map.safetensors")
@@ -196,6 +207,7 @@ def test_a_saved_map_is_the_same_and_does_not_say_what_was_tried(pair, fitted, t
     assert again.matrix_.tobytes() == fitted.matrix_.tobytes()
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
     assert again.n_features_in_ == D
+    assert again.get_params() == fitted.get_params()
     assert not hasattr(again, "tried_")
     arrays = np.load(fitted.save_npz(tmp_path / "map.npz"))
     np.testing.assert_array_equal(X @ arrays["matrix"] + arrays["offset"], X @ fitted.matrix_ + fitted.offset_)

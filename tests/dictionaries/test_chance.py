@@ -10,6 +10,7 @@ from identifiable.dictionaries.assignment import assign
 from identifiable.dictionaries.chance import (
     Directions,
     Permuted,
+    Shuffled,
     chance,
     isotropic_level,
     isotropic_matching,
@@ -78,6 +79,28 @@ def test_permuted_columns_keep_their_entries_and_mean_squares():
         assert np.mean(np.abs(drawn) > 1e-6) < 0.2
 
 
+def test_shuffled_rows_keep_their_entries_and_the_columns_their_mean_squares():
+    rng = np.random.default_rng(9)
+    given = unit(rng.standard_normal((800, WIDTH)) / np.arange(1, WIDTH + 1) * (np.arange(WIDTH) > 0))
+    for k in (800, 300, 1000):
+        drawn = Shuffled.of(given).draw(k, rng)
+        assert np.allclose(np.linalg.norm(drawn, axis=1), 1, atol=1e-5)
+        assert not drawn[:, 0].any()
+        assert np.allclose(np.mean(drawn**2, axis=0), np.mean(given**2, axis=0), atol=0.06)
+    heavy = unit(rng.standard_t(2, (800, WIDTH)))
+    peaks = [np.abs(law.of(heavy).draw(800, rng)).max(axis=1).mean() for law in (Shuffled, Permuted)]
+    assert peaks[0] == pytest.approx(np.abs(heavy).max(axis=1).mean(), abs=0.02)
+    assert peaks[1] < peaks[0] - 0.03
+
+
+def test_heavy_tails_are_no_finding_and_a_seventh_of_shared_features_is():
+    rng = np.random.default_rng(10)
+    A, B = rng.standard_t(2, (2, 300, 48))
+    assert match(A, B, null_draws=3).pairs[0].at_chance
+    B[::7] = A[::7] + 0.3 * rng.standard_normal(A[::7].shape)
+    assert not match(A, rng.permutation(B), null_draws=3).pairs[0].at_chance
+
+
 def world(k, d, *, spectrum=0.0, share=1.0, heavy=False):
     def make(rng):
         rows = rng.standard_normal((k, d)) * np.arange(1.0, d + 1) ** -spectrum
@@ -95,6 +118,7 @@ UNRELATED = {
     "centred rows": (lambda rng: (rows := rng.standard_normal((200, 48))) - rows.mean(axis=1, keepdims=True), 0.369),
     "sparse": (world(200, 48, share=0.3), 0.41),
     "of one sign": (world(200, 48, heavy=True), 0.71),
+    "heavy tails": (lambda rng: rng.standard_t(2, (300, 48)), 0.44),
 }
 
 
@@ -107,7 +131,7 @@ def test_unrelated_dictionaries_of_any_kind_are_at_chance_and_their_permuted_sel
     assert nothing.main.chance == pytest.approx(level, abs=0.025)
     assert (
         nothing.main.chance
-        == max(nothing.main.gaussian, nothing.main.permuted)
+        == max(nothing.main.gaussian, nothing.main.permuted, nothing.main.shuffled)
         == getattr(nothing.main, nothing.main.null)
     )
     assert (same.at_chance, round(same.score, 5)) == (False, 1)

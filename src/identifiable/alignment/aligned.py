@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -68,7 +68,7 @@ class Aligned(Holder):
 
     `back` is the inverse, None where the map has none. With `normalize` rows are divided by their length before and after
     the map. `columns` and `target_columns` are the names of the columns of either side, None where they have none. `result` is an
-    `Alignment`, None where nothing was evaluated: an `Aligner` fits a map and no more.
+    `Alignment`, None where nothing was evaluated: an `Aligner` fits a map and no more, and has its parameters in `settings`.
     """
 
     map: AffineMap
@@ -78,6 +78,7 @@ class Aligned(Holder):
     normalize: bool = False
     columns: tuple[str, ...] | None = None
     target_columns: tuple[str, ...] | None = None
+    settings: Mapping[str, Any] | None = None
 
     @property
     def source(self) -> str:

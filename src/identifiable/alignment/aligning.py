@@ -233,6 +233,12 @@ class _Direction:
         """The rows held out, through the map."""
         return self.carried(self.map, self.queries)
 
+    @cached_property
+    def map_in_memory(self) -> AffineMap:
+        """The chosen family fitted to all rows in memory that are not held out: the map itself, where that is all rows."""
+        rows = self.work.shuffled
+        return self.map if len(rows) == self.training.n else self.fitted_to(rows)
+
     def fitted_to(self, rows: NDArray[np.intp], *, penalty: float = 1.0, normalize: bool = False) -> AffineMap:
         """The chosen family fitted to some rows in memory, its penalty times `penalty`."""
         return self._of(self.x[rows], self.y[rows], penalty, normalize)
@@ -283,12 +289,15 @@ class _Direction:
         return recalls(true_lists(self.queries, index, self.own, self.run), self.truth["cosine"])
 
     def copies(self) -> float:
-        """The share of the rows held out that have a near copy among the others."""
-        index = self.indexes["cosine"]
-        nearest = index.search(self.answers, 1, own=self.own, run=self.run).squares[:, 0]
-        rows = unit(self.y[self.work.index])
-        spread = 2 * (1 - float(np.square(rows.mean(axis=0)).sum()))  # mean squared distance of two rows
-        return float(np.mean(nearest < NEAR_COPY**2 * spread))
+        """The share of the rows held out that have a near copy among the others, in columns of one spread.
+
+        A copy agrees in all columns. Beside one rogue column every row would be near to another.
+        """
+        deviations = self.y[self.work.index].std(axis=0)
+        live = deviations > 0
+        rows, answers = (values[:, live] / deviations[live] for values in (self.y[self.work.index], self.answers))
+        found = Index(rows, metric="euclidean").search(answers, 1, own=self.own, run=self.run)
+        return float(np.mean(found.squares[:, 0] < NEAR_COPY**2 * 2 * live.sum()))
 
     # -- the result
 
@@ -378,7 +387,7 @@ class _Direction:
         rows = self.work.shuffled
 
         def recall(pairs: int) -> Bounded:
-            by = self.fitted_to(rows[:pairs], penalty=len(rows) / pairs)
+            by = self.map_in_memory if pairs == len(rows) else self.fitted_to(rows[:pairs], penalty=len(rows) / pairs)
             return bounded_share(self.recall(self.carried(by, self.queries)), self.parts)
 
         return pairs_needed(recall, len(rows))
@@ -474,8 +483,7 @@ def _warn(work: _Pairs, ways: Sequence[_Direction], found: Sequence[Way]) -> Non
 def _hint_to_normalize(work: _Pairs, way: _Direction) -> None:
     """An alert where the same family, fitted to rows of length one, finds more by cosine: by two standard errors of the difference."""
     by = way.fitted_to(work.shuffled, normalize=True)
-    plain = way.fitted_to(work.shuffled)
-    gain = way.recall(by(unit(way.queries))) - way.recall(plain(way.queries))
+    gain = way.recall(by(unit(way.queries))) - way.recall(way.map_in_memory(way.queries))
     error = float(gain.std() / np.sqrt(len(gain)))
     if gain.mean() > max(2 * error, WORTH_SAYING):
         work.run.alerts.append(Alert("normalize_helps", {"gain": float(gain.mean()), "index": len(work.index)}))

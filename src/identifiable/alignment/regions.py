@@ -20,6 +20,13 @@ LEAST_UNITS = 8  # rows, or groups of rows, below which a label is not judged
 MOST = 5  # labels, and regions, that are named
 DEPTH = 3
 DRAWS = 999
+PENALTIES = 10.0 ** np.arange(-4, 2.5, 0.5)  # of the axis, a row
+SHARE_TESTED, LEAST_TESTED = (
+    1 / 4,
+    200,
+)  # queries that a rule is tested on: a gap shows on few, a direction is found on many
+AXIS_FOLDS, AXIS_NAMES = 5, 3
+LOW = 0.1  # of the rows: those whose mean a ball may be about
 COMPONENTS, CENTRES = 10, 12  # principal components, and typical rows from which distances are measured
 
 
@@ -38,10 +45,11 @@ def worst_regions(
     Ours. A label is named if its mean is lower than permutations allow: its standardised gap exceeds the largest gap of any
     label in 95 % of 999 permutations of the recalls over the rows, so the number of labels is accounted for.
 
-    Regions come from a regression tree of depth 3, fitted to one half of the queries: on the columns of the source, its principal
-    components and the distances from twelve typical rows (a region that is a cluster has no short rule in columns). Its nodes
-    with the largest gaps are tested in the same way on the other half, and only what is seen there is reported; so no region is
-    named where there is none. Whole `parts` are in one half, and rows of a part and a label count once.
+    Regions come from a regression tree of depth 3, fitted to three quarters of the queries (half, below 800): on the columns of the
+    source, its principal components, the distances from the mean and from twelve typical rows (a region that is a cluster has no
+    short rule in columns), and the recall that one direction predicts (a half-space has none either). Its nodes
+    with the largest gaps are tested in the same way on the other queries, and only what is seen there is reported; so no region is
+    named where there is none. Whole `parts` are on one side, and rows of a part and a label count once.
 
     A rule names columns (`columns`, or numbers from 1) and typical rows (`ids`, or the number of the query from 1).
     """
@@ -51,16 +59,32 @@ def worst_regions(
         for i in _low(row_recall, label, np.eye(len(names), dtype=bool), parts, rng):
             found.append(_region(str(names[i]), None, row_recall, label == i, parts))
     if rows is not None and len(rows) >= 4 * LEAST_UNITS:
-        units = np.arange(len(rows)) if parts is None else np.unique(parts, return_inverse=True)[1]
-        half = rng.permutation(units.max() + 1)[units] % 2 == 0
-        tree = _Tree(rows, row_recall, half, columns, ids)
-        nodes = tree.lowest()
-        leaf, held = tree.leaf[~half], None if parts is None else np.asarray(parts)[~half]
-        for i in _low(row_recall[~half], leaf, tree.holds[:, nodes], held, rng):
-            inside = tree.holds[leaf, nodes[i]]
-            name = f"region {sum(r.rule is not None for r in found) + 1}"
-            found.append(_region(name, tree.rule(nodes[i]), row_recall[~half], inside, held))
+        fitted, regions = regions_by_rule(row_recall, rows, columns=columns, ids=ids, parts=parts, rng=rng)
+        held = None if parts is None else np.asarray(parts)[~fitted]
+        for i, (rule, inside) in enumerate(regions):
+            found.append(_region(f"region {i + 1}", rule, row_recall[~fitted], inside[~fitted], held))
     return tuple(found)
+
+
+def regions_by_rule(
+    row_recall: Array,
+    rows: NDArray[Any],
+    *,
+    columns: Sequence[str] | None = None,
+    ids: Sequence[Any] | NDArray[Any] | None = None,
+    parts: Parts = None,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.bool_], list[tuple[str, NDArray[np.bool_]]]]:
+    """Which rows the rules were found on, and of every region that the other rows confirm its rule and the rows that are in it."""
+    units = np.arange(len(rows)) if parts is None else np.unique(parts, return_inverse=True)[1]
+    count = int(units.max()) + 1
+    tested = min(max(round(count * SHARE_TESTED), LEAST_TESTED), count // 2)
+    fitted = rng.permutation(count)[units] >= tested
+    tree = _Tree(rows, row_recall, fitted, columns, ids)
+    nodes = tree.lowest()
+    held = None if parts is None else np.asarray(parts)[~fitted]
+    low = _low(row_recall[~fitted], tree.leaf[~fitted], tree.holds[:, nodes], held, rng)
+    return fitted, [(tree.rule(nodes[i]), tree.holds[tree.leaf, nodes[i]]) for i in low]
 
 
 def own_agreement(found: Lists, source: Lists) -> Array:
@@ -140,13 +164,27 @@ class _Tree:
         count = min(COMPONENTS, *known.shape)
         centres = KMeans(min(CENTRES, len(known)), n_init=1, random_state=0).fit(known).cluster_centers_
         typical = np.unique(Index(known, metric="euclidean").nearest(centres, 1, run=Run(workers=1)))
-        away = np.stack([np.linalg.norm(rows - row, axis=1) for row in known[typical]], axis=1)
-        features = np.hstack([rows, PCA(count, random_state=0).fit(known).transform(rows), away])
         places = np.flatnonzero(fitted)[typical]
+        named = columns or [f"column {i + 1}" for i in range(rows.shape[1])]
+        axis, along = _axis(rows, row_recall, fitted)
+        features = np.hstack(
+            [
+                rows,
+                PCA(count, random_state=0).fit(known).transform(rows),
+                np.stack([np.linalg.norm(rows - row, axis=1) for row in (*known[typical], known.mean(axis=0))], axis=1),
+                along,
+            ]
+        )
+        steepest = ", ".join(
+            named[i] for i in np.argsort(-np.abs(axis) * known.std(axis=0), kind="stable")[:AXIS_NAMES]
+        )
         self.names = [
-            *(columns or [f"column {i + 1}" for i in range(rows.shape[1])]),
+            *named,
             *(f"principal component {i + 1}" for i in range(count)),
             *(f"distance from row {place + 1 if ids is None else ids[place]}" for place in places),
+            "distance from the mean",
+            f"expected recall (mostly by {steepest})",
+            "distance from the mean of rows with low recall",
         ]
         model = DecisionTreeRegressor(
             max_depth=DEPTH, min_samples_leaf=max(LEAST_UNITS, len(known) // 25), random_state=0
@@ -185,3 +223,41 @@ class _Tree:
             name = self.names[self.tree.feature[above]]
             limits.setdefault((name, side), float(self.tree.threshold[above]))  # the innermost is the tightest
         return " and ".join(f"{name} {side} {value:.3g}" for (name, side), value in reversed(limits.items()))
+
+
+def _axis(rows: NDArray[Any], row_recall: Array, fitted: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """The direction in which recall falls (ridge); the recall that it predicts, and the distance from the mean of the rows of low recall.
+
+    Both are of a fitted row by the other fifths: its own recall must not be in them, or a tree would take it for a rule. Squared
+    distance from the mean goes with the columns: a ball is a direction and a distance.
+    """
+    values = rows - rows[fitted].mean(axis=0)
+    spread = np.sqrt(np.square(values[fitted]).mean()) or 1.0
+    squares = np.square(values).sum(axis=1, keepdims=True)
+    inputs = np.hstack([values / spread, squares / (squares[fitted].std() or 1.0)])
+    places = np.flatnonzero(fitted)
+    found = np.empty((len(rows), 2))
+    by = np.zeros(inputs.shape[1])
+    for k in range(AXIS_FOLDS + 1):  # the last is of all fitted rows, for the others
+        asked = places[k::AXIS_FOLDS] if k < AXIS_FOLDS else np.flatnonzero(~fitted)
+        known = np.setdiff1d(places, asked)
+        by, start = _ridge(known, inputs, row_recall)
+        low = known[row_recall[known] <= np.quantile(row_recall[known], LOW)]
+        found[asked, 0] = inputs[asked] @ by + start
+        found[asked, 1] = np.linalg.norm(rows[asked] - rows[low].mean(axis=0), axis=1)
+    return by[:-1], found
+
+
+def _ridge(places: NDArray[np.intp], inputs: Array, row_recall: Array) -> tuple[Array, float]:
+    """Coefficients and start of ridge regression, its penalty by generalised cross-validation."""
+    x, y = inputs[places], row_recall[places]
+    mean, level = x.mean(axis=0), float(y.mean())
+    x, y = x - mean, y - level
+    squares, directions = np.linalg.eigh(x.T @ x / len(x))
+    turned = directions.T @ (x.T @ y) / len(x)
+    kept = 1 / (squares.clip(0) + PENALTIES[:, None])
+    left = np.mean(y**2) - 2 * kept @ turned**2 + (kept**2 * squares.clip(0)) @ turned**2
+    free = 1 - (1 + (kept * squares.clip(0)).sum(axis=1)) / len(x)
+    best = int(np.argmin(np.where(free > 0, left / np.where(free > 0, free, 1) ** 2, np.inf)))
+    by: Array = directions @ (kept[best] * turned)
+    return by, level - float(mean @ by)

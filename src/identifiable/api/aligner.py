@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -107,7 +108,9 @@ class Aligner(Carries, TableTransformer):
         """Choose and fit the map from the rows of `X` to those of `y`, the second view."""
         options = MapOptions(**{name: getattr(self, name) for name in SAME})
         run = Run(seed_of(self.random_state), self.workers)
-        self.aligned_, self.choice_ = chosen_map(*self._both(frame_of(X), frame_of(y)), options, run)
+        found, self.choice_ = chosen_map(*self._both(frame_of(X), frame_of(y)), options, run)
+        seed = None if self.random_state is None else run.seed
+        self.aligned_ = replace(found, settings={**self.get_params(), "random_state": seed})
         return self
 
     inverse_transform = available_if(_has_inverse)(
@@ -133,11 +136,16 @@ class Aligner(Carries, TableTransformer):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The fitted estimator of a map file, of `save` or of `align`; runs no code from the file."""
+        """The fitted estimator of a map file, of `save` or of `align`, with its parameters; runs no code from the file.
+
+        A generator as `random_state` comes back as the seed that it drew.
+        """
         found = Loaded.load(path)
-        settings = {} if found.result is None else dict(found.result.settings)
+        settings: dict[str, Any] = dict(found.settings or {})
+        if found.result is not None:
+            settings = {**found.result.settings, "random_state": found.result.provenance.seed}
         known = {name: settings[name] for name in cls._get_param_names() if name in settings}
-        model = cls(**{**known, "random_state": settings.get("seed"), "normalize": found.normalize})
+        model = cls(**{**known, "normalize": found.normalize})
         model.aligned_ = found
         model.n_features_in_ = len(found.map.matrix)
         if found.columns is not None:

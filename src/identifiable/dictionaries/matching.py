@@ -20,6 +20,7 @@ from identifiable.dictionaries.chance import (
     Law,
     PairChance,
     Permuted,
+    Shuffled,
     chance,
     closed_cycles,
     isotropic_matching,
@@ -129,6 +130,7 @@ def match_dictionaries(dictionaries: Sequence[Dictionary], options: MatchOptions
         laws: dict[NullName, list[Law]] = {
             "gaussian": [Directions.of(unit, span) for unit, span in zip(units, spans, strict=True)],
             "permuted": [Permuted.of(unit) for unit in units],
+            "shuffled": [Shuffled.of(unit) for unit in units],
         }
         found: dict[tuple[int, int], list[Assignment]] = {}
         places = list(combinations(range(len(dictionaries)), 2))
@@ -218,7 +220,7 @@ def _alerts(dictionaries: Sequence[Dictionary]) -> list[Alert]:
 
 @dataclass(frozen=True, eq=False)
 class _Nulls:
-    """What both nulls give for a pair. Chance is the larger level, of every score by itself."""
+    """What the nulls give for a pair. Chance is the larger level, of every score by itself."""
 
     of: Mapping[NullName, PairChance]
     signed: bool
@@ -320,6 +322,7 @@ def _scores(values: Array, nulls: _Nulls, k_a: int, k_b: int, d: int) -> list[Ma
                 null=larger,
                 gaussian=float(nulls.of["gaussian"].draws[:, which].mean()),
                 permuted=float(nulls.of["permuted"].draws[:, which].mean()),
+                shuffled=float(nulls.of["shuffled"].draws[:, which].mean()),
                 isotropic=level,
             )
         )

@@ -239,6 +239,7 @@ def _read_aligned(tensors: Tensors, metadata: Metadata, result: Any, label: str)
         normalize=metadata.get("normalize") == "true",
         columns=names[0],
         target_columns=names[1],
+        settings=json.loads(metadata.get("settings", "null")),
     )
 
 
@@ -248,7 +249,7 @@ def _beside_feature_map(basis: FeatureMap) -> Metadata:
 
 
 def _beside_aligned(aligned: Aligned) -> Metadata:
-    return {name: json.dumps(getattr(aligned, name)) for name in ("normalize", "columns", "target_columns")}
+    return {name: json.dumps(getattr(aligned, name)) for name in ("normalize", "columns", "target_columns", "settings")}
 
 
 def _reach(aligned: Aligned) -> Tensors:

@@ -12,7 +12,7 @@ from identifiable._checks import UsageError
 from identifiable.results.record import Answer, Interval, Shown
 
 ScoreName = Literal["pw_mcc", "pw_mcc_absolute", "max_cosine", "max_cosine_back", "share_above"]
-NullName = Literal["gaussian", "permuted"]
+NullName = Literal["gaussian", "permuted", "shuffled"]
 FINDING = 0.02  # of PW-MCC above chance: the error of the matched null on real dictionaries (measured, spec/align.md)
 DEVIATIONS = 3  # above chance: standard deviations of a score over draws, or of a count (Poisson)
 
@@ -21,8 +21,9 @@ DEVIATIONS = 3  # above chance: standard deviations of a score over draws, or of
 class MatchScore:
     """A score, and what it is for dictionaries that share nothing.
 
-    Two nulls are drawn: `gaussian` is the mean score of Gaussian directions with the mean and the covariance of each dictionary,
-    `permuted` that of the dictionaries with each column permuted by itself. `chance` is the larger, `null` says which;
+    Three nulls are drawn: `gaussian` is the mean score of Gaussian directions with the mean and the covariance of each dictionary,
+    `permuted` that of the dictionaries with each column permuted by itself, `shuffled` that with the entries of each row in random
+    order (None in results of older versions). `chance` is the largest, `null` says which;
     `chance_ci95` is the middle 95 % of its draws, `p` the share of them that reach the value. `isotropic` is the level of
     directions without any preference, in closed form; None where there is none.
     """
@@ -36,6 +37,7 @@ class MatchScore:
     gaussian: float
     permuted: float
     isotropic: float | None = None
+    shuffled: float | None = None
 
     @property
     def clear(self) -> bool:

@@ -37,7 +37,7 @@ def test_the_sentence_has_the_count_and_pw_mcc_beside_chance(made, code, tone, p
 
 def test_every_score_stands_beside_both_nulls():
     (table,) = tables_of(make_matches(), "scores")
-    assert table.rows[0][1:] == ("0.810", "0.300", "[0.290, 0.310]", "0.050", "0.300", "0.250", "0.200")
+    assert table.rows[0][1:] == ("0.810", "0.300", "[0.290, 0.310]", "0.050", "0.300", "0.250", "–", "0.200")
     assert [row[-1] for row in table.rows] == ["0.200", "0.210", "0.220", "0.230", "–"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 
 from identifiable.report.frame import framed, glossary, marks, section, terms
 from identifiable.report.page import (
@@ -143,19 +144,21 @@ def _steps(result: Alignment) -> Iterator[Block]:
             brief=True,
         )
     if way.advice != "re_embed":
-        table = _table_of(result)
-        yield Code(
-            "Map stored vectors", f"identifiable transform map.safetensors {table} -o mapped.npy --flags flags.csv"
-        )
+        table, by = _files_of(result)
+        yield Code("Map stored vectors", f"identifiable transform {by} {table} -o mapped.npy --flags flags.csv")
 
 
-def _table_of(result: Alignment) -> str:
-    """The first table as the command named it; a placeholder where it is not known."""
+def _files_of(result: Alignment) -> tuple[str, str]:
+    """The first table and the map as the command named them; a placeholder where it did not."""
     try:
         words = shlex.split(result.provenance.command)
     except ValueError:
         words = []
-    return shlex.quote(words[2]) if words[:2] == ["identifiable", "align"] and len(words) > 2 else "vectors.npy"
+    if words[:2] != ["identifiable", "align"] or len(words) < 3:
+        return "vectors.npy", "map.safetensors"
+    joined = (word.removeprefix("--output=") for word in words if word.startswith("--output="))
+    apart = (after for word, after in pairwise(words) if word in ("-o", "--output"))
+    return shlex.quote(words[2]), shlex.quote(next(chain(joined, apart), "map.safetensors"))
 
 
 def _uses(way: Way) -> Iterator[tuple[str, Retrieval]]:

@@ -103,8 +103,8 @@ def _scores(result: Matches) -> Iterator[Block]:
     for pair in result.pairs:
         yield Table(
             f"{_named(pair)}: {count(pair.matched)} matches by {'cosine' if pair.signed else 'absolute cosine'}. Chance: the "
-            "larger of Gaussian and permuted",
-            columns("score", "value", "chance", "95 %", "p", "gaussian", "permuted", "isotropic"),
+            "largest of Gaussian, permuted and shuffled",
+            columns("score", "value", "chance", "95 %", "p", "gaussian", "permuted", "shuffled", "isotropic"),
             tuple(
                 (
                     SCORES[found.name].format(_threshold(result)),
@@ -114,6 +114,7 @@ def _scores(result: Matches) -> Iterator[Block]:
                     probability(found.p),
                     number(found.gaussian),
                     number(found.permuted),
+                    MISSING if found.shuffled is None else number(found.shuffled),
                     number(found.isotropic),
                 )
                 for found in pair.scores
