@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import time
 from functools import partial
@@ -31,7 +32,8 @@ from identifiable.api.simulating import simulate_cells
 from identifiable.blocks.folding import merged_in_order
 from identifiable.cli import main
 from identifiable.intake import blocks_of
-from identifiable.io import open_representation
+from identifiable.io import open_representation, save_array
+from identifiable.io.saving import WRITERS
 from identifiable.results import without_time
 from laws import rows
 
@@ -146,7 +148,7 @@ LONGER_SCREENS = {
         "representations": ("pca", "ica"), "corrections": ("tvn", "combat", "harmony", "control-mad"),
         "classifiers": ("ridge",), "bootstrap": 10, "null_guides": 0,
     },
-    "recommend": {},
+    "recommend": {"candidates": ("control-z", "sphering", "tvn", "combat", "pca")},
 }  # fmt: skip
 
 
@@ -179,6 +181,34 @@ def test_dask_arrays_are_read_in_blocks():
     options = {"groups": ["rigid"], "intervals": False, "axes": False, "nulls": ()}
     expected = compare(X, X + 1.0, **options).pairs[0].rungs
     assert compare(lazy, lazy + 1.0, **options).pairs[0].rungs == expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_workers_gives_the_same_from_any_format(tmp_path, workers):
+    X = rows(6, n=9000, d=4).astype(np.float32)
+    Y = X @ rows(7, n=4, d=4) + 0.1 * rows(8, n=9000, d=4)
+    pairs = [
+        [str(save_array(tmp_path / f"{name}{suffix}", T)) for name, T in (("a", X), ("b", Y))] for suffix in WRITERS
+    ]
+    (tmp_path / "runs").mkdir()
+    for k in range(3):
+        np.save(tmp_path / "runs" / f"{k}.npy", X[3000 * k : 3000 * (k + 1)])
+    pairs.append([str(tmp_path / "runs"), str(tmp_path / "b.npy")])
+    with (
+        dask.config.set(scheduler=None),
+        distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for pair in pairs:
+            found = []
+            for scheduler in (None, client):
+                compared = compare(*pair, scheduler=scheduler, **QUICK)
+                basis = resolve(pair[0], scheduler=scheduler, stability=0, restarts=1)
+                found.append((without_time(compared).to_json(), without_time(basis.result).to_json()))
+                found[-1] += (basis.to_components.matrix.tobytes(),)
+            assert found[0] == found[1], pair
 
 
 def open_table(path):
@@ -312,7 +342,8 @@ def test_a_worker_that_dies_halfway_changes_nothing(tmp_path):
                 os.kill(victim, signal.SIGKILL)
 
         there = fold([table], partial(Order, 0.4), cluster=client, progress=progress).text
-    assert done[0] < 20_000
+        assert victim not in client.run(os.getpid).values()
+    assert done[0] < 20_000  # of 40,000 rows
     assert there == here
 
 
@@ -331,15 +362,48 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path, files):
         )
 
 
+SCHEDULER = """
+import asyncio, distributed
+
+async def main():
+    async with distributed.Scheduler(port=0, dashboard=False) as scheduler:
+        print(scheduler.address, flush=True)
+        await scheduler.finished()
+
+asyncio.run(main())
+"""
+
+
+def test_a_scheduler_that_is_killed_ends_the_command_with_one_line(files, monkeypatch, capfd):
+    command, watched = [sys.executable, "-c", SCHEDULER], cluster_room._watched
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as scheduler:
+
+        def killing(*given):
+            scheduler.kill()  # the first pass has begun
+            return watched(*given)
+
+        monkeypatch.setattr(cluster_room, "_watched", killing)
+        address = scheduler.stdout.readline().strip()
+        assert main(["resolve", files[0], "--scheduler", address, "--quiet"]) == 3
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert address in said[0]
+    assert "dask scheduler" in said[0]
+
+
 def test_a_cluster_without_workers_is_waited_for_then_named(files, monkeypatch):
-    monkeypatch.setattr(cluster_room, "PATIENCE", 1.5)
+    table = open_table(files[0])
     with (
         dask.config.set(scheduler=None),
-        distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(n_workers=0, processes=False, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
-        pytest.raises(DataError, match="no worker"),
     ):
-        fold([open_table(files[0])], Order, cluster=client)
+        monkeypatch.setattr(cluster_room, "PATIENCE", 1.5)
+        with pytest.raises(DataError, match="no worker"):
+            fold([table], Order, cluster=client)
+        monkeypatch.setattr(cluster_room, "PATIENCE", 60.0)
+        cluster.adapt(minimum=0, maximum=1, interval="100ms")
+        assert fold([table], Order, cluster=client).text == fold([table], Order).text
 
 
 def test_no_scheduler_at_an_address_says_so(files):

@@ -29,6 +29,7 @@ from identifiable import compare, resolve, transform
 from identifiable._checks import DataError, MissingExtra, OutputError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.cli import main
+from identifiable.ica import Resolved
 from identifiable.io import (
     open_representation,
     open_screen,
@@ -40,6 +41,8 @@ from identifiable.io import (
 )
 from identifiable.io.factor_tables import read_factor_table
 from identifiable.io.screens import Gaps
+from identifiable.moments import Array
+from identifiable.representation import Representation
 
 SEED = 20240517
 N, D = 57, 3
@@ -223,19 +226,86 @@ def test_the_same_table_comes_from_every_format(tmp_path, monkeypatch, form):
     np.testing.assert_array_equal(pickle.loads(data)[:], VALUES)
 
 
-def test_results_do_not_depend_on_the_format(tmp_path):
-    X = np.nan_to_num(VALUES)
-    Y = X @ np.array([[2, 1, 0], [0, 1, 0], [1, 0, 1.0]])
-    whole = compare(X, Y, groups="linear", intervals=False, axes=False, nulls=(), neighbours=0)
-    (tmp_path / "runs").mkdir()
-    for k, (a, b) in enumerate(CUTS):
-        np.save(tmp_path / "runs" / f"{k}.npy", X[a:b])
-    zarr.create_array(str(tmp_path / "b.zarr"), data=Y, chunks=(9, 2))
-    again = compare(
-        tmp_path / "runs", tmp_path / "b.zarr", groups="linear", intervals=False, axes=False, nulls=(), neighbours=0
-    )
-    assert [i.sha256 for i in again.inputs] == [i.sha256 for i in whole.inputs]
-    assert again.pairs[0].rungs[-1].r2 == whole.pairs[0].rungs[-1].r2
+def pt(folder: Path) -> str:
+    import torch
+
+    torch.save({"values": torch.from_numpy(VALUES), "ids": torch.from_numpy(COUNTED)}, folder / "a.pt")
+    return f"{folder}/a.pt:values"
+
+
+def url(folder: Path) -> str:
+    put(fsspec.filesystem("memory"), save_array(folder / "a.parquet", VALUES, IDS), "a.parquet")
+    return "memory://t/a.parquet"
+
+
+def csv(folder: Path) -> str:
+    frame().drop(columns="word").astype(dict.fromkeys(NAMES, float)).to_csv(folder / "a.csv", index=False)
+    return f"{folder}/a.csv"
+
+
+EVERYWHERE = FORMATS | {
+    "npy": lambda folder: str(save_array(folder / "a.npy", VALUES)),
+    "npz": lambda folder: str(save_array(folder / "a.npz", VALUES, IDS)),
+    "safetensors": lambda folder: str(save_array(folder / "a.safetensors", VALUES, IDS)),
+    "parquet": lambda folder: str(save_array(folder / "a.parquet", VALUES, IDS)),
+    "h5ad": lambda folder: str(save_array(folder / "a.h5ad", VALUES, IDS)),
+    "csv": csv,
+    "pt": pt,
+    "memory://": url,
+}
+COUNTED = np.arange(N)
+IN_THE_GATE = ("shards, npy", "zarr v3, sharded", "parquet, Spark")
+
+
+@pytest.fixture
+def larger(monkeypatch):
+    """The writers write more rows: of three strips of a fold. The rows they are compared with."""
+    n = 9000
+    known = {
+        "VALUES": np.random.default_rng(SEED).laplace(size=(n, D)).astype(np.float32),
+        "IDS": np.array([f"s{i}" for i in range(n)]),
+        "WORDS": np.array(["u", "v", "w"] * (n // 3)),
+        "COUNTED": np.arange(n),
+        "CUTS": [(0, 2000), (2000, 2001), (2001, n)],
+    }
+    for name, value in known.items():
+        monkeypatch.setattr(sys.modules[__name__], name, value)
+    noise = np.random.default_rng(SEED + 1).standard_normal((n, D))
+    return known["VALUES"] @ np.array([[2, 1, 0], [0, 1, 0], [1, 0, 1.0]]) + 0.1 * noise
+
+
+def measured(source: Any, other: Any, **where: Any) -> tuple[list[float], Resolved]:
+    """The numbers of `compare`, and the basis of `resolve`."""
+    found = compare(source, other, neighbours=0, null_draws=2, axes=False, **where)
+    basis = resolve(source, stability=0, restarts=1, **where)
+    return numbers(json.loads(found.to_json())["pairs"]), basis
+
+
+def numbers(thing: Any) -> list[float]:
+    if isinstance(thing, dict | list):
+        return [x for each in (thing.values() if isinstance(thing, dict) else thing) for x in numbers(each)]
+    return [float(thing)] if isinstance(thing, int | float) else []
+
+
+def agree(one: tuple[list[float], Resolved], other: tuple[list[float], Resolved], X: Array) -> bool:
+    """Whether numbers agree to 1e-12, and components correlate above 0.9999."""
+    same = len(one[0]) == len(other[0]) and np.allclose(one[0], other[0], rtol=1e-12, atol=1e-300, equal_nan=True)
+    components = [basis.to_components(X) for _, basis in (one, other)]
+    correlation = np.corrcoef(*components, rowvar=False)[:D, D:]
+    return same and bool((np.abs(np.diag(correlation)) > 0.9999).all())
+
+
+@pytest.mark.parametrize(
+    "form", [name if name in IN_THE_GATE else pytest.param(name, marks=pytest.mark.long) for name in EVERYWHERE]
+)
+def test_compare_and_resolve_give_the_same_from_every_format(tmp_path, larger, form):
+    spec = EVERYWHERE[form](tmp_path)
+    known = open_representation(spec).ids
+    here = measured(Representation(VALUES, known), Representation(larger, known))
+    other = Representation(larger, known, "other")
+    assert agree(measured(spec, other), here, VALUES)
+    moved = Representation(VALUES + np.float32(1e-6), known)
+    assert not agree(measured(moved, other), here, VALUES)
 
 
 def test_partitions_and_columns_beside_the_values_are_labels(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -112,14 +113,29 @@ def connected(scheduler: Any) -> Iterator[Any]:
         yield scheduler
         return
     address = str(scheduler)
+    with _unlogged():
+        try:
+            client: Any = Client(address, timeout="10s", set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"no Dask scheduler answers at {address} ({error}); start one with 'dask scheduler'."
+            ) from None
+        with client:
+            yield client
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Without the traceback that distributed logs when a scheduler is lost: `blocks.cluster` says it in one line."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]  # each has a level of its own
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
-        client: Any = Client(address, timeout="10s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"no Dask scheduler answers at {address} ({error}); start one with 'dask scheduler'."
-        ) from None
-    with client:
-        yield client
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def load(path: str | os.PathLike[str]) -> Shown:

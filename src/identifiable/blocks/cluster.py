@@ -129,15 +129,15 @@ def _awaited(client: Any, whole: Any, group: str, tell: Callable[[int], None]) -
 
 def _watched(client: Any, whole: Any, group: str, tell: Callable[[int], None]) -> Any:
     """What a task leaves; meanwhile `tell(unfinished tasks of the group)`, and an eye on whether anybody is there to do it."""
+    from distributed import wait
+
     alone = time.monotonic()
     while True:
         try:
-            return whole.result(timeout=POLL)
+            wait(whole, timeout=POLL)  # not result(timeout=), which at its end may cancel what is on its way here
+            return whole.result()
         except TimeoutError:
-            if whole.done():
-                return whole.result()
-        except IdentifiableError:
-            raise
+            pass
         except Exception as error:
             raise _explained(client, error) from None
         try:
@@ -175,7 +175,7 @@ def _explained(client: Any, error: Exception) -> DataError:
     )
     if lost:
         return DataError(
-            f"the Dask scheduler at {_address(client)} went away ({type(error).__name__}); start it again with "
+            f"the Dask scheduler at {_address(client)} went away: the connection was lost; start it again with "
             "'dask scheduler', then run the command again."
         )
     return DataError(f"a worker of the cluster failed: {error!r:.300}")
