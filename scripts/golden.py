@@ -72,7 +72,7 @@ RUNS = {
     "--permutations 20 --method shrink --budget 0.3",
     "fig2": "reproduce fig2 --scale smoke --set leaks=0.3,0.8 --set reference_leak=0.8 --set max_epochs=3",
     "table2": "reproduce table2 --scale smoke --set data=sprites --set models=ae --set seeds=1 --set resolution=8 --set widths=4 "
-    "--set dense=8 --set latents-per-factor=1 --set rows=60 --set validation=60 --set sprite_sizes=3,2,2,3,2 --set steps=2 "
+    "--set dense=8 --set latents-per-factor=1 --set rows=900 --set validation=900 --set sprite_sizes=3,4,5,5,3 --set steps=2 "
     "--set evaluations=1 --set batch=8",
 }
 PAGES: tuple[str, ...] = (

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import TextIO
 
-from identifiable.run import Stage
+from identifiable.run import COMPILING, Stage
 
 WIDTH = 16
 EVERY = 0.1  # seconds between redraws
@@ -19,6 +19,7 @@ SILENCE = 30.0  # seconds after which a log has a line though nothing new began
 LONG = 5.0  # seconds from which on one of many passes says how far it is
 STAGE_WIDTH = 20
 NAME_WIDTH = 24
+COMPILING_TEXT = "compiling for this processor: a few seconds, once per installation"
 SPINNER = "|/-\\"
 CLEAR = "\r\x1b[2K"  # the line the cursor is in
 
@@ -43,7 +44,7 @@ class Bar:
         self._enter(stage, done, now)
         if now - self.drawn < EVERY:
             return
-        text = self._text(done, total, now)
+        text = COMPILING_TEXT if stage == COMPILING else self._text(done, total, now)
         if text:
             self.drawn = now
             self._write(text)
