@@ -8,8 +8,10 @@ have one writer only, the other is refused in one line. Meanwhile a reader sees 
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import random
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -64,7 +66,8 @@ def answer(folder: str, name: str, workers: int = 1) -> str:
     from identifiable.results import without_time
 
     found = _calls(folder)[name](workers)
-    return without_time(getattr(found, "result", found)).to_json()
+    text: str = without_time(getattr(found, "result", found)).to_json()
+    return text
 
 
 def names() -> list[str]:
@@ -112,8 +115,6 @@ def in_threads_at_first_use(folder: str, which: Iterable[str]) -> list[str]:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
     if ended.returncode != 0:
         raise RuntimeError(f"exit code {ended.returncode}: {ended.stderr[-300:]}")
-    import json
-
     found: list[str] = json.loads(ended.stdout)
     return found
 
@@ -229,9 +230,8 @@ def races(setting: Setting, folder: Path) -> Iterator[Check]:
 
 def _watched(path: Path, running: list[forks.Running]) -> list[Any]:
     """What a reader sees of a file until both writers have ended."""
-    import select
-
-    poll, seen = select.poll(), []
+    poll = select.poll()
+    seen: list[Any] = []
     for each in running:
         poll.register(each.reading, select.POLLHUP)
     hung: set[int] = set()

@@ -133,7 +133,7 @@ def simulate_sources(
     return Simulation(n, d, table, written, latents)
 
 
-def _new_table(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
+def _new_table(path: Path, shape: tuple[int, int]) -> np.memmap[Any, np.dtype[np.float32]]:
     """A `.npy` to write into as an array. It takes its room now: on a full disk, writing into a map ends the process (SIGBUS)."""
     table = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     if hasattr(os, "posix_fallocate"):
