@@ -48,7 +48,7 @@ LAYERS = (  # top first, as in docs/architecture.md; rooms of one line do not im
     ("run",),
     ("results",),
     ("_compiling", "_extras", "options", "rows"),
-    ("_checks", "_stopping"),
+    ("_checks", "_importing", "_stopping"),
 )
 HEIGHT = {room: -depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 UPWARD_BY_NAME = {("results", "report")}  # a result shows itself: named at call time, never imported

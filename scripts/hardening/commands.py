@@ -122,6 +122,13 @@ WRITERS = (
         "kept",
     ),
     Writer(
+        "reproduce --checkpoint",
+        "reproduce roeder-fig2 --set rules=hard --set hidden=16 --set seeds=2 --set steps=20 --set checkpoints=2 --set batch=64 "
+        "--set rows=200 --set gate=2 --checkpoint out/kept --json out/r.json --report out/p.html",
+        "kept",
+        "identifiable.nn.training:CHECKPOINT_SECONDS",
+    ),
+    Writer(
         "deconfound attribute",
         f"deconfound attribute {SCREEN} -o out/b.safetensors --json out/r.json --report out/p.html",
     ),

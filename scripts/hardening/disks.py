@@ -150,6 +150,7 @@ def _leave_room(folder: Path, room: int) -> None:
 
 
 def _limit_files(size: int) -> None:
+    size = max(size, 4096)  # what a command says goes to a file too
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 

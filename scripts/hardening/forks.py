@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hardening.commands import OUT, Writer
 
@@ -71,38 +71,61 @@ def command(writer: Writer) -> Callable[[], int]:
     return body
 
 
-def run(
+@dataclass(frozen=True)
+class Running:
+    """A fork that has been started."""
+
+    pid: int
+    reading: int
+    said: IO[bytes]
+    blow: Blow | None
+    begun: float
+
+
+def start(
     body: Callable[[], int], folder: Path, blow: Blow | None = None, prepare: Callable[[], None] | None = None
-) -> Ended:
-    """Call `body` in a fork whose current folder is `folder`, and stop it by `blow`. `prepare` comes first in the fork."""
+) -> Running:
+    """Call `body` in a fork whose current folder is `folder`. `prepare` comes first in the fork."""
     (folder / TEMPORARY).mkdir(exist_ok=True)
     reading, writing = os.pipe()
-    with tempfile.TemporaryFile() as said:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if not pid:
-            os.close(reading)
-            _child(body, folder, blow, prepare, said.fileno(), writing)
-        os.close(writing)
-        begun = time.monotonic()
-        heard, sent = _listen(pid, reading, blow)
+    said = tempfile.TemporaryFile()  # noqa: SIM115  (`finish` closes it)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if not pid:
         os.close(reading)
-        _, status, usage = os.wait4(pid, 0)
-        ended = time.monotonic()
+        _child(body, folder, blow, prepare, said.fileno(), writing)
+    os.close(writing)
+    return Running(pid, reading, said, blow, time.monotonic())
+
+
+def finish(running: Running) -> Ended:
+    """Wait for the end of a fork, and stop it when its time has come."""
+    heard, sent = _listen(running.pid, running.reading, running.blow)
+    os.close(running.reading)
+    _, status, usage = os.wait4(running.pid, 0)
+    ended = time.monotonic()
+    with running.said as said:
         said.seek(0)
         text = said.read().decode(errors="replace")
     lines = heard.decode(errors="replace").splitlines()
     times = [float(line.split()[1]) for line in lines if line.startswith("sent ")] or ([sent] if sent else [])
-    late = "end" in lines and blow is not None and blow.seconds is not None
+    late = "end" in lines and running.blow is not None and running.blow.seconds is not None
     return Ended(
         None if "gave up" in lines else os.waitstatus_to_exitcode(status),
         text,
         [line for line in lines if line.partition(" ")[0] in STEPS],
-        ended - begun,
+        ended - running.begun,
         usage.ru_utime + usage.ru_stime,
         ended - times[0] if times and not late else None,
     )
+
+
+def run(
+    body: Callable[[], int], folder: Path, blow: Blow | None = None, prepare: Callable[[], None] | None = None
+) -> Ended:
+    """Call `body` in a fork whose current folder is `folder`, and stop it by `blow`."""
+    return finish(start(body, folder, blow, prepare))
 
 
 def _listen(pid: int, reading: int, blow: Blow | None) -> tuple[bytes, float | None]:

@@ -67,12 +67,12 @@ def sample(since: float) -> Sample:
 
 def rise(values: Sequence[float]) -> float:
     """By which share of its level a series rises, from a quarter of it to its end, along a Theil-Sen line."""
-    from scipy.stats import theilslopes
-
     kept = np.asarray(values, float)[len(values) // 4 :]
     if len(kept) < 2:
         return 0.0
-    return float(theilslopes(kept).slope) * (len(kept) - 1) / float(np.median(kept))
+    later, earlier = np.tril_indices(len(kept), -1)
+    slope = np.median((kept[later] - kept[earlier]) / (later - earlier))
+    return float(slope * (len(kept) - 1) / np.median(kept))
 
 
 def rounds(seconds: float, one: Callable[[], None]) -> list[Sample]:

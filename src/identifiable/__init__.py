@@ -159,6 +159,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name in _MODULES or name in _ROOM_OF:
+        from identifiable._importing import import_for_threads
+
+        import_for_threads()
     if name in _MODULES:
         return import_module(f"identifiable.{name}")
     if name not in _ROOM_OF:

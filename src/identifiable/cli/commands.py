@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from identifiable import __version__
+from identifiable import __version__, _stopping
 from identifiable._checks import IdentifiableError
-from identifiable._stopping import complete, last_words, steady
+from identifiable._stopping import complete, last_words
 from identifiable.cli.options import Parser
 from identifiable.cli.output import EXIT_BUG, EXIT_USAGE
 
@@ -88,7 +88,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 def _wait_if_stopped() -> None:
     """Not to return once a signal is ending this process: it holds `steady` for ever, and the error is that it removes our files."""
-    with steady:
+    with _stopping.steady:
         pass
 
 

@@ -24,6 +24,7 @@ from typing import Annotated, Any, Concatenate, Generic, Literal, ParamSpec, Pro
 import numpy as np
 
 from identifiable._checks import UsageError
+from identifiable._importing import import_for_threads
 
 P = ParamSpec("P")
 O_contra = TypeVar("O_contra", contravariant=True)
@@ -238,6 +239,7 @@ class takes(Generic[P, O_contra]):
 
         @functools.wraps(function)
         def call(*sources: Any, **keywords: Any) -> Any:
+            import_for_threads()
             given = {name: keywords.pop(name) for name in list(keywords) if name in names}
             try:
                 bound = inspect.signature(function).bind(*sources, **keywords, options=None)
