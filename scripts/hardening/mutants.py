@@ -65,6 +65,7 @@ GRACE = 4.0  # ... seconds more, of processor time; then it hangs, which a test 
 WALL = 10.0  # times the processor time: a machine may be busy, a deadlock uses none
 FRESH = 25.0  # seconds that a fresh process may need to import and compile
 
+NO_FAULT = ("equivalent", "work")  # kinds of survivors.toml that no test of results can kill
 CONTROLS = 10  # mutants to an unchanged copy
 BROKEN = "could not be made: "
 Code = types.CodeType
@@ -661,10 +662,10 @@ def _collected() -> list[str]:
     return [*ARGUMENTS, "-m", "not long", *map(str, (*tests, *rooms))]
 
 
-def judged() -> dict[tuple[str, str, str], str]:
-    """Survivors that were judged by hand, with the reason."""
-    table = tomllib.loads(JUDGED.read_text(encoding="utf-8")) if JUDGED.exists() else {}
-    return {(each["file"], each["function"], each["change"]): each["why"] for each in table.get("survivor", [])}
+def judged() -> dict[tuple[str, str, str], tuple[str, str]]:
+    """Survivors that were judged by hand: their kind, and the reason."""
+    table = tomllib.loads(JUDGED.read_text(encoding="utf-8"))["survivor"]
+    return {(each["file"], each["function"], each["change"]): (each["kind"], each["why"]) for each in table}
 
 
 def checks(setting: Setting) -> Iterator[Check]:
@@ -682,16 +683,25 @@ def checks(setting: Setting) -> Iterator[Check]:
     if len(judge.found) < len(chosen):
         raise RuntimeError(f"pytest ended with {ended}: {said.getvalue()[-2000:]}")
     reasons = judged()
-    for mutant, fate_ in zip(chosen, judge.found, strict=True):
-        killed.count(None if fate_ else f"{mutant}  [{reasons.get(mutant.key, 'NOT JUDGED')}]")
+    for found in judge.found:
+        killed.count("" if found is None else None)
+    killed.examples = [  # all of them, to be judged
+        f"{mutant}  [{': '.join(reasons.get(mutant.key, ('NOT JUDGED',)))}]"
+        for mutant, found in zip(chosen, judge.found, strict=True)
+        if found is None
+    ]
     for fate_ in judge.unchanged:
         unchanged.count(fate_)
-    equivalent = sum(1 for m, f in zip(chosen, judge.found, strict=True) if not f and m.key in reasons)
+    equivalent = sum(
+        1 for m, f in zip(chosen, judge.found, strict=True) if not f and reasons.get(m.key, ("",))[0] in NO_FAULT
+    )
     killed.most = int(len(chosen) * (1 - KILLED))
     timed = sum(f == "time" for f in judge.found)
     share = 1 - killed.broken / max(killed.tried, 1)
     without = 1 - (killed.broken - equivalent) / max(killed.tried - equivalent, 1)
-    killed.note = f"{share:.1%} of all, {without:.1%} without {equivalent} judged equivalent; {timed} by time-out"
+    killed.note = (
+        f"{share:.1%} of all, {without:.1%} without {equivalent} judged to change no result; {timed} by time-out"
+    )
     yield killed
     yield unchanged
 
