@@ -501,6 +501,9 @@ def test_small_statements() -> None:
         (lambda: theorem_1(1.1, 0), "1 to 64 .* got 0"),
         (lambda: theorem_1(1.1, 65), "by heights"),
         (lambda: theorem_1(1.1, 2, -1.0), "diameter: expected"),
+        (lambda: theorem_1_by_shape(1.1, np.array([1.0]), -1.0), "diameter: expected"),
+        (lambda: whitening_stability(0.0, 1.0), "size: expected"),
+        (lambda: rotation_stability(1.0, 1.0, 0.0, 1.0), "singular value: expected"),
         (lambda: near_isometry_error(np.array([1.0]), -1), "epsilon: expected"),
         (lambda: whitening_stability(1.0, 0.0), "variance: expected"),
         (lambda: rotation_stability(1.0, 1.0, 2.0, 1.0), "largest, 1.0"),
@@ -508,6 +511,8 @@ def test_small_statements() -> None:
         (lambda: isometry_constant(-1), "deviation: expected"),
         (lambda: square_constant(0.2, 0.1), "half-sides"),
         (lambda: square_speeds(0.0, 0.1), "half_side"),
+        (lambda: square_speeds(0.1, 0.0), "width"),
+        (lambda: square_constant(0.0, 0.1), "half-side"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(call, message: str) -> None:

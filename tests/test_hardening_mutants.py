@@ -101,10 +101,11 @@ def test_a_sample_is_the_same_for_a_seed_and_over_all_rooms(hardening, monkeypat
 
 def test_judged_survivors_name_code_that_exists(hardening):
     mutants = hardening["mutants"]
-    for (file, function, change), why in mutants.judged().items():
+    for (file, function, change), (kind, why) in mutants.judged().items():
         source = ast.unparse(ast.parse((mutants.SOURCE / file).read_text()))
         assert f"def {function.rpartition('.')[2]}(" in source or not function, (file, function)
         assert change.partition(" -> ")[0].strip() in source, change
+        assert kind in (*mutants.NO_FAULT, "elsewhere", "open")
         assert len(why.split()) >= 4
 
 

@@ -33,8 +33,9 @@ import tempfile
 import threading
 import time
 import tomllib
+import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
@@ -47,27 +48,25 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SOURCE = ROOT / "src"
 ROOMS = ("groups.py", "moments.py", "bounds.py", "identifiability", "ica", "mechanistic")  # in src/identifiable
-TESTS = (
-    "test_groups.py",
-    "test_moments.py",
-    "test_bounds.py",
-    "test_similarity.py",
-    "identifiability",
-    "ica",
-    "mechanistic",
+TESTS = (  # in tests
+    *("test_groups.py", "test_moments.py", "test_bounds.py", "test_similarity.py", "test_limits.py", "test_stages.py"),
+    *("identifiability", "ica", "mechanistic"),
 )
 GOLDEN = "test_golden.py"
+LIMITS = "test_limits.py"  # reads constants and executes no line of a room
 GOLDEN_RUNS = ("compare", "layers", "resolve", "mechanisms")  # those of these rooms, by the beginning of their names
 JUDGED = HERE / "survivors.toml"
 
 MUTANTS = 300
 KILLED = 0.85  # issue 25
-BUDGET = 8.0  # seconds of tests for a mutant, by the clock of the run that found which test executes what
+BUDGET = 12.0  # seconds of tests for a mutant, by the clock of the run that found which test executes what
 PATIENCE = 5.0  # a test of a mutant may take so many times as long, and ...
 GRACE = 4.0  # ... seconds more, of processor time; then it hangs, which a test would have shown
 WALL = 10.0  # times the processor time: a machine may be busy, a deadlock uses none
 FRESH = 25.0  # seconds that a fresh process may need to import and compile
 
+NO_FAULT = ("equivalent", "work")  # kinds of survivors.toml that no test of results can kill
+CONTROLS = 10  # mutants to an unchanged copy
 BROKEN = "could not be made: "
 Code = types.CodeType
 Test = Callable[[], bool]  # whether it passed
@@ -249,7 +248,10 @@ def _skipped(statement: ast.stmt, function: str) -> bool:
         if isinstance(target, ast.Name) and target.id == "__all__":
             return True
         # a type alias at the top of a module is an annotation
-        return not function and statement.value is not None and "|" in ast.unparse(statement.value)
+        alias = isinstance(statement.value, ast.Subscript) or (
+            isinstance(statement.value, ast.BinOp) and isinstance(statement.value.op, ast.BitOr)
+        )
+        return not function and alias
     return isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test)
 
 
@@ -426,9 +428,13 @@ class Watched:
         self.lines = lines
         self.mentions: dict[str, list[tuple[str, int, str]]] = {}  # of a name: file, line, function
         self.compiled: set[tuple[str, str]] = set()
+        self.spans: dict[tuple[str, str], range] = {}  # of the functions and classes of a file
         for path in files():
             tree = ast.parse(path.read_text(encoding="utf-8"))
             for statement, _, function, _ in _statements(tree):
+                if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+                    span = range(statement.lineno, (statement.end_lineno or 0) + 1)
+                    self.spans.setdefault((_short(path), statement.name), span)
                 if isinstance(statement, ast.FunctionDef) and any(
                     "compiled" in ast.unparse(d) or "in_registers" in ast.unparse(d) for d in statement.decorator_list
                 ):
@@ -454,9 +460,13 @@ class Watched:
         if self.at_import(mutant):
             names = (mutant.function,) if mutant.function else mutant.names
             found = {test for name in names for test in self._reaching(name, set())}
-            found |= set() if found else {t for tests in self.lines.get(path, {}).values() for t in tests}
+            found |= {test for test in self.seconds if LIMITS in test}
+            lines = {line for name in names for line in self.spans.get((path, name), ())}
+            found |= self._executing(path, lines) or (
+                set() if found else self._executing(path, self.lines.get(path, ()))
+            )
         else:
-            found = {test for line in mutant.lines for test in self.lines.get(path, {}).get(line, ())}
+            found = self._executing(path, mutant.lines)
         chosen, spent = [], 0.0
         for test in sorted(found, key=lambda t: (GOLDEN in t, self.seconds[t], t)):
             if spent + self.seconds[test] > BUDGET and GOLDEN not in test:
@@ -464,6 +474,9 @@ class Watched:
             spent += self.seconds[test]
             chosen.append(test)
         return chosen
+
+    def _executing(self, path: str, lines: Iterable[int]) -> set[str]:
+        return {test for line in lines for test in self.lines.get(path, {}).get(line, ())}
 
     def _reaching(self, name: str, seen: set[str]) -> set[str]:
         if name in seen:
@@ -539,16 +552,25 @@ class Judge:
             return [partial(run, name, after) for name, after in zip(names, [*names[1:], None], strict=False)]
 
         watched = self._watched(list(zip(items, in_order(list(items)), strict=True)))
-        for at, mutant in enumerate(self.chosen):
+
+        def judge(mutant: Mutant, *, control: bool) -> tuple[str | None, str | None]:
             names = watched.tests(mutant)
             run = [(name, test, watched.seconds[name]) for name, test in zip(names, in_order(names), strict=True)]
             if watched.at_import(mutant):
-                self.found.append(self._fresh(mutant, names, _limit(sum(seconds for _, _, seconds in run)) + FRESH))
-            else:
-                self.found.append(fate(partial(exchange, mutant), run))
-                if at % 10 == 0:  # the same tests, nothing changed: they pass in a child too
-                    self.unchanged.append(fate(lambda: None, run[:30]))
-            print(f"{at + 1} {self.found[-1] or 'SURVIVES'} | {mutant}", file=sys.__stderr__, flush=True)
+                return self._fresh(mutant, names, _limit(sum(seconds for _, _, seconds in run)) + FRESH), None
+            # the control: the same tests with nothing changed, which pass in a child too
+            return fate(partial(exchange, mutant), run), fate(lambda: None, run[:30]) if control else None
+
+        def share(worker: int) -> None:
+            for at in range(worker, len(self.chosen), self.setting.jobs):
+                found = judge(self.chosen[at], control=at % CONTROLS == 0)
+                (self.setting.folder / f"{at}.json").write_text(json.dumps(found))
+                print(f"{at + 1} {found[0] or 'SURVIVES'} | {self.chosen[at]}", file=sys.__stderr__, flush=True)
+
+        _in_children(share, self.setting.jobs)
+        fates = [json.loads((self.setting.folder / f"{at}.json").read_text()) for at in range(len(self.chosen))]
+        self.found = [found for found, _ in fates]
+        self.unchanged = [control for _, control in fates[::CONTROLS]]
         return True
 
     def _watched(self, tests: Sequence[tuple[str, Test]]) -> Watched:
@@ -560,16 +582,7 @@ class Judge:
         for file, group in groupby(tests, key=lambda test: test[0].partition("::")[0]):
             kept = folder / f"{_stamp(ROOT / file)}.json"
             if not kept.exists():
-                child = os.fork()
-                if child == 0:
-                    try:
-                        found = watch(list(group), {str(path): _short(path) for path in files()})
-                        part = kept.with_suffix(f".{os.getpid()}")
-                        part.write_text(json.dumps(found))
-                        part.rename(kept)
-                    finally:
-                        os._exit(0)
-                os.waitpid(child, 0)
+                _in_children(partial(_look, list(group), kept), 1)
             found = json.loads(kept.read_text())
             seconds |= found["seconds"]
             for path, at in found["lines"].items():
@@ -581,11 +594,12 @@ class Judge:
         """In a process that reads the changed file when it imports it, with no compiled code kept from before."""
         if not names:
             return None
-        plan = self.setting.folder / "plan.json"
+        plan = self.setting.folder / f"plan-{os.getpid()}.json"
         plan.write_text(json.dumps({"path": str(mutant.path), "which": mutant.which, "tests": list(names)}))
-        cache = self.setting.folder / "numba"
+        cache = self.setting.folder / f"numba-{os.getpid()}"
         subprocess.run(["rm", "-rf", str(cache)], check=True)
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)} if mutant.function else dict(os.environ)
+        kernels = "@compiled" in mutant.path.read_text(encoding="utf-8")
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)} if kernels else dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join([str(SOURCE), str(HERE.parent)])
         try:
             ended = subprocess.run(
@@ -601,6 +615,30 @@ class Judge:
             if ended.stdout.strip()
             else "!"
         )
+
+
+def _look(tests: Sequence[tuple[str, Test]], kept: Path, _worker: int) -> None:
+    part = kept.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(watch(tests, {str(path): _short(path) for path in files()})))
+    part.rename(kept)
+
+
+def _in_children(work: Callable[[int], None], count: int) -> None:
+    """`work` of 0, 1, … in as many processes; an error there is one here."""
+    children = []
+    for worker in range(count):
+        child = os.fork()
+        if child == 0:
+            try:
+                work(worker)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc(file=sys.__stderr__)
+            os._exit(1)
+        children.append(child)
+    ended = [os.waitpid(child, 0)[1] for child in children]
+    if any(ended):
+        raise RuntimeError("a process of this part has ended with an error")
 
 
 def _stamp(file: Path) -> str:
@@ -624,10 +662,10 @@ def _collected() -> list[str]:
     return [*ARGUMENTS, "-m", "not long", *map(str, (*tests, *rooms))]
 
 
-def judged() -> dict[tuple[str, str, str], str]:
-    """Survivors that were judged by hand, with the reason."""
-    table = tomllib.loads(JUDGED.read_text(encoding="utf-8")) if JUDGED.exists() else {}
-    return {(each["file"], each["function"], each["change"]): each["why"] for each in table.get("survivor", [])}
+def judged() -> dict[tuple[str, str, str], tuple[str, str]]:
+    """Survivors that were judged by hand: their kind, and the reason."""
+    table = tomllib.loads(JUDGED.read_text(encoding="utf-8"))["survivor"]
+    return {(each["file"], each["function"], each["change"]): (each["kind"], each["why"]) for each in table}
 
 
 def checks(setting: Setting) -> Iterator[Check]:
@@ -645,16 +683,25 @@ def checks(setting: Setting) -> Iterator[Check]:
     if len(judge.found) < len(chosen):
         raise RuntimeError(f"pytest ended with {ended}: {said.getvalue()[-2000:]}")
     reasons = judged()
-    for mutant, fate_ in zip(chosen, judge.found, strict=True):
-        killed.count(None if fate_ else f"{mutant}  [{reasons.get(mutant.key, 'NOT JUDGED')}]")
+    for found in judge.found:
+        killed.count("" if found is None else None)
+    killed.examples = [  # all of them, to be judged
+        f"{mutant}  [{': '.join(reasons.get(mutant.key, ('NOT JUDGED',)))}]"
+        for mutant, found in zip(chosen, judge.found, strict=True)
+        if found is None
+    ]
     for fate_ in judge.unchanged:
         unchanged.count(fate_)
-    equivalent = sum(1 for m, f in zip(chosen, judge.found, strict=True) if not f and m.key in reasons)
+    equivalent = sum(
+        1 for m, f in zip(chosen, judge.found, strict=True) if not f and reasons.get(m.key, ("",))[0] in NO_FAULT
+    )
     killed.most = int(len(chosen) * (1 - KILLED))
     timed = sum(f == "time" for f in judge.found)
     share = 1 - killed.broken / max(killed.tried, 1)
     without = 1 - (killed.broken - equivalent) / max(killed.tried - equivalent, 1)
-    killed.note = f"{share:.1%} of all, {without:.1%} without {equivalent} judged equivalent; {timed} by time-out"
+    killed.note = (
+        f"{share:.1%} of all, {without:.1%} without {equivalent} judged to change no result; {timed} by time-out"
+    )
     yield killed
     yield unchanged
 

@@ -296,6 +296,9 @@ def test_gaussians_are_not_misplaced():
     sample = rng.standard_normal((10_000, 40))
     assert misplaced(sample, np.eye(40), LOGCOSH).components.size == 0
     assert misplaced(sample[:10], np.eye(40), LOGCOSH).components.size == 0
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
+    assert misplaced(np.sign(sample[:15, :3]), turn, LOGCOSH).components.size == 0  # too few rows to say
+    assert misplaced(np.sign(sample[:500, :3]), turn, LOGCOSH).components.size > 0
 
 
 def coupled(n_pairs_of: int, noise: float, rng: np.random.Generator) -> tuple[_Point, Any]:

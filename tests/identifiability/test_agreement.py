@@ -74,6 +74,16 @@ def test_unrelated_tables_have_neither_degree_nor_form():
     assert pair.shared.strong == pair.shared.partly == 0
 
 
+def test_a_small_r2_that_shuffled_rows_reach_is_no_agreement():
+    rng = np.random.default_rng([4, 40])
+    X = rng.standard_normal((60, 2))
+    Y = 0.22 * X + rng.standard_normal((60, 2))
+    pair = identifiable.compare(X, Y, nulls=("shuffle",), null_draws=39, neighbours=0, axes=False).pairs[0]
+    assert pair.rung("linear").null["shuffle"].p > 0.05
+    assert pair.verdict.r2 > 0
+    assert pair.verdict.degree == "none"
+
+
 # -- degree
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import identifiable
+from identifiable.identifiability.judgement import ruled_out_below
 
 BARE = {"nulls": (), "axes": False, "neighbours": 0}
 
@@ -100,3 +101,7 @@ def test_more_neighbours_than_rows_are_cut(rng):
     pair = first(*rng.standard_normal((2, 20, 2)), neighbours=50)
     assert pair.neighbours.k == 9
     assert pair.neighbours.mutual.value < 0.9
+
+
+def test_what_rules_a_group_out_rises_with_r2_up_to_a_limit():
+    assert [ruled_out_below(r2) for r2 in (0.0, 0.5, 0.7, 1.0)] == pytest.approx([0.48, 0.78, 0.90, 0.90])

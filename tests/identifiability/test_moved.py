@@ -108,3 +108,11 @@ def test_long_tables_get_fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(moved, "MOST_MOVES", moves)
         (found,) = moved_groups(errors, labels, rng=np.random.default_rng(7))
         assert (found.label, found.rows, found.p) == ("0", 100, 1 / (1 + draws))
+
+
+def test_labels_of_several_types_are_told_apart_by_their_text() -> None:
+    rng = np.random.default_rng(9)
+    labels = np.repeat(np.array([1, "b", 2.5, None], dtype=object), 50)
+    errors = heavy(rng, 200)
+    errors[50:100] += 3
+    assert [g.label for g in moved_groups(errors, labels, rng=rng)] == ["b"]

@@ -228,6 +228,14 @@ def test_declared_copies_are_not_counted() -> None:
     found = near(rows, group=np.repeat(np.arange(70), 18))
     assert not found.alike
     assert found.median > 0.3
+    # Nor where all rows of a block are of the group that asks.
+    member = np.repeat([0, 1], 5)
+    frame = neighbours._Frame(np.zeros(16, np.float32), np.float32(1))
+    closest = neighbours._Closest(frame, frame(rows[:1]), member, member[:1])
+    closest.add(0, [rows[:5]])
+    assert closest.squares[0] == np.inf
+    closest.add(5, [rows[18:23]])
+    assert closest.squares[0] == pytest.approx(np.square(rows[18:23] - rows[0]).sum(axis=1).min(), rel=1e-5)
 
 
 @pytest.mark.parametrize(("n", "d"), [(20_000, 1), (20_000, 2), (150_000, 3), (2000, 8), (300, 64)])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError
-from identifiable.mechanistic.factors import find_factors
+from identifiable.mechanistic.counting import LEAST_POINTS, Stacked
+from identifiable.mechanistic.factors import find_factors, largest_angle
 from identifiable.mechanistic.operator import MOST, Frame, local_spectrum, spectrum, whitened
 from identifiable.mechanistic.sampling import rows_of
 from identifiable.worlds import MovingSprites, SlotWorld
@@ -332,3 +333,28 @@ def test_small_and_degenerate_jacobians_get_an_honest_answer() -> None:
     assert several.n_factors >= 1
     with pytest.raises(DataError, match="zero"):
         find_factors(np.zeros((2, 3, 2)))
+
+
+def test_the_largest_angle_is_that_of_the_planes() -> None:
+    tilted = np.array([[1.0, 0.0], [0.0, np.cos(0.3)], [0.0, np.sin(0.3)]])
+    assert largest_angle(np.eye(3)[:, :2], tilted) == pytest.approx(np.degrees(0.3))
+    assert largest_angle(tilted, tilted) == pytest.approx(0.0, abs=1e-6)
+    assert largest_angle(np.eye(3)[:, :1], np.eye(3)[:, 1:2]) == largest_angle(tilted, tilted[:, :1]) == 90.0
+
+
+@pytest.mark.parametrize("points", [LEAST_POINTS, LEAST_POINTS - 1])
+def test_points_are_drawn_again_where_there_are_enough_and_outputs_left_out_else(points: int) -> None:
+    rows = rows_of(block_jacobians([2, 2], np.random.default_rng(7), points=points).jacobians)
+    white = whitened(rows.values, rows.eps, rows.nodes).white
+    view = Stacked(white, rows.nodes, rows.points, rows.outputs, "rows", points).resampled(np.random.default_rng(0))
+    assert view is not None
+    assert np.allclose(view.white.T @ view.white, np.eye(4))
+    drawn = {k: sorted(view.outputs[view.points == k]) for k in np.unique(view.points)}
+    whole = sorted(rows.outputs[rows.points == 0])
+    if points >= LEAST_POINTS:
+        assert len(drawn) < points
+        assert all(outputs == whole for outputs in drawn.values())
+    else:
+        assert len(drawn) == points
+        assert all(outputs == drawn[0] for outputs in drawn.values())
+        assert 0 < len(drawn[0]) < len(whole)

@@ -164,3 +164,11 @@ def test_wrong_shapes_are_refused() -> None:
         sparsity_gap(np.ones((1, 3, 2)), PAIR)
     with pytest.raises(DataError, match="got 1"):
         sparsity_gap(np.ones((3, 2)), PAIR)
+
+
+@pytest.mark.parametrize("blocks", [[[0, 1]], [[0], [2]], [[0], [0, 1]]])
+def test_blocks_that_leave_latents_out_or_are_one_have_no_gap(blocks: list[list[int]]) -> None:
+    J = overlapping(6, 1, np.random.default_rng(0))
+    assert sparsity_gap(J, PAIR).gap > 0
+    with pytest.raises(UsageError, match="blocks"):
+        sparsity_gap(J, blocks)
