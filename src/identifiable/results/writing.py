@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from identifiable._checks import OutputError
+from identifiable._checks import IdentifiableError, OutputError, said
 from identifiable._stopping import TEMPORARY, complete, steady, unfinished
 
 
@@ -112,12 +112,14 @@ def _in_the_end(path: Path, *, folder: bool) -> Iterator[Path]:
             _deliver([(temporary, path)])
         else:
             waiting.append((temporary, path))
-    except OutputError:  # of this file, or of another one written together with it
+    except IdentifiableError as error:  # of this file, or of another one written together with it
         _discard(temporary)
+        if str(temporary) in str(error):  # of what reads again what it has written: it is no name for a user
+            raise type(error)(str(error).replace(str(temporary), str(path))) from None
         raise
     except OSError as error:
         _discard(temporary)
-        raise _unwritable(path, error) from None
+        raise _unwritable(path, error, temporary) from None
     except BaseException:
         _discard(temporary)
         raise
@@ -246,5 +248,7 @@ def _is_stream(path: Path) -> bool:
         return False
 
 
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: cannot write there ({error.strerror}); choose another path.")
+def _unwritable(path: Path, error: OSError, temporary: Path | None = None) -> OutputError:
+    why = error.strerror or said(error)  # libraries raise some without a number
+    why = why if temporary is None else why.replace(str(temporary), path.name)
+    return OutputError(f"{path}: cannot write there ({why}); choose another path.")
