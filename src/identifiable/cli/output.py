@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from identifiable._checks import OutputError, UsageError
+from identifiable._stopping import printable
 from identifiable.cli.progress import Bar, Lines
 from identifiable.results import Alert
 from identifiable.results.writing import together, write_texts
@@ -31,7 +32,7 @@ def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | Li
 def say(text: str, end: str = "\n") -> None:
     """Print to stdout. A reader that has seen enough is not an error; a full disk is."""
     try:
-        print(text, end=end, flush=True)
+        print(printable(text), end=end, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
@@ -45,7 +46,7 @@ def warn(alerts: Sequence[Alert]) -> None:
     from identifiable.report.render.terminal import printed
 
     if alerts:
-        print(printed(notices(alerts)), end="", file=sys.stderr)
+        print(printable(printed(notices(alerts))), end="", file=sys.stderr)
 
 
 def deliver(
@@ -89,7 +90,7 @@ def exit_code(failed: Iterable[str]) -> int:
     """Say which `--fail-if` conditions hold; 1 if any does."""
     code = EXIT_FINE
     for sentence in failed:
-        print(f"identifiable: failed: {sentence}", file=sys.stderr)
+        print(printable(f"identifiable: failed: {sentence}"), file=sys.stderr)
         code = EXIT_CONDITION
     return code
 

@@ -65,12 +65,13 @@ class AnnDataFile(LabelledTable):
         require(self.library, extra=self.extra, what=f"reading {path}")
         self._path, self.label = path, str(path)
         self._copy = self._copied()
+        self._checked: set[str] = set()
         self._check_file()
         with self._opened() as root:
             self._places = self._matrices(root)
             obs = self._group(root, "obs")
             self._index = attribute(obs, "_index") or "_index"
-            held = [key for key in obs if key not in (self._index, "__categories")]
+            held = [key for key in self._keys(obs) if key not in (self._index, "__categories")]
             declared = [name for name in column_order(obs) if name in held]
             self._columns = declared + [key for key in held if key not in declared]
             self._n = self._length(obs, self._index)
@@ -165,7 +166,7 @@ class AnnDataFile(LabelledTable):
 
     def _matrices(self, root: Any) -> dict[str, str]:
         """Name of every matrix -> its place. A name that two places share is only to be had by its place."""
-        held = [(group, key) for group in MATRICES if group in root for key in self._group(root, group)]
+        held = [(group, key) for group in MATRICES if group in root for key in self._keys(self._group(root, group))]
         places = {f"{group}/{key}": f"{group}/{key}" for group, key in held}
         keys = [key for _, key in held]
         bare = {key: f"{group}/{key}" for group, key in held if keys.count(key) == 1}
@@ -308,6 +309,13 @@ class AnnDataFile(LabelledTable):
             raise self._damaged(f"{shown(name)!r} is no index")
         return int(index.shape[0])
 
+    def _keys(self, group: Any) -> list[str]:
+        """The names in a group; h5py gives those that are no text as bytes."""
+        names = list(group)
+        if not all(isinstance(name, str) for name in names):
+            raise self._damaged("names in it are no text")
+        return names
+
     def _group(self, parent: Any, name: str) -> Any:
         found = self._element(parent, name)
         if not is_group(found):
@@ -323,7 +331,7 @@ class AnnDataFile(LabelledTable):
             if found is None:
                 raise DataError(
                     f"{self.label}: expected {shown(name)!r} in the file itself, as anndata writes it; it holds "
-                    f"{named(parent) or 'nothing'}: check that it is an AnnData file."
+                    f"{named(map(str, parent)) or 'nothing'}: check that it is an AnnData file."
                 )
             parent = found
         return parent
@@ -337,7 +345,7 @@ class AnnDataFile(LabelledTable):
             check_heaps(self._copy or FileBytes.open(self._path, self.label))
 
     def _own(self, parent: Any, key: str) -> Any:
-        return own(parent, key)
+        return own(parent, key, self._checked)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -392,8 +400,8 @@ def is_group(element: Any) -> bool:
     return hasattr(element, "keys")
 
 
-def own(parent: Any, key: str) -> Any:
-    """A part of the file itself; None where a link or an array leads into another one."""
+def own(parent: Any, key: str, checked: set[str] | None = None) -> Any:
+    """A part of the file itself; None where a link or an array leads into another one. `checked` remembers datasets that are sound."""
     import h5py
 
     found = parent[key] if isinstance(parent.get(key, getlink=True), h5py.HardLink) else None
@@ -401,7 +409,10 @@ def own(parent: Any, key: str) -> Any:
         return found
     if found.is_virtual or found.external:
         return None
-    check_dataset(found)
+    if checked is None or found.name not in checked:
+        check_dataset(found)
+    if checked is not None:
+        checked.add(found.name)
     return found
 
 

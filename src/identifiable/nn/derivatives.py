@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, words_of
 from identifiable._extras import require
 from identifiable.jacobians import Products
 
@@ -83,14 +85,25 @@ def load_program(path: Path) -> Decoder:
     someone you trust.
     """
     try:
-        with _no_pickled_code():
+        with _no_pickled_code(), _unlogged():
             program = torch.export.load(path)
     except Exception as error:
-        raise DataError(
-            f"{path}: not a program exported with torch.export.save ({type(error).__name__}: {error})."
-        ) from error
+        raise DataError(f"{path}: not a program exported with torch.export.save ({words_of(error)}).") from error
     module: Decoder = program.module()
     return module
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Without torch's log: of a file that it cannot read it writes a traceback there, and then raises the same error."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 @contextmanager
