@@ -133,6 +133,7 @@ def _run(prepare: Prepare, first: int, count: int, folder: Path, pipe: IO[str]) 
         heard.clear()
         _allow(CPU_SECONDS)
         record = measured(attempt, heard)
+        sys.stdout.flush()
         size = os.fstat(descriptor).st_size
         if size:
             text = os.pread(descriptor, 300, 0).decode(errors="replace")
@@ -210,6 +211,8 @@ def _hook(heard: list[str], folder: str) -> Callable[[str, tuple[Any, ...]], Non
         return not path.startswith((folder, "/dev/", "/proc/self/")) and "__pycache__" not in path
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
+        if event == "pickle.find_class" and str(given[0]).startswith("numba."):
+            return  # numba keeps what it compiled as pickles, in a folder of its own
         if event in RUNS_CODE:
             heard.append(f"{event} {given[:2]!r}"[:200])
         elif event == "open" and isinstance(given[0], str) and (given[2] or 0) & written and elsewhere(given[0]):

@@ -28,10 +28,17 @@ def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | Li
     return Bar() if sys.stderr.isatty() else nullcontext(Lines())
 
 
-def say(text: str, end: str = "\n") -> None:
-    """Print to stdout. A reader that has seen enough is not an error; a full disk is."""
+def spelled(text: str) -> str:
+    """Text with names and paths in it, in which characters that steer a terminal are spelled out."""
+    from identifiable.report.words import one_line
+
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def say(text: str, end: str = "\n", *, ready: bool = False) -> None:
+    """Print to stdout; tables, pages and JSON are `ready`. A reader that has seen enough is not an error; a full disk is."""
     try:
-        print(text, end=end, flush=True)
+        print(text if ready else spelled(text), end=end, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
@@ -69,9 +76,9 @@ def deliver(
         write_texts(texts)
         # Before the files take their names: they must not appear if stdout is a full disk.
         if options.json == "-":
-            say(result.to_json(), end="")
+            say(result.to_json(), end="", ready=True)
         elif not options.quiet:
-            say(result.table())
+            say(result.table(), ready=True)
     if options.json == "-":
         return
     if not options.quiet:

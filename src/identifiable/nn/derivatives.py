@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, words_of
 from identifiable._extras import require
 from identifiable.jacobians import Products
 
@@ -86,25 +87,25 @@ def load_program(path: Path) -> Decoder:
         with _no_pickled_code():
             program = torch.export.load(path)
     except Exception as error:
-        raise DataError(
-            f"{path}: not a program exported with torch.export.save ({type(error).__name__}: {error})."
-        ) from error
+        raise DataError(f"{path}: not a program exported with torch.export.save ({words_of(error)}).") from error
     module: Decoder = program.module()
     return module
 
 
 @contextmanager
 def _no_pickled_code() -> Iterator[None]:
-    """Let torch read pickles as data only.
+    """Let torch read pickles as data only, and keep it from printing.
 
     `torch.export.load` (2.13) unpickles example inputs, and custom weights, without restriction where the safe way fails, so
     a crafted file could run anything; this closes that way.
     """
-    before = os.environ.get(DATA_ONLY)
+    before, log = os.environ.get(DATA_ONLY), logging.getLogger("torch.export")
     os.environ[DATA_ONLY] = "1"
+    told, log.disabled = log.disabled, True  # torch prints the traceback of what it then raises
     try:
         yield
     finally:
+        log.disabled = told
         if before is None:
             del os.environ[DATA_ONLY]
         else:
