@@ -24,6 +24,10 @@ class DataError(IdentifiableError, ValueError):
     """The data cannot be used: unreadable, wrong shape, not finite, empty."""
 
 
+class KindError(DataError, TypeError):
+    """The values are of a kind that is never a number; a TypeError too, as scikit-learn has it."""
+
+
 class PairingError(DataError):
     """Rows of two representations cannot be brought together."""
 
@@ -42,12 +46,20 @@ class DataWarning(UserWarning):
     """The data can be used, but hold less than the call takes for granted: too few rows, directions without variance."""
 
 
+# Of the values of a table that is compared with another: errors are kept in float32 (1e-38 to 3e38), 1e3 is left for sums.
+SMALLEST, LARGEST = 1e-35, 1e35
+
 CHARACTERS = 300  # of an error in someone else's code that are worth repeating
 
 
 def words_of(error: BaseException) -> str:
-    """What an error in someone else's code says, on one line and not too long."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:CHARACTERS]}"
+    """What an error in someone else's code is and says, on one line and not too long."""
+    return f"{type(error).__name__}: {said(error)}"
+
+
+def said(error: BaseException) -> str:
+    """What an error says, on one line and not too long."""
+    return " ".join(str(error).split())[:CHARACTERS]
 
 
 def check_matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
@@ -71,11 +83,54 @@ def check_matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     return n, d
 
 
+def check_values(values: Any, name: str) -> tuple[int, int]:
+    """Return `(n, d)` of a table that every call reads: a plain array, in rows and columns, of real numbers."""
+    check_plain(values, name)
+    shape = check_matrix_shape(tuple(values.shape), name)
+    check_numeric(np.dtype(values.dtype), name)
+    return shape
+
+
+def check_plain(values: Any, name: str) -> None:
+    """Refuse arrays of which numpy would show something else than they hold: what is masked as if it were not, what is sparse as one
+    object."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
+    if hasattr(values, "toarray"):
+        raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
+
+
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """`values` as an array, with the plain reason where they are none."""
+    check_plain(values, name)
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:  # lists of unequal length, tensors of a graph
+        raise DataError(
+            f"{name}: expected a table of numbers, got {type(values).__name__} ({words_of(error)})."
+        ) from None
+
+
+def check_magnitude(largest: float, name: str) -> None:
+    """Refuse a table whose `largest` value is beyond what errors can be kept in; zero is the matter of others."""
+    if not (largest == 0 or SMALLEST <= largest <= LARGEST):
+        raise DataError(
+            f"{name}: expected numbers of ordinary size ({SMALLEST:g} to {LARGEST:g}), the largest are about {largest:.3g}; "
+            "divide them by that."
+        )
+
+
 def check_numeric(dtype: np.dtype[Any], name: str) -> None:
-    """Refuse dtypes that are not real numbers, saying what to do instead."""
-    if dtype.kind in "fiub":
+    """Refuse dtypes that are not real numbers of at most 64 bits, saying what to do instead."""
+    if dtype.kind in "fiub" and dtype.itemsize <= 8:
         return
-    what = {"O": "Python objects", "U": "text", "S": "bytes", "c": "complex numbers"}.get(dtype.kind, str(dtype))
+    what = {
+        "f": "numbers of extended precision",
+        "O": "Python objects",
+        "U": "text",
+        "S": "bytes",
+        "c": "complex numbers",
+    }.get(dtype.kind, str(dtype))
     raise DataError(
         f"{name}: expected real numbers, got {what} (dtype {dtype}); convert it to float32 or float64 first."
     )

@@ -26,6 +26,11 @@ unfinished: dict[str, None] = {}  # absolute paths of temporary files and of new
 complete: list[str] = []  # files that have taken their names
 resumable: dict[str, None] = {}  # files of finished parts, from which the same command goes on
 
+# What would move the cursor of a terminal, colour it or turn its text around, written out; line ends and tabs stay.
+ESCAPES = {c: f"\\x{c:02x}" for c in (*range(32), *range(127, 160)) if c not in (9, 10)} | {
+    c: f"\\u{c:04x}" for c in (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
+
 _received = count()
 
 
@@ -48,11 +53,16 @@ def end_on_signals() -> None:
     os.register_at_fork(before=_hold, after_in_parent=_heed, after_in_child=_leave_to_parent)
 
 
+def printable(text: str) -> str:
+    """`text` as it may stand on a terminal, whatever the names of files and columns in it."""
+    return text.translate(ESCAPES)
+
+
 def last_words(word: str) -> str:
     """What is said when a command is stopped."""
     kept = f"files completed: {len(complete)} (last: {complete[-1]})" if complete else "no result was written"
     on = f"; run the command again to go on from {next(iter(resumable))}" if resumable else ""
-    return f"identifiable: {word}; {kept}{on}."
+    return printable(f"identifiable: {word}; {kept}{on}.")
 
 
 def _go_on(number: int, frame: object) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError
+from identifiable._checks import DataError, PairingError, as_array, check_magnitude
 from identifiable.blocks import (
     Blocks,
     available_workers,
@@ -45,10 +45,6 @@ def as_representation(
         return replace(source, name=name) if source.name == Representation.name else source
     if isinstance(source, Blocks):
         return Representation(source, name=name if source.name == Representation.name else source.name)
-    if isinstance(source, np.ma.MaskedArray):
-        raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
-    if hasattr(source, "toarray"):
-        raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
     if is_frame(source) or is_anndata(source):
         read = read_frame(source, ids, name)
         repeats = alone and read.ids is not None and ids is None and len(set(read.ids.tolist())) < len(read.ids)
@@ -56,10 +52,7 @@ def as_representation(
         return Representation(read.values, own, name, columns=read.columns, counted=read.counted)
     source = from_torch(source)
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
-        try:
-            source = np.asarray(source)
-        except ValueError as error:
-            raise DataError(f"{name}: expected a table of numbers, got {type(source).__name__} ({error}).") from None
+        source = as_array(source, name)
     return Representation(source, ids, name)
 
 
@@ -213,7 +206,20 @@ def gather_moments(
     parts = statistic.moments()
     if not all(np.isfinite(m.total).all() and np.isfinite(m.gram).all() for m in parts):
         _refuse_non_finite(tables, original_rows, run.workers)
+    if len(tables) > 1 and maps is None:
+        check_magnitudes(tables, parts)
     return parts
+
+
+def check_magnitudes(tables: Sequence[Blocks], parts: Sequence[Moments]) -> None:
+    """Refuse tables whose errors float32 cannot hold, by the moments that `gather_moments` has left of them."""
+    n = sum(m.n for m in parts)
+    with silent():
+        spread = np.sqrt(sum(np.diag(m.gram) for m in parts) / n)
+    size = np.maximum(spread, np.abs(parts[0].shift))
+    ends = np.cumsum([table.d for table in tables])
+    for table, end in zip(tables, ends.tolist(), strict=True):
+        check_magnitude(float(size[end - table.d : end].max()), table.name)
 
 
 class NonFinite:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, check_matrix_shape, check_numeric, check_unique_ids
+from identifiable._checks import DataError, PairingError, check_unique_ids, check_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +47,7 @@ class Representation:
                 f"{self.name}: has no column {self.ids!r} for the ids, only values; pass Representation(values, ids=...) "
                 "with one id for each row."
             )
-        n, d = check_matrix_shape(tuple(self.values.shape), self.name)
-        check_numeric(np.dtype(self.values.dtype), self.name)
+        n, d = check_values(self.values, self.name)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(map(str, self.columns)))
             if len(self.columns) != d:

@@ -8,15 +8,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from identifiable._checks import PairingError, UsageError
+from identifiable._checks import PairingError, UsageError, as_array
 from identifiable.alignment import Aligned
 from identifiable.alignment.aligned import unit
 from identifiable.alignment.choosing import Choice, chosen_map
 from identifiable.api.aligning import Aligned as Loaded
 from identifiable.api.aligning import Carries
-from identifiable.api.estimator import ACCEPTED, TableTransformer, called, frame_of, is_lazy, seed_of
+from identifiable.api.estimator import ACCEPTED, TableTransformer, called, frame_of, in_our_words, is_lazy, seed_of
 from identifiable.api.opening import open_sources
 from identifiable.api.transforming import apply_basis
 from identifiable.blocks import Blocks
@@ -206,23 +206,21 @@ class Aligner(Carries, TableTransformer):
         if is_lazy(X):
             return self._opened(X), _table(y, "y")
         if is_lazy(y):
-            return self._named(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS)), _table(y, "y")
+            return self._named(self._validated(X, ensure_min_samples=LEAST_ROWS)), _table(y, "y")
         names = _column_names(y)
         if _column_names(X) is not None and names is not None and hasattr(X, "index") and not X.index.equals(y.index):
             raise UsageError(
                 "X and y have different row labels (index); pass y.loc[X.index], or arrays in the same order."
             )
-        rows, target = validate_data(
-            self, X, y, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS, multi_output=True, y_numeric=True
-        )
+        rows, target = self._validated(X, y, ensure_min_samples=LEAST_ROWS, multi_output=True, y_numeric=True)
         target = target if target.ndim > 1 else target[:, None]
-        target = check_array(target, dtype=ACCEPTED, input_name="y", estimator=self)
+        target = in_our_words(check_array, target, dtype=ACCEPTED, input_name="y", estimator=self)
         return self._named(rows), Representation(target, name="y", columns=names)
 
 
 def _table(rows: Any, name: str) -> Representation:
     """A table that is not X: opened where it is a path, called `name` where it has none."""
-    source = called(rows, name) if is_lazy(rows) else np.asarray(rows) if _column_names(rows) is None else rows
+    source = called(rows, name) if is_lazy(rows) else as_array(rows, name) if _column_names(rows) is None else rows
     return as_representation(open_sources([source], None, None)[0], name=name)
 
 

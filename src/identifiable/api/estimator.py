@@ -10,7 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self
 
@@ -21,7 +21,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from identifiable import ica
-from identifiable._checks import DataError, DataWarning, UsageError
+from identifiable._checks import (
+    DataError,
+    DataWarning,
+    IdentifiableError,
+    KindError,
+    UsageError,
+    check_numeric,
+    check_plain,
+    said,
+)
 from identifiable.api.opening import is_path, open_sources
 from identifiable.api.transforming import as_basis, transform
 from identifiable.blocks import Blocks
@@ -90,7 +99,7 @@ class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Rows from what `transform` gives. Directions that were dropped come back as their mean."""
         check_is_fitted(self)
         if not is_lazy(X):
-            X = check_array(frame_of(X), dtype=ACCEPTED, estimator=self, input_name="X")
+            X = in_our_words(check_array, frame_of(X), dtype=ACCEPTED, estimator=self, input_name="X")
             X = Representation(X, name="X")
         return transform(self._fitted(), self._of_width(X, self._n_features_out, self.kind_out), inverse=True)
 
@@ -103,10 +112,14 @@ class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """New rows, refused if they are not like those of the fit."""
         if not is_lazy(X):
             # Names are checked by it.
-            return self._named(validate_data(self, from_torch(X), dtype=ACCEPTED, reset=False))
+            return self._named(self._validated(from_torch(X), reset=False))
         if not hasattr(self, "feature_names_in_"):  # with names, the columns are looked for among any number
             X = self._of_width(X, self.n_features_in_, "features")
         return called(X)
+
+    def _validated(self, *tables: Any, **how: Any) -> Any:
+        """Tables as scikit-learn checks them, which remembers or compares their width and names."""
+        return in_our_words(partial(validate_data, self), *tables, dtype=ACCEPTED, **how)
 
     def _opened(self, X: Any) -> Representation:
         """What is read in blocks, opened for a fit, which remembers its width and names."""
@@ -319,7 +332,7 @@ class ICA(TableTransformer):
 
     def _opened_for_fit(self, X: Any) -> Representation:
         if not is_lazy(X):
-            return self._named(validate_data(self, X, dtype=ACCEPTED, ensure_min_samples=LEAST_ROWS))
+            return self._named(self._validated(X, ensure_min_samples=LEAST_ROWS))
         return self._opened(X)
 
     def _fitted(self) -> Resolved:
@@ -370,6 +383,22 @@ def frame_of(X: Any) -> Any:
         return from_torch(X)
     read_frame(X, None, "X")  # which refuses what is not dense
     return X.to_df()
+
+
+def in_our_words(check: Callable[..., Any], *tables: Any, **how: Any) -> Any:
+    """What a check of scikit-learn gives; its errors as ours, on one line."""
+    for table, name in zip(tables, "Xy", strict=False):
+        check_plain(table, name)
+        if hasattr(table, "dtype") and np.dtype(table.dtype).kind == "f":
+            check_numeric(np.dtype(table.dtype), name)
+    try:
+        return check(*tables, **how)
+    except IdentifiableError:
+        raise
+    except TypeError as error:
+        raise KindError(said(error)) from None
+    except ValueError as error:
+        raise DataError(said(error)) from None
 
 
 def seed_of(random_state: Any) -> int:

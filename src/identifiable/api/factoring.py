@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError, check_numeric
+from identifiable._checks import DataError, UsageError, as_array, check_numeric
 from identifiable.api.decoding import Decoder, decoder_of, latents_of, with_torch
 from identifiable.api.opening import is_path, open_sources
 from identifiable.api.resolving import resolve
@@ -160,14 +160,7 @@ class _Made:
 def _given(source: Any, table: Representation | None, name: str | None) -> tuple[NDArray[Any], Input]:
     """Jacobians as an array, and what is recorded of them."""
     said = name or (str(source).rsplit("/", 1)[-1] if is_path(source) else "Jacobians")
-    if isinstance(source, np.ma.MaskedArray):
-        raise DataError(f"{said}: masked arrays are not read; leave out points or outputs with masked values.")
-    try:
-        J = open_jacobians(source) if is_path(source) else np.asanyarray(from_torch(source))
-    except ValueError as error:  # lists of unequal length
-        raise DataError(
-            f"{said}: expected Jacobians (points, outputs, latents), got {type(source).__name__} ({error})."
-        ) from None
+    J = open_jacobians(source) if is_path(source) else as_array(from_torch(source), said)
     if J.ndim != 3 or min(J.shape) < 1:
         raise DataError(f"{said}: expected Jacobians (points, outputs, latents), got an array of shape {J.shape}.")
     check_numeric(J.dtype, said)

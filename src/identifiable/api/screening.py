@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from identifiable._checks import DataError, PairingError, UsageError
+from identifiable._checks import DataError, PairingError, UsageError, as_array
 from identifiable.api.opening import is_path
 from identifiable.api.transforming import as_basis, not_checked, places
 from identifiable.blocks import Blocks
@@ -362,7 +362,7 @@ def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
         raise UsageError(
             "an array says nothing about wells; pass metadata: a path, or a mapping or DataFrame with a column for each role."
         )
-    array = source if isinstance(source, Blocks | Representation) else np.asarray(from_torch(source))
+    array = source if isinstance(source, Blocks | Representation) else as_array(from_torch(source), Representation.name)
     return screen_of_array(array, **how)
 
 

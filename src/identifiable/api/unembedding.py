@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, UsageError, as_array, check_matrix_shape, check_numeric
 from identifiable.api.opening import Opened, is_path, one_ids_file
 from identifiable.intake import as_representation
 from identifiable.io.head_files import StoredHead, read_head, read_vector
@@ -104,7 +104,7 @@ def _numbers(given: Any, what: str) -> NDArray[np.float64] | None:
     """One number for each label."""
     if given is None:
         return None
-    values = np.asarray(read_vector(given) if is_path(given) else from_torch(given))
+    values = as_array(read_vector(given) if is_path(given) else from_torch(given), what)
     check_numeric(values.dtype, what)
     if values.ndim != 1:
         raise DataError(f"{what}: expected one number for each label, got an array of shape {values.shape}.")

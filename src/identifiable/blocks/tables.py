@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, check_values
 
 CHUNK_VALUES = 2**21  # values per chunk: 16 MB as float64, so a chunk and its products stay in the L3 cache
 MAX_CHUNK_ROWS = 4096
@@ -36,8 +36,7 @@ class Blocks:
     """
 
     def __init__(self, source: Rows, *, rows: int | None = None, name: str = "array"):
-        self.n, self.d = check_matrix_shape(tuple(source.shape), name)
-        check_numeric(np.dtype(source.dtype), name)
+        self.n, self.d = check_values(source, name)
         if rows is not None and rows < 1:
             raise DataError(f"{name}: a block needs at least one row, got rows={rows}.")
         self.source = source

@@ -14,9 +14,9 @@ from typing import Any
 
 from identifiable import __version__
 from identifiable._checks import IdentifiableError
-from identifiable._stopping import complete, last_words
+from identifiable._stopping import complete, last_words, printable
 from identifiable.cli.options import Parser
-from identifiable.cli.output import EXIT_BUG, EXIT_USAGE, spelled
+from identifiable.cli.output import EXIT_BUG, EXIT_USAGE
 
 DEBUG = "IDENTIFIABLE_DEBUG"  # an environment variable
 NAMES = (  # of the files here, in the order of --help
@@ -68,7 +68,7 @@ def run(arguments: Sequence[str] | None) -> int:
     except IdentifiableError as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        print(f"identifiable: {spelled(' '.join(str(error).split()))}", file=sys.stderr)
+        print(printable(f"identifiable: {' '.join(str(error).split())}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:  # of a caller in Python; a process of ours does not raise it
         print(last_words("interrupted"), file=sys.stderr)
@@ -80,10 +80,8 @@ def run(arguments: Sequence[str] | None) -> int:
         if os.environ.get(DEBUG):
             traceback.print_exc()
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        print(
-            f"identifiable: this is a bug ({spelled(what)}); set {DEBUG}=1 to see where, and report it.",
-            file=sys.stderr,
-        )
+        what = printable(what)
+        print(f"identifiable: this is a bug ({what}); set {DEBUG}=1 to see where, and report it.", file=sys.stderr)
         return EXIT_BUG
 
 

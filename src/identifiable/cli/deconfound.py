@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from identifiable._checks import OutputError
+from identifiable._stopping import printable
 from identifiable.cli import report
 from identifiable.cli.measuring import Command, Job, Output
 from identifiable.cli.options import Parser, command
@@ -57,7 +58,7 @@ def _calling(name: str) -> Callable[[Job], Any]:
         options = job.keywords()
         opened = deconfound.screen(job.paths[0], **{f.name: options.pop(f.name) for f in fields(ScreenOptions)})
         if not job.typed.quiet and sys.stderr is not None:
-            print(roles_table(opened.representation.name, opened.summary), file=sys.stderr, flush=True)
+            print(printable(roles_table(opened.representation.name, opened.summary)), file=sys.stderr, flush=True)
         return getattr(deconfound, name)(opened, **options)
 
     return call

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from identifiable._checks import OutputError, UsageError
+from identifiable._stopping import printable
 from identifiable.cli.progress import Bar, Lines
 from identifiable.results import Alert
 from identifiable.results.writing import together, write_texts
@@ -28,17 +29,10 @@ def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | Li
     return Bar() if sys.stderr.isatty() else nullcontext(Lines())
 
 
-def spelled(text: str) -> str:
-    """Text with names and paths in it, in which characters that steer a terminal are spelled out."""
-    from identifiable.report.words import one_line
-
-    return "\n".join(map(one_line, text.split("\n")))
-
-
-def say(text: str, end: str = "\n", *, ready: bool = False) -> None:
-    """Print to stdout; tables, pages and JSON are `ready`. A reader that has seen enough is not an error; a full disk is."""
+def say(text: str, end: str = "\n") -> None:
+    """Print to stdout. A reader that has seen enough is not an error; a full disk is."""
     try:
-        print(text if ready else spelled(text), end=end, flush=True)
+        print(printable(text), end=end, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
@@ -52,7 +46,7 @@ def warn(alerts: Sequence[Alert]) -> None:
     from identifiable.report.render.terminal import printed
 
     if alerts:
-        print(printed(notices(alerts)), end="", file=sys.stderr)
+        print(printable(printed(notices(alerts))), end="", file=sys.stderr)
 
 
 def deliver(
@@ -76,9 +70,9 @@ def deliver(
         write_texts(texts)
         # Before the files take their names: they must not appear if stdout is a full disk.
         if options.json == "-":
-            say(result.to_json(), end="", ready=True)
+            say(result.to_json(), end="")
         elif not options.quiet:
-            say(result.table(), ready=True)
+            say(result.table())
     if options.json == "-":
         return
     if not options.quiet:
@@ -96,7 +90,7 @@ def exit_code(failed: Iterable[str]) -> int:
     """Say which `--fail-if` conditions hold; 1 if any does."""
     code = EXIT_FINE
     for sentence in failed:
-        print(f"identifiable: failed: {sentence}", file=sys.stderr)
+        print(printable(f"identifiable: failed: {sentence}"), file=sys.stderr)
         code = EXIT_CONDITION
     return code
 

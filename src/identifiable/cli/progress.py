@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import TextIO
 
+from identifiable._stopping import printable
 from identifiable.run import Stage
 
 WIDTH = 16
@@ -50,7 +51,7 @@ class Bar:
 
     def say(self, line: str) -> None:
         """Print a line that stays, above the bar."""
-        self.stream.write(f"{CLEAR}{line}\n")
+        self.stream.write(f"{CLEAR}{printable(line)}\n")
         self.stream.flush()
         self.drawn = 0.0  # nothing is there now: draw at once, and leave nothing to clear
 
@@ -94,7 +95,7 @@ class Bar:
 
     def _write(self, text: str) -> None:
         room = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken back
-        self.stream.write(CLEAR + text[:room])
+        self.stream.write(CLEAR + printable(text)[:room])
         self.stream.flush()
 
     def __enter__(self) -> Bar:
@@ -132,7 +133,7 @@ class Lines:
         self.say(f"{stage}: {done:,} of {total:,} done, {elapsed:.0f} s")
 
     def say(self, line: str) -> None:
-        self.stream.write(f"{line}\n")
+        self.stream.write(f"{printable(line)}\n")
         self.stream.flush()
 
 

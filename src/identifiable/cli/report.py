@@ -28,7 +28,7 @@ def _run(options: argparse.Namespace) -> int:
     check_page(options.output)
     text = _drawn(options.result, options.output)
     if options.output == "-":
-        say(text, end="", ready=True)
+        say(text, end="")
     else:
         write_text(options.output, text)
         say(options.output)

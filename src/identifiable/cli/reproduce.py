@@ -35,7 +35,7 @@ def _run(typed: argparse.Namespace) -> int:
     if typed.list:
         if typed.name is not None:
             raise UsageError(f"--list shows every experiment and takes no NAME; leave {typed.name!r} out.")
-        say(_listed(EXPERIMENTS), end="", ready=True)
+        say(_listed(EXPERIMENTS), end="")
         return EXIT_FINE
     if typed.name is None:
         raise UsageError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list tells what they are.")

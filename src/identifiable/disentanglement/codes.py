@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from identifiable._checks import DataError, PairingError, UsageError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric, check_values
 from identifiable.results import Alert, Factor
 from identifiable.results.disentanglement import Kind
 
@@ -125,7 +125,7 @@ def as_codes(
         return latents
     factors = _in_order_of(latents, factors)
     values = _numbers(latents, "latents")
-    is_discrete = np.asarray(latents).dtype.kind in "iub" if discrete is None else bool(discrete)
+    is_discrete = as_array(latents, "latents").dtype.kind in "iub" if discrete is None else bool(discrete)
     columns = _columns(factors, values.shape[0])
     names = _given_names(factor_names, factors, len(columns), "factor")
     chosen = [kinds] * len(columns) if isinstance(kinds, str) else list(kinds)
@@ -286,9 +286,8 @@ def latents_of(latents: Any, name: str = "latents") -> Array:
 
 
 def _numbers(values: Any, name: str) -> Array:
-    given = np.asarray(values)
-    check_numeric(given.dtype, name)
-    check_matrix_shape(given.shape, name)
+    given = as_array(values, name)
+    check_values(given, name)
     numbers = np.ascontiguousarray(given, dtype=np.float64)
     wrong = ~np.isfinite(numbers)
     if wrong.any():
@@ -297,13 +296,18 @@ def _numbers(values: Any, name: str) -> Array:
             f"{name}: expected finite numbers, got {int(wrong.sum())} NaN or infinite ones (first: row {row}, column "
             f"{column}); remove those rows."
         )
+    _refuse_extreme(numbers, name)
+    return numbers
+
+
+def _refuse_extreme(numbers: Array, name: str) -> None:
+    """Refuse columns of which no square, or only zero, is left: every one of them is scaled by its own size."""
     tops = np.abs(numbers).max(axis=0)
     if (tops > LARGEST).any() or ((tops > 0) & (tops < SMALLEST)).any():
         raise DataError(
             f"{name}: expected numbers of ordinary size ({SMALLEST:g} to {LARGEST:g}), got a column whose largest is "
             f"{tops[((tops > LARGEST) | ((tops > 0) & (tops < SMALLEST)))][0]:.3g}; divide it by that."
         )
-    return numbers
 
 
 def _of_one_kind(column: NDArray[Any], i: int) -> NDArray[Any]:
@@ -321,9 +325,9 @@ def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
     if factors is None:
         raise UsageError("factors: expected an array (n, factors) beside the latents, got none.")
     if isinstance(factors, (list, tuple)) and factors and all(np.ndim(f) == 1 for f in factors) and len(factors) != n:
-        columns = [np.asarray(column) for column in factors]
+        columns = [as_array(column, "factors") for column in factors]
     else:
-        table = np.asarray(factors)
+        table = as_array(factors, "factors")
         table = table[:, None] if table.ndim == 1 else table
         if table.ndim != 2 or not table.size:
             raise DataError(f"factors: expected an array (rows, factors), got shape {np.shape(factors)}.")
@@ -338,6 +342,9 @@ def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
             raise DataError(
                 f"factors: column {i + 1} has NaN or infinite values in {len(gaps)} rows (first: row {gaps[0]}); remove those rows."
             )
+        if column.dtype.kind == "f":
+            check_numeric(column.dtype, f"factors: column {i + 1}")
+            _refuse_extreme(column.astype(np.float64)[:, None], f"factors: column {i + 1}")
         if column.dtype.kind not in "fiubUS":
             raise DataError(
                 f"factors: expected numbers or words, got {column.dtype} in column {i + 1}; convert it first."

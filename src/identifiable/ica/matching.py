@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, UsageError
+from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric
 from identifiable.groups import AffineMap, permutation_matrix
 from identifiable.moments import Array
 
@@ -95,8 +95,9 @@ def _matched(correlation: Array) -> tuple[NDArray[np.intp], Array, Array]:
 
 
 def _as_table(X: Any, name: str) -> Array:
-    X = np.asarray(X)
-    if X.dtype.kind not in "fiub" or X.ndim != 2 or X.shape[1] < 1:
+    X = as_array(X, name)
+    check_numeric(X.dtype, name)
+    if X.ndim != 2 or X.shape[1] < 1:
         raise DataError(f"{name}: expected a table of real numbers (rows, columns), got {X.dtype} of shape {X.shape}.")
     if len(X) < 3 or not np.isfinite(X).all():
         raise DataError(f"{name}: expected at least three rows of finite numbers, got {len(X)} rows.")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError
 from identifiable.blocks import Blocks, available_workers, fold
 from identifiable.groups import GRAM_TOLERANCE
-from identifiable.intake import gather_moments
+from identifiable.intake import check_magnitudes, gather_moments
 from identifiable.moments import Array, MomentSums
 from identifiable.results import Layer
 from identifiable.rows import RowPlan
@@ -98,6 +98,7 @@ def digest(
 ) -> LayerSums:
     """Two passes over one layer: its Gram matrix, then its rows in the leading components."""
     (total,) = gather_moments([blocks], run, original_rows=[original_rows])
+    check_magnitudes([blocks], [total])
     if not total.energy.any():
         raise DataError(
             f"{model}:{name}: every row is the same, so there is nothing to compare; leave it out (--layers)."

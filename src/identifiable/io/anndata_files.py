@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable._extras import require
 from identifiable.io.containers import check_table, damage_named, identities_from_text, named, shown
+from identifiable.io.hdf5_limits import check_attribute, check_dataset, check_heaps
 from identifiable.io.label_columns import FeatureChoice, Kind, labels_from_numbers, labels_from_objects, taken
 from identifiable.io.labelled import Found, LabelledTable, NoFeature, never
 from identifiable.io.remote import RemotePath
@@ -64,6 +65,7 @@ class AnnDataFile(LabelledTable):
         require(self.library, extra=self.extra, what=f"reading {path}")
         self._path, self.label = path, str(path)
         self._copy = self._copied()
+        self._check_file()
         with self._opened() as root:
             self._places = self._matrices(root)
             obs = self._group(root, "obs")
@@ -184,7 +186,9 @@ class AnnDataFile(LabelledTable):
                 f"{label}: expected a dense matrix or a sparse one by rows (csr_matrix), got {what}; "
                 "convert it first, as with adata.X = adata.X.tocsr()."
             )
-        shape = group.attrs["shape" if "shape" in group.attrs else "h5sparse_shape"]
+        key = "shape" if "shape" in group.attrs else "h5sparse_shape"
+        check_attribute(group, key)
+        shape = group.attrs[key]
         for name in ("data", "indices", "indptr"):
             self._element(group, name)
         return Layout(0, tuple(int(length) for length in shape), np.dtype(group["data"].dtype))
@@ -233,6 +237,7 @@ class AnnDataFile(LabelledTable):
         if not is_group(element):
             if element.shape != (n,):
                 return None
+            check_attribute(element, "categories")
             categories = element.attrs.get("categories")  # how anndata before 0.8 marked a categorical
             if categories is not None and "__categories" in frame and name in self._group(frame, "__categories"):
                 distinct = self._plain(frame["__categories"][name], where)
@@ -327,6 +332,10 @@ class AnnDataFile(LabelledTable):
         """A file of another machine, copied to this one."""
         return local_copy(self._path, self.label) if isinstance(self._path, RemotePath) else None
 
+    def _check_file(self) -> None:
+        with damage_named(self._damaged):
+            check_heaps(self._copy or FileBytes.open(self._path, self.label))
+
     def _own(self, parent: Any, key: str) -> Any:
         return own(parent, key)
 
@@ -388,8 +397,12 @@ def own(parent: Any, key: str) -> Any:
     import h5py
 
     found = parent[key] if isinstance(parent.get(key, getlink=True), h5py.HardLink) else None
-    elsewhere = isinstance(found, h5py.Dataset) and (found.is_virtual or found.external)
-    return None if elsewhere else found
+    if not isinstance(found, h5py.Dataset):
+        return found
+    if found.is_virtual or found.external:
+        return None
+    check_dataset(found)
+    return found
 
 
 def _is_own(parent: Any, name: str) -> bool:
@@ -408,10 +421,12 @@ def _is_own(parent: Any, name: str) -> bool:
 
 
 def attribute(element: Any, name: str) -> str | None:
+    check_attribute(element, name)
     value = element.attrs.get(name)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, str) else None
 
 
 def column_order(frame: Any) -> list[str]:
+    check_attribute(frame, "column-order")
     order = frame.attrs.get("column-order", ())
     return [str(name) for name in order] if isinstance(order, np.ndarray | list) else []

@@ -18,6 +18,7 @@ from identifiable._extras import require
 from identifiable.io.anndata_files import AnnDataFile, attribute, dense_rows, is_group, opened_hdf5, own
 from identifiable.io.array_files import NamedArrays
 from identifiable.io.containers import damage_named, identities, shown
+from identifiable.io.hdf5_limits import check_heaps
 from identifiable.io.remote import RemotePath
 from identifiable.io.stored_rows import FileBytes, Layout, LazyRows, local_copy
 
@@ -32,6 +33,8 @@ class Hdf5File(NamedArrays):
         super().__init__(path)
         self._copy = local_copy(path, self._label) if isinstance(path, RemotePath) else None
         self._elsewhere: set[str] = set()
+        with damage_named(self._damaged):
+            check_heaps(self._copy or FileBytes.open(path, self._label))
         with self._opened() as root:
             self.is_anndata = attribute(root, "encoding-type") == "anndata"
             root.visititems(self._look)  # follows no links

@@ -9,8 +9,13 @@ from typing import Any
 from identifiable.io.arrow_files import ArrowColumns
 from identifiable.io.containers import damage_named
 from identifiable.io.remote import RemotePath
+from identifiable.io.stored_rows import FileBytes
 
 BUFFER_BYTES = 65_536  # read ahead in each column; without a limit a column of a group is read whole
+# Files up to this size are read without that buffer, which a damaged page can make as large as it says: 2 GB of 5 kB.
+WITHOUT_BUFFER = 2**27
+FOOTER_BYTES = 8  # at the end of the file: how long the footer is, and PAR1
+LEAST_THRIFT = 2**16  # bytes, or members, of a part of a header that are allowed in any file
 
 
 class ParquetTable(ArrowColumns):
@@ -19,6 +24,7 @@ class ParquetTable(ArrowColumns):
     form = ".parquet"
 
     def _look(self) -> tuple[Any, int]:
+        self._bytes = FileBytes.open(self._path, self.label)
         with self._opened() as file:
             return file.schema_arrow, int(file.metadata.num_rows)
 
@@ -42,7 +48,18 @@ class ParquetTable(ArrowColumns):
         from pyarrow.parquet import ParquetFile
 
         source = self._path.stream() if isinstance(self._path, RemotePath) else self._path
+        size = self._bytes.size
+        # Nothing in a header has more members, or is longer, than the footer.
+        footer = int.from_bytes(self._bytes.read(max(size - FOOTER_BYTES, 0), 4), "little")
+        most = max(min(footer, size), LEAST_THRIFT)
         with damage_named(self._damaged):
-            file = ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
+            file = ParquetFile(
+                source,
+                buffer_size=BUFFER_BYTES if size > WITHOUT_BUFFER else 0,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                thrift_string_size_limit=most,
+                thrift_container_size_limit=most,
+            )
         with file:
             yield file

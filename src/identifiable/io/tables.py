@@ -44,7 +44,7 @@ from identifiable.io.stored_rows import FileBytes, Layout, StoredRows, local_cop
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", f".csv{PACKED}": ",", f".tsv{PACKED}": "\t"}
 PIECE_BYTES = 2**20
-MAX_RECORD_BYTES = 2**26
+MAX_RECORD_BYTES = 2**24  # of a record with its quotes; one quote left open makes a record of all that follows
 BOM = b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -399,7 +399,7 @@ def _pieces(file: FileBytes, *, quotes: bool = True) -> Iterator[tuple[int, str]
 
 def _whole_records(file: FileBytes, quotes: bool) -> Iterator[bytes]:
     """The bytes of a text file, cut where a record ends, with every line end as LF."""
-    offset, carry = 0, b""
+    offset, inside, waiting, held = 0, False, list[bytes](), b""
     while raw := file.read(offset, PIECE_BYTES):
         if offset == 0:
             if raw.startswith(UTF16):
@@ -407,30 +407,36 @@ def _whole_records(file: FileBytes, quotes: bool) -> Iterator[bytes]:
             raw, offset = raw.removeprefix(BOM), len(raw)
         else:
             offset += len(raw)
-        data = carry + raw
+        data = held + raw
         held = b"\r" if data.endswith(b"\r") else b""  # its LF may come with the next piece
         data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        cut = (_last_newline_outside_quotes(data) if quotes else data.rfind(b"\n")) + 1
-        carry = data[cut:] + held
-        if len(carry) > MAX_RECORD_BYTES:
+        cut, inside = _record_end(data, inside) if quotes else (data.rfind(b"\n") + 1, False)
+        if cut:
+            yield b"".join([*waiting, data[:cut]])
+            waiting.clear()
+        waiting.append(data[cut:])
+        unended = sum(map(len, waiting))
+        if unended > MAX_RECORD_BYTES:
             raise DataError(
-                f"{file.label}: expected lines of text, got {len(carry):,} bytes without an end; "
+                f"{file.label}: expected lines of text, got {unended:,} bytes without an end; "
                 "is a quote left open, or is this not a text file?"
             )
-        if cut:
-            yield data[:cut]
-    if carry:
-        yield carry.replace(b"\r", b"\n")
+    if rest := b"".join([*waiting, held.replace(b"\r", b"\n")]):
+        yield rest
 
 
-def _last_newline_outside_quotes(data: bytes) -> int:
-    """Where the last newline is that ends a record; -1 if there is none."""
-    if b'"' not in data:
-        return data.rfind(b"\n")
+def _record_end(data: bytes, inside: bool) -> tuple[int, bool]:
+    """Behind the last newline that ends a record, 0 if there is none; and whether a quote is open at the end, as `inside` is before."""
+    last = data.rfind(b'"')
+    ends_inside = inside ^ bool(data.count(b'"') % 2)
+    if not ends_inside and (after := data.rfind(b"\n", last + 1)) >= 0:
+        return after + 1, False
+    if last < 0:
+        return 0, inside
     characters = np.frombuffer(data, np.uint8)
-    inside = np.logical_xor.accumulate(characters == ord('"'))
-    ends = np.flatnonzero((characters == ord("\n")) & ~inside)
-    return int(ends[-1]) if ends.size else -1
+    quoted = np.logical_xor.accumulate(characters == ord('"')) ^ inside
+    ends = np.flatnonzero((characters == ord("\n")) & ~quoted)
+    return (int(ends[-1]) + 1 if ends.size else 0), ends_inside
 
 
 def _decoded(data: bytes, line: int, label: str) -> str:

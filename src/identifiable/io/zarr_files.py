@@ -182,6 +182,9 @@ class AnnDataStore(AnnDataFile):
     def _copied(self) -> None:
         return None
 
+    def _check_file(self) -> None:
+        """A store is guarded where it is opened."""
+
     def _own(self, parent: Any, key: str) -> Any:
         return counted(parent.get(key), self._damaged)
 

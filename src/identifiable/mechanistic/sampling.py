@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, check_magnitude
 from identifiable.mechanistic.exact import RANK, Indices, Values, precision_of
 from identifiable.moments import Array
 from identifiable.rows import uniforms
@@ -72,6 +72,7 @@ def rows_of(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN, allowed: i
         values = np.concatenate(
             [_part(jacobians, a, min(a + step, n), run, READING).reshape(-1, d) for a in range(0, n, step)]
         )
+        check_magnitude(float(np.abs(values).max()), "Jacobians")
         live = np.flatnonzero(values.any(axis=1))
         _some(live)
         points, outputs = np.divmod(live, m)
@@ -82,6 +83,7 @@ def rows_of(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN, allowed: i
         part = _part(jacobians, a, min(a + step, n), run, READING).reshape(-1, d)
         eps = min(eps, precision_of(part))
         triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, np.asarray(part, np.float64)]), mode="r"))
+    check_magnitude(float(np.abs(triangle).max()), "Jacobians")
     _some(np.flatnonzero(triangle))
     _, sizes, right = np.linalg.svd(triangle, full_matrices=False)
     rank = int((sizes > RANK * eps * d * sizes[0]).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +85,7 @@ def load_program(path: Path) -> Decoder:
     someone you trust.
     """
     try:
-        with _no_pickled_code():
+        with _no_pickled_code(), _unlogged():
             program = torch.export.load(path)
     except Exception as error:
         raise DataError(f"{path}: not a program exported with torch.export.save ({words_of(error)}).") from error
@@ -93,19 +94,30 @@ def load_program(path: Path) -> Decoder:
 
 
 @contextmanager
+def _unlogged() -> Iterator[None]:
+    """Without torch's log: of a file that it cannot read it writes a traceback there, and then raises the same error."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
 def _no_pickled_code() -> Iterator[None]:
-    """Let torch read pickles as data only, and keep it from printing.
+    """Let torch read pickles as data only.
 
     `torch.export.load` (2.13) unpickles example inputs, and custom weights, without restriction where the safe way fails, so
     a crafted file could run anything; this closes that way.
     """
-    before, log = os.environ.get(DATA_ONLY), logging.getLogger("torch.export")
+    before = os.environ.get(DATA_ONLY)
     os.environ[DATA_ONLY] = "1"
-    told, log.disabled = log.disabled, True  # torch prints the traceback of what it then raises
     try:
         yield
     finally:
-        log.disabled = told
         if before is None:
             del os.environ[DATA_ONLY]
         else:

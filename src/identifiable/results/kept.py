@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -33,24 +34,20 @@ class KeptArrays:
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str):
-        self.folder = Path(folder)
+        self.folder, self._fingerprint = Path(folder), fingerprint
         self.damaged: list[str] = []
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            held = [name for name in os.listdir(self.folder) if not name.startswith(".")]
+            held = [name for name in os.listdir(self.folder) if not name.startswith(".")] if self._is_there() else []
         except OSError as error:
-            raise OutputError(
-                f"{folder}: cannot keep checkpoints there ({error.strerror}); choose another folder."
-            ) from None
-        if CARD in held:
+            raise self._unwritable(error.strerror) from None
+        self._carded = CARD in held
+        if self._carded:
             self._check(fingerprint)
         elif held:
             raise DataError(
                 f"{folder}: expected an empty folder or the checkpoints of this run, found other files "
                 f"(first: {min(held)}); choose another folder."
             )
-        else:
-            write_text(self.folder / CARD, json.dumps({"schema": SCHEMA, "fingerprint": fingerprint}) + "\n")
 
     def get(self, key: str) -> dict[str, NDArray[Any]] | None:
         """The arrays kept under `key`; None if there are none."""
@@ -73,17 +70,45 @@ class KeptArrays:
                 raise UsageError(
                     f"{key}: {name!r} is an array of Python objects; keep numbers or text (a JSON as one)."
                 )
-        with whole_file(self._path(key)) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        path = self._path(key)
+        self._begin()
+        with whole_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, array in values.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     npy_format.write_array(member, array, allow_pickle=False)
 
     def keys(self) -> tuple[str, ...]:
         """The keys that have an entry, in order."""
-        names = os.listdir(self.folder)
+        names = os.listdir(self.folder) if self.folder.is_dir() else []
         return tuple(
             sorted(unquote(n.removesuffix(ENTRY)) for n in names if n.endswith(ENTRY) and not n.startswith("."))
         )
+
+    def _is_there(self) -> bool:
+        """Whether there is the folder; if not, that it can be made. A run that is refused in the end has then made nothing."""
+        if os.path.lexists(self.folder):
+            return True
+        above = next(each for each in self.folder.absolute().parents if os.path.lexists(each))
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return False
+
+    def _begin(self) -> None:
+        """The folder and its card, before its first entry."""
+        if self._carded:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error.strerror) from None
+        card = {"schema": SCHEMA, "fingerprint": self._fingerprint}
+        write_text(self.folder / CARD, json.dumps(card) + "\n")
+        self._carded = True
+
+    def _unwritable(self, why: str | None) -> OutputError:
+        return OutputError(f"{self.folder}: cannot keep checkpoints there ({why}); choose another folder.")
 
     def _path(self, key: str) -> Path:
         name = quote(key, safe=" ,=()+") + ENTRY  # a key may hold slashes and colons, which a name may not
@@ -95,7 +120,7 @@ class KeptArrays:
         try:
             card = json.loads((self.folder / CARD).read_text(encoding="utf-8"))
             known = card["fingerprint"] if card["schema"] == SCHEMA else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError):
             known = None
         if not isinstance(known, str):
             raise DataError(
@@ -104,7 +129,7 @@ class KeptArrays:
         if known != fingerprint:
             raise DataError(
                 f"{self.folder}: holds the checkpoints of a run on other data or with other settings "
-                f"({known[:16]!a} there, {fingerprint[:16]!a} here); choose another folder, or delete this one to begin anew."
+                f"({known[:16]} there, {fingerprint[:16]} here); choose another folder, or delete this one to begin anew."
             )
 
 

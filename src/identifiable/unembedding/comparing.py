@@ -141,6 +141,10 @@ def _measured(heads: Sequence[Head], features: Sequence[Representation], options
     rank = np.argsort(np.argsort(uniforms(options.seed, 0, pairing.n), kind="stable"))
     cell = rank % options.folds * CELLS + rank // options.folds % CELLS
     cells = gather_moments(tables, run, part=cell, n_parts=CELLS * options.folds, original_rows=pairing.rows)
+    total = reduce(Moments.merge, cells)
+    for place, blocks in enumerate(tables):
+        if not total.alone(place).energy.any():
+            raise DataError(f"{blocks.name}: every row is the same, so there is nothing to map; pass other features.")
     sums = fold(tables, partial(_Logits, heads), **run.how, stage=Stage("logits"))
     return _Rows(cells, sums.premise(), [total / pairing.n for total in sums.probabilities])
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, check_unique_ids
+from identifiable._checks import DataError, check_magnitude, check_unique_ids
 from identifiable.moments import EPS, Array
 from identifiable.representation import Representation, pair
 from identifiable.results import HeadDiversity
@@ -37,6 +37,8 @@ class Head:
             if values is not None and not np.isfinite(values).all():
                 bad = int(np.sum(~np.isfinite(values)))
                 raise DataError(f"{self.name}: expected finite weights, got {bad} NaN or infinite values.")
+            if values is not None:
+                check_magnitude(float(np.abs(values).max()), self.name)
         if self.labels is not None:
             check_unique_ids(self.labels, self.name)
 

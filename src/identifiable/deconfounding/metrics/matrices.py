@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from identifiable._checks import DataError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, check_matrix_shape, check_values
 from identifiable.deconfounding.design import Labels
 from identifiable.moments import Array
 
@@ -16,8 +16,7 @@ BLOCK_VALUES = 1 << 22  # 32 MB of float64: what a metric holds at once beside t
 
 def as_matrix(X: Any, rows: int, name: str) -> Array:
     """`X` (an array or `Blocks`) as finite float64, once it has `rows` rows; float64 arrays are not copied."""
-    n, _ = check_matrix_shape(tuple(X.shape), name)
-    check_numeric(np.dtype(X.dtype), name)
+    n, _ = check_values(X, name)
     check_rows(n, rows, name)
     found = np.ascontiguousarray(X[:], dtype=np.float64)
     refuse_non_finite(found, 0, name)

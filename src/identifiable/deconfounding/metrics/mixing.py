@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 from sklearn.neighbors import NearestNeighbors
 
-from identifiable._checks import DataError, UsageError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, UsageError, check_values
 from identifiable.deconfounding.design import Codes, Labels
 from identifiable.deconfounding.metrics.matrices import (
     as_matrix,
@@ -383,8 +383,7 @@ def pcr(X: Any, covariate: Covariate, *, components: int | None = None) -> Princ
     >>> pcr(X, Labels.of(np.array(list("aabb")))).score
     0.5
     """
-    n, d = check_matrix_shape(tuple(X.shape), "embedding")
-    check_numeric(np.dtype(X.dtype), "embedding")
+    n, d = check_values(X, "embedding")
     check_rows(n, len(covariate), "embedding")
     if components is not None and not 1 <= components <= min(n, d):
         raise UsageError(f"pcr: components is 1 to {min(n, d)} for {n} x {d} values, got {components}.")

@@ -1,0 +1,124 @@
+"""What an HDF5 file declares, compared with its size before the library believes it.
+
+HDF5 and h5py allocate what a header says: one damaged byte in a file of 20 kB made them take gigabytes and half a minute. And HDF5
+(2.0 too) reads a heap in which nothing is left to read for ever.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from identifiable.io.stored_rows import FileBytes
+
+HEAP, HEAP_HEADER, OBJECT_HEADER = (
+    b"GCOL",
+    16,
+    16,
+)  # a collection of texts of any length, and what is before each of them
+LOOKED_THROUGH = 2**27  # bytes of a file that is searched for heaps; of a longer one nothing is known
+PIECE = 2**22
+RATIO = 1032  # deflate's limit
+PACKED = 2**15  # of filters that others provide: a block of 128 kB in 4 bytes, as zstd has
+LEAST = 2**20  # bytes that a chunk may always have
+REFERENCE = np.dtype(
+    [("length", "<u4"), ("heap", "<u8"), ("number", "<u4")]
+)  # to a text in a heap, in files of 64-bit places
+
+
+def check_heaps(file: FileBytes) -> None:
+    """Refuse heaps that end nowhere (ValueError)."""
+    if file.size > LOOKED_THROUGH:
+        return
+    for start in range(0, file.size, PIECE):
+        data = file.read(start, PIECE + len(HEAP))
+        at = data.find(HEAP)
+        while at >= 0:
+            _check_heap(file, start + at)
+            at = data.find(HEAP, at + 1)
+
+
+def _check_heap(file: FileBytes, at: int) -> None:
+    for _ in _objects(file, at):
+        pass
+
+
+def _objects(file: FileBytes, at: int) -> Iterator[tuple[int, int]]:
+    """Number and length of each text in the heap at a place; nothing of what is no heap, which HDF5 refuses."""
+    head = file.read(at, HEAP_HEADER)
+    size = int.from_bytes(head[8:], "little")
+    if head[:8] != HEAP + b"\x01\0\0\0" or at + size > file.size:
+        return
+    heap, place = file.read(at, size), HEAP_HEADER
+    while place + OBJECT_HEADER <= size:
+        number = int.from_bytes(heap[place : place + 2], "little")
+        length = int.from_bytes(heap[place + 8 : place + OBJECT_HEADER], "little")
+        used = OBJECT_HEADER + -(-length // 8) * 8 if number else length
+        if used == 0 or place + used > size:
+            raise ValueError(f"the heap at byte {at:,} has no end")
+        if number:
+            yield number, length
+        place += used
+
+
+def _check_texts(dataset: Any) -> None:
+    """Refuse texts that are said to be longer than they are, where the places of all of them lie in the file in one piece."""
+    start, path = dataset.id.get_offset(), dataset.file.filename
+    if start is None or not isinstance(path, str) or not os.path.isfile(path):  # packed, or the copy of a remote file
+        return
+    file = FileBytes.open(Path(path), path)
+    places = np.frombuffer(file.read(start + dataset.file.userblock_size, dataset.size * REFERENCE.itemsize), REFERENCE)
+    for at in np.unique(places["heap"]).tolist():
+        here = places[places["heap"] == at]
+        held = np.zeros(2**16, np.int64)
+        for number, length in _objects(file, at):
+            held[number] = length
+        if at and (here["length"] > held[np.minimum(here["number"], 2**16 - 1)]).any():
+            raise ValueError(f"texts of {dataset.name[:80]!r} are longer than their places")
+
+
+def check_dataset(dataset: Any) -> None:
+    """Refuse a dataset that declares more than its file can hold, and one of which chunks are missing (ValueError)."""
+    if dataset.shape is None:
+        return
+    held, item = dataset.file.id.get_filesize(), dataset.id.get_type().get_size()
+    size = math.prod(dataset.shape) * item
+    said = f"{dataset.name[:80]!r} declares {dataset.shape} {str(dataset.dtype)[:40]}"
+    if dataset.chunks is None:
+        if size > max(dataset.id.get_storage_size(), 0):
+            raise ValueError(f"{said}, {dataset.id.get_storage_size():,} bytes are there")
+        if size and dataset.dtype.hasobject:
+            _check_texts(dataset)
+        return
+    ratio = PACKED if _has_others(dataset) else RATIO
+    chunk = math.prod(dataset.chunks) * item
+    if chunk > max(min(ratio * held, 8 * size), LEAST):
+        raise ValueError(f"{said} in chunks of {chunk:,} bytes")
+    expected = math.prod(-(-length // step) for length, step in zip(dataset.shape, dataset.chunks, strict=True))
+    if size > ratio * held or expected * 8 > ratio * held:
+        raise ValueError(f"{said} in a file of {held:,} bytes")
+    stored = dataset.id.get_num_chunks()
+    if stored < expected:
+        raise ValueError(f"{said}, and {expected - stored:,} of its {expected:,} chunks are missing")
+
+
+def check_attribute(element: Any, name: str) -> None:
+    """Refuse an attribute that declares more than its file has (ValueError)."""
+    if not hasattr(element.attrs, "get_id") or name not in element.attrs:  # zarr's are text
+        return
+    found = element.attrs.get_id(name)
+    size, held = math.prod(found.shape) * found.get_type().get_size(), element.file.id.get_filesize()
+    if size > held:
+        raise ValueError(f"attribute {name!r} declares {size:,} bytes in a file of {held:,}")
+
+
+def _has_others(dataset: Any) -> bool:
+    """Whether its chunks are coded by filters that HDF5 itself does not have: those are numbered from 256 on, but for LZF."""
+    plist = dataset.id.get_create_plist()
+    codes = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
+    return any(code >= 256 and code != 32000 for code in codes)
