@@ -41,7 +41,7 @@ def checks(setting: Setting) -> Iterator[Check]:
 def tried(name: str, call: Call, setting: Setting) -> Check:
     """A call with every kind of numbers, each in its first argument, its second, and both."""
     X, Y = drawn(setting.seed)
-    given = cases()
+    given = [case for case in cases() if name not in OF_ONE or case[1] == "first" or case[0] in ROW_COUNTS]
     plain: list[Any] = []
 
     def prepare(index: int) -> Attempt:
@@ -186,6 +186,11 @@ def _rows(X: Array, n: int) -> Array:
 
 # -- the calls
 
+OF_ONE = (
+    "resolve", "transform", "transform, inverse", "bilipschitz", "mechanisms", "metrics.ica_step", "metrics.unsupervised",
+    "deconfound.screen",    "deconfound.audit", "deconfound.evaluate", "deconfound.attribute", "deconfound.clean", "deconfound.recommend",
+)  # fmt: skip
+
 
 def calls() -> dict[str, Call]:
     """Every public call, on two tables of the same rows; one that takes one table takes the first."""
@@ -290,10 +295,10 @@ def screen_calls() -> dict[str, Call]:
 
     return {
         "deconfound.screen": lambda X, Y: screen(X).representation.values[:],
-        "deconfound.audit": lambda X, Y: deconfound.audit(screen(X), permutations=5),
+        "deconfound.audit": lambda X, Y: deconfound.audit(screen(X), permutations=20),
         "deconfound.evaluate": lambda X, Y: deconfound.evaluate(screen(X), representations=("base", "pca")),
-        "deconfound.attribute": lambda X, Y: deconfound.attribute(screen(X), stability=2, permutations=5),
-        "deconfound.clean": lambda X, Y: deconfound.clean(screen(X), stability=2, permutations=5),
+        "deconfound.attribute": lambda X, Y: deconfound.attribute(screen(X), stability=2, permutations=20),
+        "deconfound.clean": lambda X, Y: deconfound.clean(screen(X), stability=2, permutations=20),
         "deconfound.recommend": lambda X, Y: deconfound.recommend(screen(X), candidates=("control-z",)),
     }
 

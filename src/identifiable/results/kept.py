@@ -120,7 +120,7 @@ class KeptArrays:
         try:
             card = json.loads((self.folder / CARD).read_text(encoding="utf-8"))
             known = card["fingerprint"] if card["schema"] == SCHEMA else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             known = None
         if not isinstance(known, str):
             raise DataError(
@@ -129,7 +129,7 @@ class KeptArrays:
         if known != fingerprint:
             raise DataError(
                 f"{self.folder}: holds the checkpoints of a run on other data or with other settings "
-                f"({known[:16]} there, {fingerprint[:16]} here); choose another folder, or delete this one to begin anew."
+                f"({known[:16].encode('unicode_escape').decode()} there, {fingerprint[:16]} here); choose another folder, or delete this one to begin anew."
             )
 
 
