@@ -278,3 +278,21 @@ def test_no_command_prints_help_and_an_unknown_one_is_refused(capsys):
     assert (code, "COMMAND" in out) == (2, True)
     assert "nonsense" in refused("nonsense", code=2, capsys=capsys)
     assert one_line(run("report", "r.json", capsys=capsys)[2])
+
+
+HOSTILE = "a\x1b]0;x\x07\x1b[2J\x9b31m\u202e.npy"
+
+
+def test_names_that_would_steer_a_terminal_are_written_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.save(HOSTILE, np.random.default_rng(0).laplace(size=(60, 2)))
+    code, out, err = run(
+        "resolve", HOSTILE, "--stability", "0", "-o", HOSTILE.replace("npy", "safetensors"), capsys=capsys
+    )
+    assert code == 0
+    assert "a\\x1b]0;x\\x07" in out
+    code, refusal, said = run("compare", HOSTILE, "none" + HOSTILE, capsys=capsys)
+    assert code == 3
+    assert "\\x1b" in said
+    for text in (out, err, refusal, said):
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*text}

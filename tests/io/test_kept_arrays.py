@@ -102,3 +102,20 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"cannot.*checkpoints"):
         KeptArrays(tmp_path / "file" / "run", "abc")
+
+
+def test_a_run_that_keeps_nothing_leaves_no_folder(tmp_path: Path) -> None:
+    """`evaluate` may be refused after its checkpoints were opened."""
+    kept = KeptArrays(tmp_path / "new" / "run", "abc")
+    assert kept.keys() == ()
+    assert kept.get("k") is None
+    assert list(tmp_path.iterdir()) == []
+    kept.put("k", {"a": np.zeros(2)})
+    assert (tmp_path / "new" / "run" / CARD).exists()
+
+
+def test_of_two_runs_that_begin_together_the_second_is_refused(tmp_path: Path) -> None:
+    first, second = (KeptArrays(tmp_path / "run", name) for name in ("abc", "abd"))
+    first.put("k", {"a": np.zeros(2)})
+    with pytest.raises(DataError, match=r"\(abc.*here\)"):
+        second.put("k", {"a": np.ones(2)})

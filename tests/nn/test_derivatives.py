@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +144,14 @@ def test_a_function_gets_points_in_their_own_precision(dtype: type) -> None:
     net = torch.nn.Linear(3, 4).to(torch.float32 if dtype is np.float32 else torch.float64)
     Z = np.zeros((2, 3), dtype)
     assert products(lambda z: net(z)).jvp(Z, np.ones_like(Z)).dtype == dtype
+
+
+def test_of_a_program_that_cannot_be_read_torch_logs_nothing(tmp_path, capfd):
+    path = tmp_path / "bad.pt2"
+    path.write_bytes(b"no program" * 40)
+    before = logging.root.manager.disable
+    with pytest.raises(DataError, match=r"bad\.pt2.*\(\w+: ") as caught:
+        load_program(path)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""
+    assert logging.root.manager.disable == before

@@ -8,6 +8,8 @@ import math
 import os
 import re
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from children import child
 from errors import naming
 from identifiable import compare, load
 from identifiable._checks import DataError, OutputError, UsageError
@@ -31,6 +34,7 @@ from identifiable.results import (
     write_text,
     write_texts,
 )
+from identifiable.results.writing import whole_folder
 
 SEED = 20240615
 
@@ -397,3 +401,79 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
         assert os.read(reader, 10) == b"x"
     finally:
         os.close(reader)
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    """As by a shell's redirection and by cp."""
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "r.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    for text in ("first", "second"):  # at first it points to nothing
+        write_text(link, text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+        assert not target.is_symlink()
+    assert parts(tmp_path) == ["link.json", "there"]
+    assert parts(tmp_path / "there") == ["r.json"]
+
+
+def test_a_link_in_a_circle_is_refused(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(OutputError, match=naming(tmp_path / "a")):
+        write_text(tmp_path / "a", "text")
+    assert parts(tmp_path) == ["a", "b"]
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
+    done = []
+    replace, sync = os.replace, os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (done.append(os.fstat(handle).st_ino), sync(handle)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (done.append("renamed"), replace(a, b)))
+    path = write_text(tmp_path / "r.json", "text")
+    assert done == [path.stat().st_ino, "renamed"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from identifiable.results.writing import whole_file, whole_folder
+with whole_file(sys.argv[1]) as file, whole_folder(sys.argv[2]) as folder:
+    file.write_text("half")
+    (folder / "chunk").write_text("half")
+    print("begun", flush=True)
+    if sys.argv[3] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_what_a_killed_run_left_goes_with_the_next_and_what_a_living_one_writes_stays(tmp_path):
+    def begun(how):
+        command = [sys.executable, "-c", KILLED, str(tmp_path / "r.json"), str(tmp_path / "z.zarr"), how]
+        return child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def left():
+        return {name for name in parts(tmp_path) if name.endswith(".part")}
+
+    with begun("live") as living:
+        assert living.stdout.readline() == "begun\n"
+        held = left()
+        assert len(held) == 2
+        with begun("die") as dying:
+            dying.wait(timeout=60)
+        (tmp_path / ".r.json.0badc0de-1-x.part").write_text("of another machine")
+        assert len(left()) == 5
+        write_text(tmp_path / "r.json", "whole")
+        with whole_folder(tmp_path / "z.zarr"):
+            pass
+        assert left() == held | {".r.json.0badc0de-1-x.part"}
+
+
+def test_an_error_about_an_unfinished_file_names_the_file(tmp_path):
+    path = tmp_path / "r.h5ad"
+    for error in (DataError, OSError):
+        with pytest.raises((DataError, OutputError), match=naming(path)) as caught, whole_file(path) as temporary:
+            raise error(f"{temporary}: no room (name = '{temporary}')")
+        assert ".part" not in str(caught.value)

@@ -70,7 +70,7 @@ class AnnDataFile(LabelledTable):
             self._places = self._matrices(root)
             obs = self._group(root, "obs")
             self._index = attribute(obs, "_index") or "_index"
-            held = [key for key in obs if key not in (self._index, "__categories")]
+            held = [key for key in self._keys(obs) if key not in (self._index, "__categories")]
             declared = [name for name in column_order(obs) if name in held]
             self._columns = declared + [key for key in held if key not in declared]
             self._n = self._length(obs, self._index)
@@ -165,7 +165,7 @@ class AnnDataFile(LabelledTable):
 
     def _matrices(self, root: Any) -> dict[str, str]:
         """Name of every matrix -> its place. A name that two places share is only to be had by its place."""
-        held = [(group, key) for group in MATRICES if group in root for key in self._group(root, group)]
+        held = [(group, key) for group in MATRICES if group in root for key in self._keys(self._group(root, group))]
         places = {f"{group}/{key}": f"{group}/{key}" for group, key in held}
         keys = [key for _, key in held]
         bare = {key: f"{group}/{key}" for group, key in held if keys.count(key) == 1}
@@ -308,6 +308,13 @@ class AnnDataFile(LabelledTable):
             raise self._damaged(f"{shown(name)!r} is no index")
         return int(index.shape[0])
 
+    def _keys(self, group: Any) -> list[str]:
+        """The names in a group; h5py gives those that are no text as bytes."""
+        names = list(group)
+        if not all(isinstance(name, str) for name in names):
+            raise self._damaged("names in it are no text")
+        return names
+
     def _group(self, parent: Any, name: str) -> Any:
         found = self._element(parent, name)
         if not is_group(found):
@@ -323,7 +330,7 @@ class AnnDataFile(LabelledTable):
             if found is None:
                 raise DataError(
                     f"{self.label}: expected {shown(name)!r} in the file itself, as anndata writes it; it holds "
-                    f"{named(parent) or 'nothing'}: check that it is an AnnData file."
+                    f"{named(map(str, parent)) or 'nothing'}: check that it is an AnnData file."
                 )
             parent = found
         return parent

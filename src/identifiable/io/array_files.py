@@ -34,6 +34,7 @@ from identifiable.io.containers import (
     check_table,
     did_you_mean,
     identities,
+    is_a_bug,
     listed,
     pickled,
     read_whole,
@@ -306,6 +307,8 @@ class NpzFile(ArraysInFile):
         except DataError:
             raise
         except Exception as error:  # zipfile and its decompressors raise a dozen unrelated types on damaged archives
+            if is_a_bug(error):
+                raise
             head = self._file.read(0, 4)
             if not head.startswith(b"PK"):
                 raise DataError(_not_this_format(self._label, ".npz", head)) from None

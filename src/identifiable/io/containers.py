@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ IDS = "ids"  # an array of this name in a .npz or .safetensors file identifies t
 SHOWN = 12  # names listed in a message
 NAME_CHARACTERS = 80
 REASON_CHARACTERS = 120
+PACKAGE = "identifiable."
 
 
 class IdentifiedRows(NamedTuple):
@@ -95,7 +97,31 @@ def damage_named(damaged: Callable[[str], DataError]) -> Iterator[None]:
     except IdentifiableError:
         raise
     except Exception as error:
+        if is_a_bug(error):
+            raise
         raise damaged(reason(error)) from None
+
+
+def is_a_bug(error: Exception) -> bool:
+    """Whether an error is a mistake in this package, which no content of a file can cause: a name that is not there, or a wrong call.
+
+    Others can be either. A name is missing by our fault if it is looked for in a module or in an object of ours, and not in what a
+    library has read.
+    """
+    if isinstance(error, NameError | NotImplementedError | AssertionError):
+        return _raised_here(error)
+    if isinstance(error, AttributeError):
+        of = error.obj if isinstance(error.obj, ModuleType | type) else type(error.obj)
+        return _raised_here(error) and (isinstance(of, ModuleType) or of.__module__.startswith(PACKAGE))
+    return isinstance(error, TypeError) and _raised_here(error) and " argument" in str(error) and "()" in str(error)
+
+
+def _raised_here(error: Exception) -> bool:
+    """Whether the last line of Python that ran was ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(PACKAGE)
 
 
 def matching(names: Sequence[str], asked: Sequence[str] | str, absent: Callable[[str], DataError]) -> list[int]:

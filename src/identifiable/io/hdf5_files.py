@@ -48,6 +48,8 @@ class Hdf5File(NamedArrays):
     def _look(self, name: str, element: Any) -> None:
         import h5py
 
+        if not isinstance(name, str):  # h5py gives names that are no text as bytes
+            raise self._damaged("names in it are no text")
         if is_group(element) or element.shape is None:
             return
         if element.is_virtual or element.external:

@@ -103,6 +103,8 @@ class KeptArrays:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._unwritable(error.strerror) from None
+        if (self.folder / CARD).exists():  # of another run, since this one has looked
+            self._check(self._fingerprint)
         card = {"schema": SCHEMA, "fingerprint": self._fingerprint}
         write_text(self.folder / CARD, json.dumps(card) + "\n")
         self._carded = True

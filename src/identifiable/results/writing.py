@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,9 +11,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
-from identifiable._checks import OutputError
+from identifiable._checks import IdentifiableError, OutputError, said
 from identifiable._stopping import TEMPORARY, complete, steady, unfinished
+
+
+def _namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+# Tells this machine, and a container on it, from others that write to the same disk: numbers of processes repeat there.
+HERE = f"{crc32(f'{platform.node()} {_namespace()}'.encode()):08x}-"
 
 # Files that are complete and wait, in a block of `together`, for their names: (temporary, path).
 _waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_waiting", default=None)
@@ -57,7 +70,8 @@ def together() -> Iterator[None]:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside `path` that becomes `path` if the body succeeds and vanishes if not.
 
-    A pipe or a device (/dev/stdout) cannot be replaced: the content is copied into it.
+    A pipe or a device (/dev/stdout) cannot be replaced: the content is copied into it. A link is followed, as by a shell: what it
+    points to is replaced, and it stays.
     """
     with _in_the_end(Path(path), folder=False) as temporary:
         yield temporary
@@ -75,13 +89,17 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _in_the_end(path: Path, *, folder: bool) -> Iterator[Path]:
-    named: dict[str, Any] = {"prefix": f".{path.name[:60]}.", "suffix": TEMPORARY}
+    stem = f".{path.name[:60]}."
+    named: dict[str, Any] = {"prefix": f"{stem}{HERE}{os.getpid()}-", "suffix": TEMPORARY}
     try:
+        beside = _followed(path).parent
+        if not _is_stream(path):
+            _remove_stale(beside, stem)
         with steady:
             if folder:
-                name = tempfile.mkdtemp(dir=path.parent, **named)
+                name = tempfile.mkdtemp(dir=beside, **named)
             else:
-                handle, name = tempfile.mkstemp(dir=None if _is_stream(path) else path.parent, **named)
+                handle, name = tempfile.mkstemp(dir=None if _is_stream(path) else beside, **named)
                 os.close(handle)
             temporary = Path(os.path.abspath(name))
             unfinished[str(temporary)] = None
@@ -94,12 +112,14 @@ def _in_the_end(path: Path, *, folder: bool) -> Iterator[Path]:
             _deliver([(temporary, path)])
         else:
             waiting.append((temporary, path))
-    except OutputError:  # of this file, or of another one written together with it
+    except IdentifiableError as error:  # of this file, or of another one written together with it
         _discard(temporary)
+        if str(temporary) in str(error):  # of what reads again what it has written: it is no name for a user
+            raise type(error)(str(error).replace(str(temporary), str(path))) from None
         raise
     except OSError as error:
         _discard(temporary)
-        raise _unwritable(path, error) from None
+        raise _unwritable(path, error, temporary) from None
     except BaseException:
         _discard(temporary)
         raise
@@ -152,6 +172,9 @@ def _deliver(files: list[tuple[Path, Path]]) -> None:
         with _said(path), temporary.open("rb") as content, path.open("wb") as stream:
             shutil.copyfileobj(content, stream)
         _discard(temporary)
+    for temporary, path in (file for file in files if file not in streams):
+        with _said(path):
+            _flush(temporary)
     umask = os.umask(0)
     os.umask(umask)
     with steady:
@@ -162,9 +185,50 @@ def _deliver(files: list[tuple[Path, Path]]) -> None:
                     raise IsADirectoryError(21, "it is a directory")
                 mode = 0o777 if folder else 0o666  # what tempfile makes is private; a result is an ordinary file
                 temporary.chmod(mode & ~umask)
-                os.replace(temporary, path)
+                os.replace(temporary, _followed(path))
             complete.append(str(path))
             unfinished.pop(str(temporary), None)
+
+
+def _flush(temporary: Path) -> None:
+    """Bring a file to the disk before it takes its name: after a power failure there is the old one, or the whole new one.
+
+    Not the files of a folder, which can be thousands of chunks; a folder never takes the place of something.
+    """
+    if temporary.is_file():
+        handle = os.open(temporary, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _followed(path: Path) -> Path:
+    """What a link points to, be it nothing yet; any other path as it is."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _remove_stale(folder: Path, stem: str) -> None:
+    """Remove what processes of this machine that are gone have left unfinished beside a path (`kill -9`, a power failure).
+
+    The name has the number of the process. One that lives, be it another with that number, keeps its file; so do other machines.
+    """
+    for name in os.listdir(folder):
+        found = name.startswith(stem + HERE) and name.endswith(TEMPORARY)
+        number = name.removeprefix(stem + HERE).partition("-")[0] if found else ""
+        if number.isdecimal() and not _lives(int(number)):
+            left = folder / name
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's
+        return True
+    return True
 
 
 @contextmanager
@@ -184,5 +248,7 @@ def _is_stream(path: Path) -> bool:
         return False
 
 
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: cannot write there ({error.strerror}); choose another path.")
+def _unwritable(path: Path, error: OSError, temporary: Path | None = None) -> OutputError:
+    why = error.strerror or said(error)  # libraries raise some without a number
+    why = why if temporary is None else why.replace(str(temporary), path.name)
+    return OutputError(f"{path}: cannot write there ({why}); choose another path.")

@@ -1,0 +1,133 @@
+"""One rule at the door: what no call can read is refused by all of them, in one line; scikit-learn's errors come as ours."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import identifiable
+from identifiable import metrics
+from identifiable._checks import LARGEST, SMALLEST, DataError, KindError, check_magnitude
+
+rng = np.random.default_rng(20240702)
+S = rng.laplace(size=(60, 3))
+B = S @ rng.standard_normal((3, 3))
+F = np.stack([S[:, 0], rng.integers(0, 3, 60)], axis=1)
+WELLS = {
+    "plate": ["p1", "p2", "p3"] * 20,
+    "well": [f"A{i % 12 + 1:02d}" for i in range(60)],
+    "treatment": ["DMSO", "x"] * 30,
+}
+FITTED = identifiable.resolve(S, stability=0, restarts=1)
+
+
+def double(z: Any, v: Any) -> Any:
+    return 2 * v
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "compare": lambda X: identifiable.compare(B, X),
+    "structural": lambda X: identifiable.structural(B, X),
+    "resolve": lambda X: identifiable.resolve(X, stability=0, restarts=1),
+    "resolve, joint": lambda X: identifiable.resolve(X, B, stability=0, restarts=1),
+    "ICA": lambda X: identifiable.ICA(restarts=1).fit(X),
+    "ICA, transform": lambda X: identifiable.ICA(restarts=1).fit(S).transform(X),
+    "ICA, inverse": lambda X: identifiable.ICA(restarts=1).fit(S).inverse_transform(X),
+    "transform": lambda X: identifiable.transform(FITTED, X),
+    "align": lambda X: identifiable.align(B, X),
+    "Aligner": lambda X: identifiable.Aligner().fit(X, B),
+    "Aligner, target": lambda X: identifiable.Aligner().fit(B, X),
+    "match": lambda X: identifiable.match(X, B, null_draws=2),
+    "match_components": lambda X: identifiable.match_components(X, B),
+    "heads": lambda X: identifiable.heads(X, B, null_draws=2),
+    "heads, features": lambda X: identifiable.heads(np.eye(3), np.eye(3), features=(X, S), null_draws=2),
+    "layers": lambda X: identifiable.layers({"a": X, "b": B}, {"a": B, "b": S}),
+    "bilipschitz": lambda X: identifiable.bilipschitz(double, X),
+    "mechanisms": lambda X: identifiable.mechanisms(X.reshape(4, 15, 3) if hasattr(X, "reshape") else X),
+    "disentangle": lambda X: identifiable.disentangle(X, F, workers=1),
+    "mig": lambda X: metrics.mig(X, F),
+    "mig, factors": lambda X: metrics.mig(S, X),
+    "udr": lambda X: metrics.udr([X, B]),
+    "ica_step": lambda X: metrics.ica_step(X),
+    "audit": lambda X: identifiable.deconfound.audit(X, metadata=WELLS, control="DMSO"),
+}
+UNREADABLE: dict[str, Any] = {
+    "extended precision": S.astype(np.longdouble),
+    "masked": np.ma.masked_greater(S, 1),
+    "masked, nothing of it": np.ma.masked_array(S),
+    "infinite": np.where(np.eye(60)[:, :3] > 0, np.inf, S),
+    "complex": S * 1j,
+    "ragged": [[1.0, 2.0], [3.0]],
+}
+EXTREME = {"large": S * 1e150, "small": S * 1e-150, "beyond squares": S * 1e300, "subnormal": S * 1e-310}
+    "resolve",
+    "ICA",
+    "match",
+    "match_components",
+    "transform",
+    "udr",
+    "ica_step",
+)  # nothing of them depends on the scale
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_what_cannot_be_read_is_refused_by_every_call_in_one_line(name: str, kind: str) -> None:
+    if kind == "extended precision" and UNREADABLE[kind].dtype.itemsize == 8:
+        pytest.skip("long doubles are doubles here")
+    with warnings.catch_warnings(), pytest.raises(DataError, match=r"\S") as caught:
+        warnings.simplefilter("ignore")
+        CALLS[name](UNREADABLE[kind])
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 450
+
+
+@pytest.mark.parametrize("kind", EXTREME)
+@pytest.mark.parametrize(
+    "name", ["compare", "structural", "align", "heads", "heads, features", "layers", "mechanisms", "mig, factors"]
+)
+def test_numbers_beyond_single_precision_are_refused_where_errors_are_kept_in_it(name: str, kind: str) -> None:
+    with np.errstate(all="ignore"), pytest.raises(DataError, match=r"\S"):
+        CALLS[name](EXTREME[kind])
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("name", ["align", "layers", "heads, features"])
+def test_numbers_of_ordinary_size_are_not_refused(name: str, scale: float) -> None:
+    CALLS[name](S * scale)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [S.astype(">f8"), S.astype(np.float16), np.asfortranarray(S), np.repeat(S, 2, axis=1)[:, ::2], S[::-1][::-1]],
+    ids=["big-endian", "half", "Fortran", "strided", "reversed twice"],
+)
+def test_how_numbers_are_stored_does_not_matter(stored: Any) -> None:
+    stored.flags.writeable = False
+    plain = identifiable.compare(B, np.asarray(stored, np.float64), null_draws=2).pairs[0].rung("linear").r2.value
+    assert identifiable.compare(B, stored, null_draws=2).pairs[0].rung("linear").r2.value == pytest.approx(
+        plain, abs=1e-6
+    )
+
+
+def test_the_limits_themselves_pass() -> None:
+    for size in (0.0, SMALLEST, LARGEST):
+        check_magnitude(size, "a")
+    for size in (SMALLEST / 2, LARGEST * 2, np.inf, np.nan):
+        with pytest.raises(DataError, match=r"^a: "):
+            check_magnitude(size, "a")
+
+
+def test_values_that_are_no_numbers_are_a_type_error_for_scikit_learn() -> None:
+    with pytest.raises(KindError, match="number") as caught:
+        identifiable.ICA().fit(np.array([[{}, 1], [2, 3]], dtype=object))
+    assert isinstance(caught.value, TypeError)
+
+
+def test_features_that_do_not_vary_are_refused_by_their_name() -> None:
+    with pytest.raises(DataError, match="features of first"):
+        CALLS["heads, features"](np.ones((60, 3)))
