@@ -26,7 +26,7 @@ SECONDS, BYTES = 5.0, 500 * 2**20  # of processor time and memory: the promise o
 CPU_SECONDS = 12  # then the attempt is ended
 WALL_SECONDS = 180  # an attempt that waits for something is ended too
 ADDRESS_BYTES = 8 * 2**30  # so that an attempt cannot fill the machine
-LONGEST = 700  # characters of an error, its paths included
+LONGEST = 900  # characters of an error, its paths included; the one that names every schema has 790
 PAGE = resource.getpagesize()
 RUNS_CODE = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
 
@@ -60,7 +60,8 @@ def attempted(
             faults += [f"{record['bytes'] / 2**20:.0f} MB"] if record["bytes"] > most else []
             shown = len(check.examples)
             check.count(f"{record['what']}: {'; '.join(faults)}" if faults else None)
-            kind = re.sub(r"[^A-Za-z ]+", "", " ".join(faults).replace(str(folder), ""))[:40]
+            named = record["what"].partition("#")[0]  # attempts that are numbered are many of one kind
+            kind = named + re.sub(r"[^A-Za-z ]+", "", " ".join(faults).replace(str(folder), ""))[:40]
             if kind in seen:
                 del check.examples[shown:]  # one of each kind tells more
             seen.add(kind)
@@ -133,6 +134,7 @@ def _run(prepare: Prepare, first: int, count: int, folder: Path, pipe: IO[str]) 
         heard.clear()
         _allow(CPU_SECONDS)
         record = measured(attempt, heard)
+        sys.stdout.flush()
         size = os.fstat(descriptor).st_size
         if size:
             text = os.pread(descriptor, 300, 0).decode(errors="replace")
@@ -151,7 +153,7 @@ def measured(attempt: Attempt, heard: list[str] | None = None) -> dict[str, Any]
     heard = [] if heard is None else heard
     before = _memory()
     began = time.process_time()
-    found, fault = None, None
+    found, fault, refused = None, None, False
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -159,22 +161,29 @@ def measured(attempt: Attempt, heard: list[str] | None = None) -> dict[str, Any]
             ended = time.process_time()
         except IdentifiableError as error:
             ended = time.process_time()
-            fault = wrong_with_message(str(error))
+            fault, refused = wrong_with_message(str(error)), True
         except BaseException as error:  # libraries also panic, exit and interrupt
             ended = time.process_time()
             fault = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        else:
-            try:
-                fault = attempt.judge(found)
-            except Exception as error:
-                fault = f"its judge raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
     grown = _memory(peak=True) - before
     foreign = [each for each in warned if not issubclass(each.category, DataWarning)]
+    if fault is None:
+        fault = None if refused else _judged(attempt, found)
     if fault is None and foreign:
         fault = f"warned {foreign[0].category.__name__}: {' '.join(str(foreign[0].message).split())[:200]}"
     if heard:
         fault = f"ran or wrote {heard[0]}"
     return {"what": attempt.what, "fault": fault, "seconds": ended - began, "bytes": max(grown, 0)}
+
+
+def _judged(attempt: Attempt, found: Any) -> str | None:
+    """What is wrong with a result; what the judge itself warns of does not matter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return attempt.judge(found)
+        except Exception as error:
+            return f"its judge raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def wrong_with_message(text: str) -> str | None:
@@ -203,6 +212,16 @@ def _allow(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, hard))
 
 
+def _is_numba() -> bool:
+    """Whether numba is at work: it keeps what it compiled as pickles, in a folder of its own."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_globals.get("__name__", "").startswith("numba."):
+            return True
+    return False
+
+
 def _hook(heard: list[str], folder: str) -> Callable[[str, tuple[Any, ...]], None]:
     written = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
@@ -210,7 +229,7 @@ def _hook(heard: list[str], folder: str) -> Callable[[str, tuple[Any, ...]], Non
         return not path.startswith((folder, "/dev/", "/proc/self/")) and "__pycache__" not in path
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
-        if event in RUNS_CODE:
+        if event in RUNS_CODE and not (event == "pickle.find_class" and _is_numba()):
             heard.append(f"{event} {given[:2]!r}"[:200])
         elif event == "open" and isinstance(given[0], str) and (given[2] or 0) & written and elsewhere(given[0]):
             heard.append(f"open for writing {given[0]!r}"[:200])

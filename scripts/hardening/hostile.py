@@ -113,7 +113,10 @@ def written(name: str, make: Callable[[], bytes]) -> Callable[[Path], Any]:
 def zeros(size: int, method: int = zipfile.ZIP_DEFLATED, name: str = "x.npy", head: bytes = b"") -> bytes:
     """A zip archive whose only member is `head` and zeros."""
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", method) as archive, archive.open(name, "w", force_zip64=True) as member:
+    with (
+        zipfile.ZipFile(stream, "w", method, compresslevel=1) as archive,
+        archive.open(name, "w", force_zip64=True) as member,
+    ):
         member.write(head)
         for _ in range(size // 2**20):
             member.write(bytes(2**20))
@@ -142,7 +145,7 @@ def understated(content: bytes, size: int) -> bytes:
 
 def packed_gzip(size: int, piece: bytes) -> bytes:
     stream = io.BytesIO()
-    with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as file:
+    with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, compresslevel=1) as file:
         for _ in range(size // len(piece)):
             file.write(piece)
     return stream.getvalue()

@@ -20,12 +20,13 @@ from hardening.attempts import Attempt, attempted
 from hardening.checks import Check, Setting
 
 PART = "values"
-ROWS, COLUMNS = 48, 3
+ROWS, COLUMNS = 60, 3
 SECONDS = 60.0  # of one call: this is about values
 TOLERANCE = 1e-4  # of the same numbers in another form, relative to the largest number of the result
 
 # How it was got, and not what was found; passes are counted until a tolerance is met.
-PASSED_OVER = ("provenance", "inputs", "settings", "times", "passes", "steps", "curvature")
+PASSED_OVER = ("provenance", "inputs", "settings", "times", "passes", "steps")
+UNBOUNDED = (".curvature",)  # the smallest over pairs of components: infinite of one component
 
 Array = NDArray[Any]
 Call = Callable[[Any, Any], Any]
@@ -40,7 +41,7 @@ def checks(setting: Setting) -> Iterator[Check]:
 def tried(name: str, call: Call, setting: Setting) -> Check:
     """A call with every kind of numbers, each in its first argument, its second, and both."""
     X, Y = drawn(setting.seed)
-    given = cases()
+    given = [case for case in cases() if name not in OF_ONE or case[1] == "first" or case[0] in ROW_COUNTS]
     plain: list[Any] = []
 
     def prepare(index: int) -> Attempt:
@@ -50,7 +51,7 @@ def tried(name: str, call: Call, setting: Setting) -> Check:
                 plain.append(numbers(call(X.copy(), Y.copy())))
         kind, where, make = given[index]
         first, second = make(X.copy(), Y.copy())
-        judge = (lambda found: like(numbers(found), plain[0])) if kind in SAME else silent
+        judge = partial(like, plain[0]) if kind in SAME else partial(silent, plain[0])
         return Attempt(f"{kind}, {where}", lambda: call(first, second), judge)
 
     return attempted(Check(PART, name), prepare, setting.of(len(given)), setting.folder / "values", seconds=SECONDS)
@@ -185,6 +186,11 @@ def _rows(X: Array, n: int) -> Array:
 
 # -- the calls
 
+OF_ONE = (
+    "resolve", "transform", "transform, inverse", "bilipschitz", "mechanisms", "metrics.ica_step", "metrics.unsupervised",
+    "deconfound.screen",    "deconfound.audit", "deconfound.evaluate", "deconfound.attribute", "deconfound.clean", "deconfound.recommend",
+)  # fmt: skip
+
 
 def calls() -> dict[str, Call]:
     """Every public call, on two tables of the same rows; one that takes one table takes the first."""
@@ -218,11 +224,17 @@ def jvp(z: Array, v: Array) -> Array:
 
 
 def as_jacobians(X: Any) -> Any:
-    """A Jacobian for every row; what is no table stays as it is."""
-    held = (
-        isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiub" and X.size and not isinstance(X, np.matrix)
-    )
-    return X[:, :, None] * np.ones((1, 1, 2), X.dtype) + (np.arange(2) == 1) * X[:, :1, None] if held else X
+    """A Jacobian for every row, of two latents with outputs of their own; what is no table stays as it is."""
+    if (
+        not isinstance(X, np.ndarray)
+        or isinstance(X, np.matrix)
+        or X.ndim != 2
+        or X.dtype.kind not in "fiub"
+        or X.shape[1] != COLUMNS
+    ):
+        return X
+    moved = np.array([[True, False], [True, False], [False, True]])
+    return np.where(moved, X[:, :, None], X.dtype.type(0))
 
 
 def basis() -> Any:
@@ -240,7 +252,7 @@ def metric_calls() -> dict[str, Call]:
     from identifiable import metrics
 
     named: dict[str, Mapping[str, Any]] = {
-        "betavae_score": {"train": 40, "test": 20}, "factorvae_score": {"train": 40, "test": 20}, "dci": {}, "dcimig": {},
+        "dci": {}, "dcimig": {},
         "explicitness": {}, "infomec": {"workers": 1}, "irs": {}, "jemmig": {}, "mcc": {}, "mig": {}, "mig_sup": {}, "modularity": {},
         "noise_sweep": {"levels": (0.0, 0.1)}, "r2": {}, "sap": {},
         "sis": {"slots_latents": ((0,), (1, 2)), "slots_factors": ((0,), (1, 2))},
@@ -248,6 +260,8 @@ def metric_calls() -> dict[str, Call]:
     found: dict[str, Call] = {}
     for name, arguments in named.items():
         found[f"metrics.{name}"] = partial(getattr(metrics, name), **arguments)
+    for name in ("betavae_score", "factorvae_score"):  # these need factors with values that rows share
+        found[f"metrics.{name}"] = partial(_of_signs, getattr(metrics, name), train=40, test=20)
     found["metrics.ica_step"] = lambda X, Y: metrics.ica_step(X)
     found["metrics.unsupervised"] = lambda X, Y: metrics.unsupervised(X)
     found["metrics.udr"] = lambda X, Y: metrics.udr([X, Y, X])
@@ -260,14 +274,19 @@ def metric_calls() -> dict[str, Call]:
     return found
 
 
+def _of_signs(score: Call, X: Any, Y: Any, **named: Any) -> Any:
+    numbers = isinstance(Y, np.ndarray) and Y.dtype.kind in "fiu"
+    return score(X, np.sign(Y) if numbers else Y, **named)
+
+
 def screen_calls() -> dict[str, Call]:
     from identifiable import deconfound
 
     wells = 12
     labels: dict[str, Any] = {
-        "plate": np.repeat(["p1", "p2", "p3", "p4"], wells),
-        "well": [f"{row}{k:02d}" for row in "AB" for k in range(1, 7)] * 4,
-        "treatment": ["DMSO", "x", "DMSO", "y", "DMSO", "x", "DMSO", "y", "DMSO", "x", "DMSO", "y"] * 4,
+        "plate": np.repeat(["p1", "p2", "p3", "p4", "p5"], wells),
+        "well": [f"{row}{k:02d}" for row in "AB" for k in range(1, 7)] * 5,
+        "treatment": ["DMSO", "x", "DMSO", "y", "DMSO", "x", "DMSO", "y", "DMSO", "x", "DMSO", "y"] * 5,
     }
 
     def screen(X: Any) -> Any:
@@ -276,10 +295,10 @@ def screen_calls() -> dict[str, Call]:
 
     return {
         "deconfound.screen": lambda X, Y: screen(X).representation.values[:],
-        "deconfound.audit": lambda X, Y: deconfound.audit(screen(X), permutations=5),
+        "deconfound.audit": lambda X, Y: deconfound.audit(screen(X), permutations=20),
         "deconfound.evaluate": lambda X, Y: deconfound.evaluate(screen(X), representations=("base", "pca")),
-        "deconfound.attribute": lambda X, Y: deconfound.attribute(screen(X), stability=2, permutations=5),
-        "deconfound.clean": lambda X, Y: deconfound.clean(screen(X), stability=2, permutations=5),
+        "deconfound.attribute": lambda X, Y: deconfound.attribute(screen(X), stability=2, permutations=20),
+        "deconfound.clean": lambda X, Y: deconfound.clean(screen(X), stability=2, permutations=20),
         "deconfound.recommend": lambda X, Y: deconfound.recommend(screen(X), candidates=("control-z",)),
     }
 
@@ -324,9 +343,11 @@ def alerts(found: Any) -> int:
     return sum(map(alerts, found)) if isinstance(found, tuple) else 0
 
 
-def silent(found: Any) -> str | None:
-    """A number that is not finite in a result without an alert."""
-    bad = [f"{at} = {value}" for at, value in numbers(found).items() if not math.isfinite(value)]
+def silent(plain: Mapping[str, float], found: Any) -> str | None:
+    """A number that is not finite in a result without an alert, where that of plain numbers is."""
+    defined = {at: value for at, value in numbers(found).items() if math.isfinite(plain.get(at, 0.0))}
+    held = {at: value for at, value in defined.items() if not (at.endswith(UNBOUNDED) and value == math.inf)}
+    bad = [f"{at} = {value}" for at, value in held.items() if not math.isfinite(value)]
     return (
         f"{len(bad)} numbers that are not finite, and no alert: {', '.join(bad[:3])}"
         if bad and not alerts(found)
@@ -334,8 +355,9 @@ def silent(found: Any) -> str | None:
     )
 
 
-def like(found: Mapping[str, float], plain: Mapping[str, float]) -> str | None:
+def like(plain: Mapping[str, float], result: Any) -> str | None:
     """Where a result differs from that of plain float64."""
+    found = numbers(result)
     if found.keys() != plain.keys():
         return f"other numbers than of plain float64: {sorted(found.keys() ^ plain.keys())[:3]}"
     largest = max((abs(v) for v in plain.values() if math.isfinite(v)), default=1.0)

@@ -175,3 +175,9 @@ def test_levels_of_large_dictionaries_are_extrapolated_from_smaller_ones(make):
     assert np.allclose(near.pairs[0].draws.mean(axis=0)[:4], full.pairs[0].draws.mean(axis=0)[:4], atol=0.01)
     assert np.quantile(near.pairs[0].sizes, 0.99) == pytest.approx(np.quantile(full.pairs[0].sizes, 0.99), abs=0.03)
     assert abs(near.pairs[0].draws.mean(axis=0)[:4] - isotropic_level(300, WIDTH)).max() > 0.01
+
+
+def test_two_rows_of_three_columns_have_finite_chance_levels():
+    rows, other = np.random.default_rng(5).laplace(size=(2, 2, 3))
+    found = match(rows, other, null_draws=2)  # rounding leaves a variance below 0: a warning is an error here
+    assert np.isfinite([found.pairs[0].null99, *found.pairs[0].null_quantiles]).all()

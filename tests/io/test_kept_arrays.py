@@ -56,7 +56,9 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.parametrize("card", ["", "[]", '{"schema": "identifiable/checkpoint/0", "fingerprint": "abc"}', "{}"])
+@pytest.mark.parametrize(
+    "card", ["", "[]", "[" * 5000 + "]" * 5000, '{"schema": "identifiable/checkpoint/0", "fingerprint": "abc"}', "{}"]
+)
 def test_a_damaged_card_is_said(tmp_path: Path, card: str) -> None:
     KeptArrays(tmp_path, "abc")
     (tmp_path / CARD).write_text(card)

@@ -48,3 +48,14 @@ def test_values_outside_a_declaration_are_refused_by_name(kind: type, name: str,
 def test_there_is_something_to_refuse_in_every_class() -> None:
     assert {kind for kind, *_ in CASES} == set(KINDS)
     assert len(CASES) > 100
+
+
+@pytest.mark.parametrize("value", [True, 2, 3.5, object, [1], [1, 2, 3], "ab"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(tables.HeadsOptions, "features"), (tables.HeadsOptions, "bias"), (tables.LayersOptions, "untrained")],
+)
+def test_one_for_each_of_two_is_two(kind: type, name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: "):
+        kind(**{name: value})
+    assert getattr(kind(**{name: ["a", "b"]}), name) == ["a", "b"]

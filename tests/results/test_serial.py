@@ -169,6 +169,13 @@ def test_ten_thousand_nested_lists_are_refused_not_a_crash(opening):
     )
 
 
+def test_a_schema_of_a_thousand_letters_is_shortened(data):
+    data["schema"] = "x" * 1000
+    with pytest.raises(DataError, match=r"got 'x+\.\.\.x+'\.$") as refused:
+        from_json(json.dumps(data))
+    assert len(str(refused.value)) < 900
+
+
 @pytest.mark.parametrize("schema", [None, "", "identifiable/compare/2", "identifiable/other/1", 1, ["x"], {"a": 1}])
 def test_another_schema_is_refused_and_the_known_one_named(data, schema):
     data["schema"] = schema

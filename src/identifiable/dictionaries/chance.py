@@ -218,6 +218,7 @@ def _before_scaling(variances: Array, means: Array) -> tuple[Array, Array]:
     A fixed point over one sample: each variance by the ratio of wanted to found, each mean by their difference.
     """
     sample = np.random.default_rng(0).standard_normal((FITTED, len(variances)), dtype=np.float32)
+    variances = variances.clip(min=0)  # rounding leaves some below 0
     spreads, centres = np.sqrt(variances), means.copy()
     for _ in range(STEPS):
         rows = sample * spreads.astype(np.float32) + centres.astype(np.float32)

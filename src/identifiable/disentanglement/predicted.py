@@ -387,7 +387,7 @@ def _predict(
     if predictor == "lasso":
         return _lasso(latents, factor.values, split, alpha)
     model = _ENSEMBLES[predictor](factor.discrete, seed, n_jobs)
-    model.fit(latents[split.train], y_train)
+    _fit(model, latents[split.train], y_train)
     if n_jobs is not None and "n_jobs" in model.get_params():
         model.set_params(n_jobs=1)  # its trees vote in the order in which threads finish, which rounds differently
     score = _accuracy if factor.discrete else _r2
@@ -487,14 +487,20 @@ def _check_lasso(codes: Codes, alpha: float) -> None:
         )
 
 
+def _fit(model: Any, X: Array, y: Array | Labels) -> None:
+    """Fit quietly: whether it converged is a field of the result, and how many classes a factor has is ours to judge."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes")
+        model.fit(X, y)
+
+
 def _lasso(latents: Array, values: Array, split: Split, alpha: float) -> tuple[Array, Fit]:
     """A lasso of the standardised factor; the score is R², for a factor of two values too."""
     X = _standardised(latents, split.train)
     y = _standardised(values[:, None], split.train)[:, 0]
     model = Lasso(alpha=alpha)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X[split.train], y[split.train])
+    _fit(model, X[split.train], y[split.train])
     train, test = (_r2(model.predict(X[rows]), y[rows]) for rows in (split.train, split.test))
     return np.abs(model.coef_), Fit(train, test, bool(model.n_iter_ < model.max_iter))
 
@@ -525,9 +531,7 @@ def _sap_row(latents: Array, factor: FactorColumn, split: Split) -> tuple[list[f
     scores, converged = [], True
     for column in latents.T:
         model = LinearSVC(C=SVC_C, class_weight="balanced", dual=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(column[split.train, None], y_train)
+        _fit(model, column[split.train, None], y_train)
         converged = converged and bool(model.n_iter_ < model.max_iter)
         scores.append(_accuracy(model.predict(column[split.test, None]), y_test))
     return scores, converged
@@ -547,9 +551,7 @@ def _explicit(latents: Array, classes: Labels, split: Split) -> Fit:
     if (y_train == y_train[0]).all():
         return Fit(float("nan"), float("nan"))
     model = LogisticRegression(max_iter=LOGISTIC_STEPS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(latents[split.train], y_train)
+    _fit(model, latents[split.train], y_train)
     areas = []
     for rows, true in ((split.train, y_train), (split.test, y_test)):
         probability = np.zeros((len(rows), int(classes.max()) + 1))

@@ -131,7 +131,8 @@ class KeptArrays:
         if known != fingerprint:
             raise DataError(
                 f"{self.folder}: holds the checkpoints of a run on other data or with other settings "
-                f"({known[:16]!a} there, {fingerprint[:16]!a} here); choose another folder, or delete this one to begin anew."
+                f"({known[:16].encode('unicode_escape').decode()} there, {fingerprint[:16]} here); choose another folder, or "
+                "delete this one to begin anew."
             )
 
 
