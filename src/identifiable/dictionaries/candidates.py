@@ -175,13 +175,10 @@ def _solved(edges: NDArray[np.int64], score: Float32, n: int, m: int) -> Index:
     slack = np.zeros(
         n
     )  # about the cosine of what is left over. Tried: the cosine of the last candidate (0.015 lower), -1
-    whole = coo_array(
-        (
-            np.concatenate([score, slack]).astype(np.float64) + SHIFT,
-            (np.concatenate([edges // m, np.arange(n)]), np.concatenate([edges % m, m + np.arange(n)])),
-        ),
-        shape=(n, m + n),
-    ).tocsr()
+    rows = np.concatenate([edges // m, np.arange(n)]).astype(np.int32)  # the solver of scipy 1.13 takes no others
+    columns = np.concatenate([edges % m, m + np.arange(n)]).astype(np.int32)
+    weights = np.concatenate([score, slack]).astype(np.float64) + SHIFT
+    whole = coo_array((weights, (rows, columns)), shape=(n, m + n)).tocsr()
     _, chosen = min_weight_full_bipartite_matching(whole, maximize=True)
     partner: Index = np.where(chosen < m, chosen, -1).astype(np.intp)
     return partner
