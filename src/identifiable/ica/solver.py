@@ -277,6 +277,7 @@ def polish(
     there. What is remembered of the others is kept.
 
     With `survey` the pass that is expected to be the last takes one; the step it leads to is not looked at again.
+    Components `spared` are left alone and not even measured, until the survey.
     With `sparing`, components that chance explains are not turned among themselves, and the others are what they would be
     whatever basis is chosen there; nothing is waited for that turns among those and components too weak to be fixed.
     """
