@@ -88,7 +88,8 @@ def load_program(path: Path) -> Decoder:
         with _no_pickled_code(), _unlogged():
             program = torch.export.load(path)
     except Exception as error:
-        raise DataError(f"{path}: not a program exported with torch.export.save ({words_of(error)}).") from error
+        why = words_of(error).partition(" Please check the warnings")[0]  # which are not shown
+        raise DataError(f"{path}: not a program exported with torch.export.save ({why}).") from error
     module: Decoder = program.module()
     return module
 
