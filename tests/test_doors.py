@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -64,14 +63,6 @@ UNREADABLE: dict[str, Any] = {
     "ragged": [[1.0, 2.0], [3.0]],
 }
 EXTREME = {"large": S * 1e150, "small": S * 1e-150, "beyond squares": S * 1e300, "subnormal": S * 1e-310}
-    "resolve",
-    "ICA",
-    "match",
-    "match_components",
-    "transform",
-    "udr",
-    "ica_step",
-)  # nothing of them depends on the scale
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -79,8 +70,7 @@ EXTREME = {"large": S * 1e150, "small": S * 1e-150, "beyond squares": S * 1e300,
 def test_what_cannot_be_read_is_refused_by_every_call_in_one_line(name: str, kind: str) -> None:
     if kind == "extended precision" and UNREADABLE[kind].dtype.itemsize == 8:
         pytest.skip("long doubles are doubles here")
-    with warnings.catch_warnings(), pytest.raises(DataError, match=r"\S") as caught:
-        warnings.simplefilter("ignore")
+    with np.errstate(all="ignore"), pytest.raises(DataError, match=r"\S") as caught:
         CALLS[name](UNREADABLE[kind])
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 450

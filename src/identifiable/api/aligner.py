@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from identifiable._checks import PairingError, UsageError, as_array
+from identifiable._checks import DataWarning, PairingError, UsageError, as_array
 from identifiable.alignment import Aligned
 from identifiable.alignment.aligned import unit
 from identifiable.alignment.choosing import Choice, chosen_map
@@ -129,7 +130,10 @@ class Aligner(Carries, TableTransformer):
         apart = both.mean_x - both.mean_y
         left = float(np.trace(both.xx) + np.trace(both.yy) - 2 * np.trace(both.xy)) + both.n * float(apart @ apart)
         spread = float(both.energy[mapped.shape[1] :].sum())
-        return 1 - left / spread if spread > 0 else float("nan")
+        if spread > 0:
+            return 1 - left / spread
+        warnings.warn("y: every row is the same, so R² is undefined (NaN); pass more rows.", DataWarning, stacklevel=2)
+        return float("nan")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

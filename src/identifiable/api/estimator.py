@@ -33,7 +33,7 @@ from identifiable._checks import (
 )
 from identifiable.api.opening import is_path, open_sources
 from identifiable.api.transforming import as_basis, transform
-from identifiable.blocks import Blocks
+from identifiable.blocks import Blocks, silent
 from identifiable.ica import Resolved
 from identifiable.intake import as_representation
 from identifiable.io import save_basis
@@ -359,7 +359,11 @@ class ICA(TableTransformer):
         return found
 
     def _in_dtype_of_fit(self, values: Array) -> NDArray[Any]:
-        return values.astype(np.float32 if self.result_.inputs[0].dtype in SINGLE else np.float64, copy=False)
+        if self.result_.inputs[0].dtype not in SINGLE:
+            return values
+        with silent():
+            single = values.astype(np.float32)
+        return single if np.isfinite(single).all() else values  # of rows whose scale is at the ends of float32
 
 
 def is_lazy(X: Any) -> bool:

@@ -65,6 +65,7 @@ class AnnDataFile(LabelledTable):
         require(self.library, extra=self.extra, what=f"reading {path}")
         self._path, self.label = path, str(path)
         self._copy = self._copied()
+        self._checked: set[str] = set()
         self._check_file()
         with self._opened() as root:
             self._places = self._matrices(root)
@@ -344,7 +345,7 @@ class AnnDataFile(LabelledTable):
             check_heaps(self._copy or FileBytes.open(self._path, self.label))
 
     def _own(self, parent: Any, key: str) -> Any:
-        return own(parent, key)
+        return own(parent, key, self._checked)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -399,8 +400,8 @@ def is_group(element: Any) -> bool:
     return hasattr(element, "keys")
 
 
-def own(parent: Any, key: str) -> Any:
-    """A part of the file itself; None where a link or an array leads into another one."""
+def own(parent: Any, key: str, checked: set[str] | None = None) -> Any:
+    """A part of the file itself; None where a link or an array leads into another one. `checked` remembers datasets that are sound."""
     import h5py
 
     found = parent[key] if isinstance(parent.get(key, getlink=True), h5py.HardLink) else None
@@ -408,7 +409,10 @@ def own(parent: Any, key: str) -> Any:
         return found
     if found.is_virtual or found.external:
         return None
-    check_dataset(found)
+    if checked is None or found.name not in checked:
+        check_dataset(found)
+    if checked is not None:
+        checked.add(found.name)
     return found
 
 

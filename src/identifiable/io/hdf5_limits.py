@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from identifiable.io.stored_rows import FileBytes
 
@@ -26,6 +28,8 @@ PIECE = 2**22
 RATIO = 1032  # deflate's limit
 PACKED = 2**15  # of filters that others provide: a block of 128 kB in 4 bytes, as zstd has
 LEAST = 2**20  # bytes that a chunk may always have
+DEFLATE, SHUFFLE, LZF = 1, 2, 32000  # numbers of filters
+OTHERS = 256  # from here on they are not HDF5's own
 REFERENCE = np.dtype(
     [("length", "<u4"), ("heap", "<u8"), ("number", "<u4")]
 )  # to a text in a heap, in files of 64-bit places
@@ -67,19 +71,43 @@ def _objects(file: FileBytes, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _check_texts(dataset: Any) -> None:
-    """Refuse texts that are said to be longer than they are, where the places of all of them lie in the file in one piece."""
-    start, path = dataset.id.get_offset(), dataset.file.filename
-    if start is None or not isinstance(path, str) or not os.path.isfile(path):  # packed, or the copy of a remote file
+    """Refuse texts that are said to be longer than they are. Those of a remote file, or packed by other filters, are not looked at."""
+    path = dataset.file.filename
+    if not isinstance(path, str) or not os.path.isfile(path):
         return
     file = FileBytes.open(Path(path), path)
-    places = np.frombuffer(file.read(start + dataset.file.userblock_size, dataset.size * REFERENCE.itemsize), REFERENCE)
+    places = np.concatenate([np.zeros(0, REFERENCE), *_places(dataset, file)])
     for at in np.unique(places["heap"]).tolist():
         here = places[places["heap"] == at]
         held = np.zeros(2**16, np.int64)
-        for number, length in _objects(file, at):
+        for number, length in _objects(file, at) if at else ():
             held[number] = length
-        if at and (here["length"] > held[np.minimum(here["number"], 2**16 - 1)]).any():
+        if (here["length"] > held[np.minimum(here["number"], 2**16 - 1)]).any():
             raise ValueError(f"texts of {dataset.name[:80]!r} are longer than their places")
+
+
+def _places(dataset: Any, file: FileBytes) -> Iterator[NDArray[Any]]:
+    """Where the texts of a dataset are said to be."""
+    if dataset.chunks is None:
+        start = dataset.id.get_offset()
+        if start is not None:
+            yield np.frombuffer(file.read(start, dataset.size * REFERENCE.itemsize), REFERENCE)
+        return
+    filters = _filters(dataset)
+    size = math.prod(dataset.chunks) * REFERENCE.itemsize
+    if not {*filters} <= {DEFLATE, SHUFFLE}:
+        return
+    for k in range(dataset.id.get_num_chunks()):
+        skipped, raw = dataset.id.read_direct_chunk(dataset.id.get_chunk_info(k).chunk_offset)
+        for bit, code in reversed([*enumerate(filters)]):
+            if not skipped >> bit & 1:
+                raw = zlib.decompressobj().decompress(raw, size) if code == DEFLATE else _unshuffled(raw)
+        yield np.frombuffer(raw[: len(raw) // REFERENCE.itemsize * REFERENCE.itemsize], REFERENCE)
+
+
+def _unshuffled(raw: bytes) -> bytes:
+    """Bytes of each value together again: HDF5 stores the first ones of all values, then the second ones, and so on."""
+    return np.frombuffer(raw, np.uint8).reshape(REFERENCE.itemsize, -1).T.tobytes()
 
 
 def check_dataset(dataset: Any) -> None:
@@ -95,7 +123,8 @@ def check_dataset(dataset: Any) -> None:
         if size and dataset.dtype.hasobject:
             _check_texts(dataset)
         return
-    ratio = PACKED if _has_others(dataset) else RATIO
+    others = any(code >= OTHERS and code != LZF for code in _filters(dataset))
+    ratio = PACKED if others else RATIO
     chunk = math.prod(dataset.chunks) * item
     if chunk > max(min(ratio * held, 8 * size), LEAST):
         raise ValueError(f"{said} in chunks of {chunk:,} bytes")
@@ -105,6 +134,8 @@ def check_dataset(dataset: Any) -> None:
     stored = dataset.id.get_num_chunks()
     if stored < expected:
         raise ValueError(f"{said}, and {expected - stored:,} of its {expected:,} chunks are missing")
+    if dataset.dtype.hasobject:
+        _check_texts(dataset)
 
 
 def check_attribute(element: Any, name: str) -> None:
@@ -117,8 +148,7 @@ def check_attribute(element: Any, name: str) -> None:
         raise ValueError(f"attribute {name!r} declares {size:,} bytes in a file of {held:,}")
 
 
-def _has_others(dataset: Any) -> bool:
-    """Whether its chunks are coded by filters that HDF5 itself does not have: those are numbered from 256 on, but for LZF."""
+def _filters(dataset: Any) -> list[int]:
+    """The numbers of the filters that its chunks go through, in order."""
     plist = dataset.id.get_create_plist()
-    codes = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
-    return any(code >= 256 and code != 32000 for code in codes)
+    return [int(plist.get_filter(k)[0]) for k in range(plist.get_nfilters())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import shutil
@@ -205,7 +206,12 @@ def _flush(temporary: Path) -> None:
 
 def _followed(path: Path) -> Path:
     """What a link points to, be it nothing yet; any other path as it is."""
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
+    if not path.is_symlink():
+        return path
+    target = os.path.realpath(path)
+    if os.path.islink(target):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return Path(target)
 
 
 def _remove_stale(folder: Path, stem: str) -> None:
