@@ -24,7 +24,8 @@ from identifiable import DataWarning, IdentifiableError
 
 SECONDS, BYTES = 5.0, 500 * 2**20  # of processor time and memory: the promise of issue 25 for files below 100 MB
 CPU_SECONDS = 12  # then the attempt is ended
-WALL_SECONDS = 180  # an attempt that waits for something is ended too
+PREPARING_SECONDS = 300  # to make the next one
+WALL_SECONDS = 300  # an attempt that waits for something is ended too
 ADDRESS_BYTES = 8 * 2**30  # so that an attempt cannot fill the machine
 LONGEST = 900  # characters of an error, its paths included; the one that names every schema has 790
 PAGE = resource.getpagesize()
@@ -134,6 +135,7 @@ def _run(prepare: Prepare, first: int, count: int, folder: Path, pipe: IO[str]) 
         heard.clear()
         _allow(CPU_SECONDS)
         record = measured(attempt, heard)
+        _allow(PREPARING_SECONDS)
         sys.stdout.flush()
         size = os.fstat(descriptor).st_size
         if size:
@@ -142,6 +144,7 @@ def _run(prepare: Prepare, first: int, count: int, folder: Path, pipe: IO[str]) 
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
         pipe.write(json.dumps(record) + "\n")
+        pipe.flush()
 
 
 def _raise(error: Exception) -> None:

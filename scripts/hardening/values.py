@@ -261,7 +261,7 @@ def metric_calls() -> dict[str, Call]:
     for name, arguments in named.items():
         found[f"metrics.{name}"] = partial(getattr(metrics, name), **arguments)
     for name in ("betavae_score", "factorvae_score"):  # these need factors with values that rows share
-        found[f"metrics.{name}"] = partial(_of_signs, getattr(metrics, name), train=40, test=20)
+        found[f"metrics.{name}"] = partial(_of_signs, getattr(metrics, name), train=100, test=100)
     found["metrics.ica_step"] = lambda X, Y: metrics.ica_step(X)
     found["metrics.unsupervised"] = lambda X, Y: metrics.unsupervised(X)
     found["metrics.udr"] = lambda X, Y: metrics.udr([X, Y, X])
