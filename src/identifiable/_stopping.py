@@ -17,8 +17,13 @@ import sys
 from _thread import allocate_lock, start_new_thread
 from itertools import count
 
+TYPE_CHECKING = False  # not from typing: this is in force before anything else is imported
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 TEMPORARY = ".part"  # how the names of files and folders end that are not complete
+TURNS = 50  # in which what is unfinished is removed
 PATIENCE = 0.3  # seconds for files that are just taking their names, and for a reader of stderr
 
 steady = allocate_lock()  # held while a temporary file appears or takes its name: a command does not end in between
@@ -76,18 +81,31 @@ def _watch(reading: int) -> None:
         if next(_received) == 0:
             steady.acquire(timeout=PATIENCE)  # and never released: no file appears any more
             _say(last_words(SIGNALS[signal.Signals(number)]))
-        for path in 2 * [*reversed(unfinished)]:  # twice: a writer that was about to open its file has made it anew
-            try:
-                if path.endswith(TEMPORARY):  # a folder that is being written goes with what is in it
-                    for at, _, files in os.walk(path, topdown=False):
-                        for name in files:
-                            os.unlink(os.path.join(at, name))
-                        os.rmdir(at)
-                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-            except OSError:  # gone already, or a folder that holds something
-                continue
+        for turn in range(TURNS):  # a writer may make its file anew, or go on to write into its folder
+            left = [path for path in reversed(unfinished) if os.path.lexists(path)]
+            if not left and turn:
+                break
+            for path in left:
+                _remove(path)
     finally:
         os._exit(128 + number)
+
+
+def _remove(path: str) -> None:
+    """Remove a temporary file, or a temporary folder with all that is in it; any other folder only if it is empty."""
+    if path.endswith(TEMPORARY):
+        for at, _, files in os.walk(path, topdown=False):
+            for name in files:
+                _try(os.unlink, os.path.join(at, name))
+            _try(os.rmdir, at)
+    _try(os.rmdir if os.path.isdir(path) else os.unlink, path)
+
+
+def _try(remove: Callable[[str], None], path: str) -> None:
+    try:
+        remove(path)
+    except OSError:  # gone already, or a folder that holds something
+        return
 
 
 def _say(line: str) -> None:
