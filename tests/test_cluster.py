@@ -41,6 +41,7 @@ distributed = pytest.importorskip("distributed", reason="the dask extra is not i
 import dask.array  # noqa: E402  (after the check that it is there)
 
 from identifiable.blocks import cluster as cluster_room  # noqa: E402
+from identifiable.blocks import folding
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
 
@@ -143,17 +144,19 @@ SCREENS = {
     "attribute": {"permutations": 20, "stability": 0, "rank": 6},
 }
 LONGER_SCREENS = {
-    "clean": {"permutations": 20, "stability": 2},
+    "clean": {"permutations": 20, "stability": 0, "rank": 6, "metrics": ()},
     "evaluate": {
-        "representations": ("pca", "ica"), "corrections": ("tvn", "combat", "harmony", "control-mad"),
-        "classifiers": ("ridge",), "bootstrap": 10, "null_guides": 0,
+        "representations": ("pca", "ica"), "corrections": ("tvn", "combat", "control-mad", "count-regressed"),
+        "classifiers": ("ridge",), "bootstrap": 10, "null_guides": 0, "rank": 6, "max_targets": 2, "folds": 2,
     },
-    "recommend": {"candidates": ("control-z", "sphering", "tvn", "combat", "pca")},
+    "recommend": {"candidates": ("control-z", "sphering", "tvn", "combat")},
 }  # fmt: skip
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("call", [*SCREENS, *(pytest.param(name, marks=pytest.mark.long) for name in LONGER_SCREENS)])
-def test_a_cluster_makes_the_passes_over_a_screen(client, tmp_path, asked, call):
+def test_a_cluster_makes_the_passes_over_a_screen(client, tmp_path, monkeypatch, asked, call):
+    monkeypatch.setattr(folding, "SHARED_STRIPS", 1)  # so few wells are one strip, which is folded here
     simulate_cells(tmp_path / "wells.csv", "tiny")
     options = {**SCREENS, **LONGER_SCREENS}[call]
     results = []
@@ -267,6 +270,15 @@ def test_the_tree_of_a_cluster_is_the_one_of_threads(count):
         return merge(*map(value, parts))
 
     assert value(last).text == merged_in_order(leaf(i) for i in range(count)).text
+
+
+def test_one_strip_is_folded_here(client, tmp_path, asked):
+    np.save(tmp_path / "x.npy", rows(3, n=4096, d=3))
+    np.save(tmp_path / "y.npy", rows(3, n=4097, d=3))
+    assert fold([open_table(tmp_path / "x.npy")], Order, cluster=client).text.startswith("0+")
+    assert asked == []
+    fold([open_table(tmp_path / "y.npy")], Order, cluster=client)
+    assert asked == ["on_cluster"]
 
 
 def test_dask_arrays_are_folded_where_they_live(client):
