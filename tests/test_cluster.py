@@ -29,6 +29,7 @@ from identifiable import (
     transform,
 )
 from identifiable.api.simulating import simulate_cells
+from identifiable.blocks import folding
 from identifiable.blocks.folding import merged_in_order
 from identifiable.cli import main
 from identifiable.intake import blocks_of
@@ -41,7 +42,6 @@ distributed = pytest.importorskip("distributed", reason="the dask extra is not i
 import dask.array  # noqa: E402  (after the check that it is there)
 
 from identifiable.blocks import cluster as cluster_room  # noqa: E402
-from identifiable.blocks import folding
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
 
