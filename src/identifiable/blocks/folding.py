@@ -28,6 +28,7 @@ from identifiable.run import Progress, Run, Stage
 
 STRIPS = 16  # merged at a time; at least so many strips keep a few workers busy to the end
 STRIP_CHUNKS = 64  # at most, in a strip: half a gigabyte in float32, so a large table has many strips
+SHARED_STRIPS = 2  # from which on a cluster is asked
 READING = Stage("reading")
 
 
@@ -118,7 +119,8 @@ def fold(
         logged: S = log.statistic(blocks, start, again)
         return logged
     with one_blas_thread(), silent():
-        if cluster is None or all(b.in_memory for b in blocks):  # to send rows from here costs more than to fold them
+        # To send rows from here costs more than to fold them, and so does to ask a cluster for one strip.
+        if cluster is None or grid.strips < SHARED_STRIPS or all(b.in_memory for b in blocks):
             merged = _on_threads(blocks, start, grid, workers, done, report)
         else:
             from identifiable.blocks.cluster import on_cluster  # which loads dask

@@ -449,6 +449,9 @@ class Trend:
         center, mean = float(t.mean()), block.mean(axis=0)
         self._absorb(len(block), center, mean, float(((t - center) ** 2).sum()), (t - center) @ (block - mean))
 
+    def finish(self) -> None:
+        del self.rows, self.covariate  # as in `GroupMoments`
+
     def merge(self, later: Trend) -> None:
         self._absorb(later.n, later.center, later.mean, later.square, later.cross)
 

@@ -303,6 +303,9 @@ class GroupMoments:
         np.square(block, out=block)
         self._absorb(which, counts, means, np.add.reduceat(block, starts, axis=0))
 
+    def finish(self) -> None:
+        del self.rows  # what is left travels from the workers of a cluster
+
     def merge(self, later: GroupMoments) -> None:
         which = np.flatnonzero(later.counts)
         self._absorb(which, later.counts[which], later.means[which], later.squares[which])
@@ -344,6 +347,9 @@ class GroupSummaries(Generic[T]):
         codes = self.rows.codes[first : first + len(block)]
         for group in np.unique(codes).tolist():
             self._append(group, [block[codes == group]])
+
+    def finish(self) -> None:
+        del self.rows  # as in `GroupMoments`
 
     def merge(self, later: GroupSummaries[T]) -> None:
         self.done.update(later.done)
