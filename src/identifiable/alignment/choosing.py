@@ -6,6 +6,7 @@ nothing is chosen by it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -302,7 +303,7 @@ def _largest_best(errors: Array) -> int:
 
 def _place(penalty: float, least: float) -> int:
     """Half decades above 1; none is a half decade below the least."""
-    return round(2 * np.log10(penalty)) if penalty > 0 else round(2 * np.log10(least)) - 1
+    return round(2 * math.log10(penalty)) if penalty > 0 else round(2 * math.log10(least)) - 1
 
 
 def _beside(penalty: float | None, path: Sequence[float]) -> list[float]:
