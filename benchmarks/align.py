@@ -1,6 +1,6 @@
 """Which map finds the nearest rows: `Aligner` against RidgeCV and Procrustes, on real and planted pairs; and what choosing costs.
 
-    python benchmarks/align.py --data ../shared/data      # about six CPU minutes; writes results/align.json
+    python benchmarks/align.py --data ../shared/data      # about fifteen CPU minutes; writes results/align.json
     python benchmarks/align.py --only planted --output /tmp/try.json
 
 Recall@10 (cosine) of held-out rows, mapped, in an index of true target rows; the own row is left out. `auto` is `Aligner().fit` on

@@ -1829,6 +1829,12 @@ def make_way(
         curve=make_curve(recall) if curve else None,
         regions=(results.Region("ext=zip", None, 60, results.Bounded(0.31, (0.25, 0.37)), recall + 0.02),),
         advice=advice,
+        uses=tuple(
+            results.MapUse(use, found.metric, found.index, found.recall_10, found.within_100, advice)
+            for use in ("stored", "queries")
+            for found in (make_retrieval(recall), make_retrieval(recall - 0.02, metric="euclidean"))
+            if curve  # results of older versions have none
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -159,3 +160,24 @@ def test_rows_are_joined_by_id_and_divided_by_their_length():
     mapped = unit.carrier()(3 * X)
     np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1)
     np.testing.assert_allclose(mapped, unit.carrier()(X))
+
+
+@pytest.mark.parametrize(("noise", "found"), [(0.0, 0.75), (0.5, 0.1)])
+def test_as_many_rows_as_columns_are_no_trap(noise, found):
+    """Folds have fewer rows than columns and the refit has as many: with noise, no penalty would be the worst one."""
+    rng = np.random.default_rng(100)
+    d = 40
+    X = rng.standard_normal((600, d)) @ haar_rotation(d, rng)
+    Y = X @ (haar_rotation(d, rng) * np.logspace(0, -2, d))
+    Y += noise * Y.std() * rng.standard_normal(Y.shape)
+    parts, sample = parts_and_sample(X[:d], Y[:d])
+    choice = choose(parts, sample, MapOptions(group="linear"), ONE)
+    by = fitted(reduce(Moments.merge, parts), choice)
+    plain = fitted(reduce(Moments.merge, parts), replace(choice, penalty=0.0))
+    r2, without = (
+        1 - np.square(Y[d:] - map_(X[d:])).sum() / np.square(Y[d:] - Y[:d].mean(axis=0)).sum() for map_ in (by, plain)
+    )
+    assert r2 > found
+    if noise:
+        assert r2 > without + 0.2
+        assert choice.penalty > 0

@@ -213,3 +213,17 @@ def test_a_penalty_and_a_rank_leave_linear_maps():
         families_of(MapOptions(rank=5), (4, 6))
     with pytest.raises(UsageError, match="ridge"):
         Paths(moments(*planted())).map("ridge")
+
+
+@pytest.mark.parametrize(("n", "penalty"), [(40, 0.1), (40, 0.0), (12, 0.1), (12, 0.0)])
+def test_the_error_of_a_row_left_out_is_that_of_the_hat_matrix(n: int, penalty: float) -> None:
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((n, 20)) * np.logspace(0, -1, 20)
+    y = x @ rng.standard_normal((20, 3)) + rng.standard_normal((n, 3))
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    paths = Paths(Moments.of(np.hstack([x, y]), (20, 3)))
+    shift = max(penalty * np.square(x).mean(), 1e-7)
+    left = np.eye(n) - x @ np.linalg.solve(x.T @ x / n + shift * np.eye(20), x.T) / n
+    free = (np.trace(left) - 1) / (n - 1)  # one degree goes to the mean
+    expected = np.square(left @ y).sum() / n / free**2
+    assert paths.left_out(np.array([penalty]))[0] == pytest.approx(expected, rel=1e-3)

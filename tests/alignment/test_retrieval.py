@@ -9,6 +9,7 @@ from identifiable.alignment.retrieval import (
     Closeness,
     Searched,
     bounded_share,
+    in_whole_index,
     random_rotation,
     recalls,
     retrieve,
@@ -199,3 +200,17 @@ def test_intervals_cover_in_92_to_98_of_100_draws(rows: int, queries: int, noise
     share = covered(200, rows, queries, noise, grouped=grouped)
     assert np.all(share >= 0.92 - 0.03)  # 200 draws of .95 have a standard error of .015
     assert share[0] <= 0.98 + 0.01
+
+
+def test_the_loss_of_stored_vectors_is_carried_to_the_whole_index() -> None:
+    rng = np.random.default_rng(6)
+    whole, small = rng.beta(3, 2, 500), rng.beta(4, 1, 500)
+    same, less = (in_whole_index(whole, small - loss, small) for loss in (0.0, 0.08))
+    assert same == bounded_share(whole)
+    assert less.value == pytest.approx(same.value - 0.08)
+    assert less.ci95 is not None
+    assert less.ci95[0] < less.value < less.ci95[1]
+    all_found = in_whole_index(np.ones(100), np.ones(100), np.ones(100))
+    assert all_found.value == 1
+    assert all_found.ci95 is not None
+    assert 0.9 < all_found.ci95[0] < 1  # a hundred queries do not show that all are found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 
 from commands import run
 from identifiable import Aligned, Blocks, DataError, Representation, UsageError, align, load
+from identifiable.report import markdown
 from identifiable.results import without_time
+from identifiable.results.serial import from_json
 
 SEED = 20240624
 QUICK: dict[str, Any] = {"curve": False, "workers": 1}
@@ -175,3 +179,31 @@ def test_the_command_writes_a_map_that_transform_applies(tmp_path: Path, monkeyp
     assert kept.result == load("r.json")
     np.testing.assert_allclose(np.load("Y.npy"), kept.map(x), rtol=1e-9)
     assert run(*words, "advice == map", "--quiet", capsys=capsys)[0] == 0
+
+
+def test_every_use_has_its_recall_and_advice(found: Aligned) -> None:
+    for way in found.result.ways:
+        assert [(each.use, each.metric) for each in way.uses] == [
+            (use, metric) for use in ("stored", "queries") for metric in ("cosine", "euclidean")
+        ]
+        assert way.advice == way.uses[0].advice
+        assert [each.recall_10 for each in way.uses[2:]] == [each.recall_10 for each in way.queries]
+        assert {each.index for each in way.uses} == {way.queries[0].index}
+        assert way.uses[0].recall_10.value < way.stored[0].recall_10.value  # which is of a smaller index
+    assert found.result.text.values["recall"] == found.result.ways[0].uses[0].recall_10.value
+    older = json.loads(found.result.to_json())
+    for way in older["ways"]:
+        del way["uses"]
+    assert from_json(json.dumps(older)).ways[0].uses == ()
+
+
+def test_the_page_names_the_map_that_was_written(found: Aligned) -> None:
+    for command, words in (
+        ("identifiable align a.npy b.npy -o 'my map.safetensors'", "transform 'my map.safetensors' a.npy"),
+        ("identifiable align a.npy b.npy --output=m.safetensors", "transform m.safetensors a.npy"),
+        ("identifiable align a.npy b.npy", "transform map.safetensors a.npy"),
+    ):
+        provenance = replace(found.result.provenance, command=command)
+        way = replace(found.result.ways[0], advice="map")
+        result = replace(found.result, provenance=provenance, ways=(way, found.result.ways[1]))
+        assert words in markdown(result)

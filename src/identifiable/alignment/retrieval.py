@@ -94,13 +94,8 @@ def in_whole_index(whole: Array, stored: Array, queries: Array, parts: Parts = N
     index. The loss of the stored over the queries is carried over, query by query.
     """
     values = whole + stored - queries
-    found = _bounded(float(values.mean()), (values - values.mean()) / len(values), parts)
-    low, high = (None, None) if found.ci95 is None else found.ci95
-    return Bounded(_share(found.value), None if low is None or high is None else (_share(low), _share(high)))
-
-
-def _share(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
+    mean = float(values.mean())
+    return bounded_share(values + (min(max(mean, 0.0), 1.0) - mean), parts)
 
 
 def _places(places: NDArray[np.int64] | None) -> NDArray[np.int64]:

@@ -126,7 +126,7 @@ class Permuted:
     @classmethod
     def of(cls, unit: Float32) -> Permuted:
         sample = _independent(unit, FITTED, np.random.default_rng(0))
-        wanted = np.mean(unit**2, axis=0, dtype=np.float64)
+        wanted: Array = np.asarray(np.mean(unit**2, axis=0, dtype=np.float64))
         return cls(unit, _column_weights(sample, np.ones_like(wanted), wanted))
 
     def draw(self, k: int, rng: np.random.Generator) -> Float32:
@@ -154,9 +154,10 @@ class Shuffled:
 
     @classmethod
     def of(cls, unit: Float32) -> Shuffled:
-        squares = np.mean(unit**2, axis=0, dtype=np.float64)
-        live = squares > 0
-        noise = float((np.mean(unit**4, axis=0, dtype=np.float64) - squares**2)[live].mean()) / len(unit)
+        squares: Array = np.asarray(np.mean(unit**2, axis=0, dtype=np.float64))
+        live: NDArray[np.bool_] = np.asarray(squares > 0)
+        fourth: Array = np.asarray(np.mean(unit**4, axis=0, dtype=np.float64))
+        noise = float((fourth - squares**2)[live].mean()) / len(unit)
         apart = float(squares[live].var())
         wanted = squares[live] + min(noise / apart if apart > 0 else 1.0, 1.0) * (squares[live].mean() - squares[live])
         spread = np.sqrt(wanted)
