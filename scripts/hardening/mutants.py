@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import gc
 import hashlib
 import io
@@ -359,8 +360,19 @@ def exchange(mutant: Mutant) -> None:
     ]
     for function in live:
         function.__code__ = new[function.__code__.co_firstlineno]
+    for kept in _caches():
+        kept.cache_clear()
     if not live:  # else it would survive unseen
         raise LookupError(f"no function {mutant.function} of {mutant.path.name} is in memory")
+
+
+def _caches() -> list[Any]:
+    """Functions that remember: what they remember, of the collection of tests perhaps, hides a change."""
+    return [
+        f
+        for f in gc.get_objects()
+        if type(f) is functools._lru_cache_wrapper and str(f.__module__).startswith("identifiable")
+    ]
 
 
 def _codes(code: Code) -> Iterator[Code]:
@@ -508,7 +520,10 @@ def watch(tests: Sequence[tuple[str, Test]], names: dict[str, str]) -> dict[str,
 
         return local
 
+    caches = _caches()
     for name, test in tests:
+        for kept in caches:
+            kept.cache_clear()
         seen.clear()
         threading.settrace(tracer)
         sys.settrace(tracer)
@@ -652,7 +667,8 @@ def _stamp(file: Path) -> str:
 
 ARGUMENTS = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0", "-o", "addopts="),
-    *("--doctest-modules", "--import-mode=importlib"),
+    # plain: pytest would read and rewrite a file it is given by itself, past the changed source
+    *("--doctest-modules", "--import-mode=importlib", "--assert=plain"),
 )
 
 

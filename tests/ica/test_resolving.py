@@ -298,3 +298,13 @@ def test_a_given_rank_is_told_as_asked_for():
     assert sum(c.variance for c in result.components) < 1
     (alert,) = [a for a in result.alerts if a.code == "rank_deficient"]
     assert (alert.values["dropped"], "tolerance" in alert.values) == (4, False)
+
+
+def test_components_that_are_rounding_of_the_stored_values_are_said():
+    rng = np.random.default_rng(21)
+    X = rng.laplace(size=(2000, 3))
+    X[:, 0] = 1e5 + 0.005 * X[:, 0]  # float32 is 0.008 apart there
+    found = {t: {a.code: a.values for a in resolve(X.astype(t), stability=0).result.alerts} for t in ("f4", "f8")}
+    assert found["f4"]["below_input_precision"]["components"] == 1
+    assert found["f4"]["below_input_precision"]["dtype"] == "float32"
+    assert "below_input_precision" not in found["f8"]
