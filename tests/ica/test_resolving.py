@@ -308,3 +308,12 @@ def test_components_that_are_rounding_of_the_stored_values_are_said():
     assert found["f4"]["below_input_precision"]["components"] == 1
     assert found["f4"]["below_input_precision"]["dtype"] == "float32"
     assert "below_input_precision" not in found["f8"]
+
+
+def test_a_run_that_ends_before_it_has_converged_says_so(monkeypatch):
+    X = np.random.default_rng(22).standard_normal((300, 8))
+    assert "not_converged" not in {a.code for a in resolve(X, stability=0).result.alerts}
+    monkeypatch.setattr("identifiable.ica.solver.MAX_POLISH", 1)
+    monkeypatch.setattr("identifiable.ica.solver.AT_LIMIT", 0.0)
+    found = resolve(X, stability=0, restarts=1).result
+    assert "not_converged" in {a.code for a in found.alerts}
