@@ -13,8 +13,10 @@ from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.ica import Resolved
 from identifiable.ica.matching import match_correlations
+from identifiable.ica.refits import _halves
 from identifiable.representation import Representation
 from identifiable.results import Resolution, from_json, without_time
+from identifiable.run import Run
 from identifiable.worlds import sources
 
 Matrix = NDArray[np.float64]
@@ -317,3 +319,12 @@ def test_a_run_that_ends_before_it_has_converged_says_so(monkeypatch):
     monkeypatch.setattr("identifiable.ica.solver.AT_LIMIT", 0.0)
     found = resolve(X, stability=0, restarts=1).result
     assert "not_converged" in {a.code for a in found.alerts}
+
+
+def test_halves_for_refits_keep_groups_whole():
+    groups = np.random.default_rng(23).integers(9, size=200)
+    X = np.c_[groups, np.arange(200)].astype(float)
+    first, second = (np.asarray(table[:]) for table, _, _ in _halves(Blocks(X), 3, groups, Run(workers=1)))
+    assert not set(first[:, 0]) & set(second[:, 0])
+    assert sorted(np.r_[first, second][:, 1]) == list(range(200))
+    assert abs(len(set(first[:, 0])) - len(set(second[:, 0]))) <= 1
