@@ -214,7 +214,7 @@ def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.AST, str, tupl
                 named = (child.name,)
             elif isinstance(child, ast.Assign | ast.AnnAssign) and not function and not within:
                 targets = child.targets if isinstance(child, ast.Assign) else [child.target]
-                named = tuple(t.id for t in targets if isinstance(t, ast.Name))
+                named = tuple(t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name))
             yield child, parent, function, named
             if isinstance(child, ast.ClassDef):
                 yield from inside(child, function, named, f"{within}{child.name}.")
@@ -472,11 +472,11 @@ class Watched:
         if self.at_import(mutant):
             names = (mutant.function,) if mutant.function else mutant.names
             found = {test for name in names for test in self._reaching(name, set())}
-            found |= {test for test in self.seconds if LIMITS in test}
             lines = {line for name in names for line in self.spans.get((path, name), ())}
             found |= self._executing(path, lines) or (
                 set() if found else self._executing(path, self.lines.get(path, ()))
             )
+            found |= {test for test in self.seconds if LIMITS in test}
         else:
             found = self._executing(path, mutant.lines)
         chosen, spent = [], 0.0
