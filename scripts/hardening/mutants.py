@@ -60,7 +60,7 @@ JUDGED = HERE / "survivors.toml"
 
 MUTANTS = 300
 KILLED = 0.85  # issue 25
-BUDGET = 12.0  # seconds of tests for a mutant, by the clock of the run that found which test executes what
+BUDGET = 20.0  # seconds of tests for a mutant, by the clock of the run that found which test executes what
 PATIENCE = 5.0  # a test of a mutant may take so many times as long, and ...
 GRACE = 4.0  # ... seconds more, of processor time; then it hangs, which a test would have shown
 WALL = 10.0  # times the processor time: a machine may be busy, a deadlock uses none
