@@ -484,6 +484,9 @@ def test_theorem_2_s_constants_are_put_together_as_derived() -> None:
 
 
 def test_small_statements() -> None:
+    assert (
+        near_isometry_error(np.array([1.0, 0.9]), 1.5) == 3.5
+    )  # no more than that a point moves by the size of the set
     assert isometry_constant(0.0) == 1
     assert isometry_constant(1.0) == math.inf
     assert isometry_constant(0.2) < 1.2 / 0.8

@@ -8,7 +8,17 @@ import scipy.linalg
 
 from errors import naming
 from identifiable import DataError, UsageError
-from identifiable.groups import AffineMap, Group, Linear, Preconditioner, Rigid, SignedPermutation, WhiteBasis, group
+from identifiable.groups import (
+    AffineMap,
+    Group,
+    Linear,
+    Preconditioner,
+    Rigid,
+    SignedPermutation,
+    Similarity,
+    WhiteBasis,
+    group,
+)
 from laws import (
     LADDER,
     SEEDS,
@@ -158,3 +168,14 @@ def test_every_subgroup_is_declared_smallest_first():
     for position, g in enumerate(LADDER):
         assert isinstance(g, Group)
         assert list(g.subgroups) == [s.name for s in LADDER[:position]]
+
+
+def test_a_stretch_is_no_motion_and_no_similarity():
+    def stretch(*by: float) -> AffineMap:
+        return AffineMap(np.diag(by), np.zeros(2))
+
+    assert Rigid().contains(stretch(1.0, -1.0))
+    assert Similarity().contains(stretch(1.2, -1.2))
+    assert not Rigid().contains(stretch(1.2, 1.2))
+    assert not Rigid().contains(stretch(0.5, 0.5))
+    assert not Similarity().contains(stretch(1.2, 0.9))

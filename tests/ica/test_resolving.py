@@ -13,8 +13,10 @@ from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.ica import Resolved
 from identifiable.ica.matching import match_correlations
+from identifiable.ica.refits import _halves
 from identifiable.representation import Representation
 from identifiable.results import Resolution, from_json, without_time
+from identifiable.run import Run
 from identifiable.worlds import sources
 
 Matrix = NDArray[np.float64]
@@ -298,3 +300,31 @@ def test_a_given_rank_is_told_as_asked_for():
     assert sum(c.variance for c in result.components) < 1
     (alert,) = [a for a in result.alerts if a.code == "rank_deficient"]
     assert (alert.values["dropped"], "tolerance" in alert.values) == (4, False)
+
+
+def test_components_that_are_rounding_of_the_stored_values_are_said():
+    rng = np.random.default_rng(21)
+    X = rng.laplace(size=(2000, 3))
+    X[:, 0] = 1e5 + 0.005 * X[:, 0]  # float32 is 0.008 apart there
+    found = {t: {a.code: a.values for a in resolve(X.astype(t), stability=0).result.alerts} for t in ("f4", "f8")}
+    assert found["f4"]["below_input_precision"]["components"] == 1
+    assert found["f4"]["below_input_precision"]["dtype"] == "float32"
+    assert "below_input_precision" not in found["f8"]
+
+
+def test_a_run_that_ends_before_it_has_converged_says_so(monkeypatch):
+    X = np.random.default_rng(22).standard_normal((300, 8))
+    assert "not_converged" not in {a.code for a in resolve(X, stability=0).result.alerts}
+    monkeypatch.setattr("identifiable.ica.solver.MAX_POLISH", 1)
+    monkeypatch.setattr("identifiable.ica.solver.AT_LIMIT", 0.0)
+    found = resolve(X, stability=0, restarts=1).result
+    assert "not_converged" in {a.code for a in found.alerts}
+
+
+def test_halves_for_refits_keep_groups_whole():
+    groups = np.random.default_rng(23).integers(9, size=200)
+    X = np.c_[groups, np.arange(200)].astype(float)
+    first, second = (np.asarray(table[:]) for table, _, _ in _halves(Blocks(X), 3, groups, Run(workers=1)))
+    assert not set(first[:, 0]) & set(second[:, 0])
+    assert sorted(np.r_[first, second][:, 1]) == list(range(200))
+    assert abs(len(set(first[:, 0])) - len(set(second[:, 0]))) <= 1

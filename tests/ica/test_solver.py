@@ -513,3 +513,20 @@ def test_starts_that_agree_are_three_and_starts_that_do_not_are_more():
     assert len(found.starts) > 6
     assert [s.contrast for s in found.starts[:2]] == [s.contrast for s in two.starts]
     assert found.contrast > two.contrast * 1.001
+
+
+def test_a_step_turns_no_component_farther_than_its_limit():
+    step = np.array([[0.0, 3.0, 0.1], [-3.0, 0.0, 0.0], [-0.1, 0.0, 0.0]])
+    shortened = solver._within_reach(step)
+    assert np.linalg.norm(shortened, axis=1).max() <= solver.MAX_TURN
+    assert np.allclose(shortened, -shortened.T)
+    assert shortened[0, 1] > 0.05
+    small = step * 0.01
+    assert np.array_equal(solver._within_reach(small), small)
+
+
+def test_the_audit_finds_two_components_at_45_degrees():
+    sample = np.random.default_rng(8).laplace(size=(4000, 2)) / np.sqrt(2)
+    diagonal = np.array([[1.0, 1.0], [-1.0, 1.0]]) / np.sqrt(2)
+    assert audit(sample, diagonal, LOGCOSH) == [(0, 1)]
+    assert audit(sample, np.eye(2), LOGCOSH) == []

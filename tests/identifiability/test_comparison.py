@@ -535,6 +535,36 @@ def test_rotation_null_of_a_permutation_is_not_fooled_by_a_rotated_copy_or_a_sca
     assert compare(X, 1.5 * X[:, ::-1], **options).rungs[0].null["rotation"].p == 0.05  # these axes are special
 
 
+def test_rotation_null_is_that_of_axes_turned_at_random():
+    rng = np.random.default_rng(31)
+    X = rng.laplace(size=(600, 3)) * [1, 2, 3]
+    Y = X + 10  # the sides have different means
+    options = BARE | {"nulls": ("rotation",), "null_draws": 60, "groups": ("signed_permutation",), "protocol": "paper"}
+    found = compare(X, Y, **options).pairs[0].rung("signed_permutation").null["rotation"]
+    x, drawn = X - X.mean(axis=0), []
+    for _ in range(60):
+        turned = x @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
+        r = np.corrcoef(turned.T, x.T)[:3, 3:]
+        i, j = scipy.optimize.linear_sum_assignment(-np.abs(r))
+        guess = np.empty_like(x)
+        guess[:, j] = turned[:, i] * np.sign(r[i, j])
+        drawn.append(np.linalg.norm(guess - x, axis=1).mean())
+    drawn = np.array(drawn) / np.sqrt(2 * np.sum(x**2) / (len(x) - 1))
+    assert found.mean == pytest.approx(drawn.mean(), abs=5 * drawn.std() * np.sqrt(2 / 60) + 0.01)
+    assert found.observed == pytest.approx(0, abs=1e-6)
+
+
+def test_a_wide_model_enters_the_consensus_by_its_leading_directions():
+    rng = np.random.default_rng(32)
+    X = rng.standard_normal((300, 2)) * [3, 2]
+    wide = np.c_[X, 0.01 * rng.standard_normal((300, 2))] @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    result = compare(X, wide, X[:, ::-1], **BARE)
+    assert max(d.mean for d in result.consensus.distances) < 0.01
+    narrowed = {a.code: a.values for a in result.alerts}["different_widths"]
+    assert (narrowed["dimensions"], narrowed["width"]) == (4, 2)
+    assert narrowed["share"] == pytest.approx(1, abs=1e-3)
+
+
 def test_structural_recovers_sources_up_to_order_and_sign():
     rng = np.random.default_rng(73)
     U = rng.laplace(size=(500, 3))

@@ -7,6 +7,7 @@ import pytest
 
 from identifiable._checks import DataError
 from identifiable.mechanistic import exact_factors
+from identifiable.mechanistic.exact import precision_of
 from mechanistic.blocks_world import block_jacobians, same_partition, sine
 
 
@@ -70,3 +71,11 @@ def test_scales_of_outputs_change_nothing() -> None:
 def test_only_zeros_are_refused() -> None:
     with pytest.raises(DataError, match="zero"):
         exact_factors(np.zeros((4, 2)))
+
+
+def test_numbers_that_single_precision_holds_have_its_rounding() -> None:
+    wide = np.random.default_rng(5).standard_normal((6, 3))
+    single, double = np.finfo(np.float32).eps, np.finfo(np.float64).eps
+    assert precision_of(wide) == double
+    assert precision_of(wide.astype(np.float32)) == precision_of(wide.astype(np.float32).astype(np.float64)) == single
+    assert precision_of(np.arange(6.0)) == double  # whole numbers are no sign of it
