@@ -36,10 +36,7 @@ def from_json(text: str, name: str = "result") -> Any:
         ) from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, str) or schema not in SCHEMAS:
-        got = "one without a schema" if schema is None else f"schema {reprlib.repr(schema)}"
-        if str(schema).startswith("identifiable/"):
-            raise DataError(f"{name}: expected a JSON result of identifiable, got {got}; update identifiable.")
-        raise DataError(f"{name}: expected a JSON result that a command wrote with --json, got {got}.")
+        raise DataError(f"{name}: expected a result with schema {' or '.join(SCHEMAS)}, got {reprlib.repr(schema)}.")
     try:
         return _typed(SCHEMAS[schema], data, "")
     except (_Wrong, TypeError, ValueError, OverflowError) as error:  # the last three: of a class that checks itself
