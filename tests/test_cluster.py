@@ -16,6 +16,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from children import child
 from errors import naming
 from identifiable import (
     Blocks,
@@ -390,7 +391,7 @@ asyncio.run(main())
 
 def test_a_scheduler_that_is_killed_ends_the_command_with_one_line(files, monkeypatch, capfd):
     command, watched = [sys.executable, "-c", SCHEDULER], cluster_room._watched
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as scheduler:
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as scheduler:
 
         def killing(*given):
             scheduler.kill()  # the first pass has begun

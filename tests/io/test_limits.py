@@ -21,7 +21,8 @@ VALUES = np.random.default_rng(3).standard_normal((60, 4)).astype(np.float32)
 SECONDS, MEGABYTES = 5, 500  # for a file below 100 MB; docs/formats.md
 
 READ = """
-import resource, sys, time
+import sys, time
+from pathlib import Path
 from identifiable import DataError
 from identifiable.io import open_representation
 for path in sys.argv[1:]:
@@ -31,7 +32,8 @@ for path in sys.argv[1:]:
         end = "read"
     except DataError as error:
         end = "refused" if path in str(error) else "refused without its name"
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    status = Path("/proc/self/status").read_text()  # ru_maxrss has that of the process that started this one
+    peak = int(status.split("VmHWM:")[1].split()[0]) // 1024
     print(f"{time.process_time() - began:.2f} {peak} {end}", flush=True)
 """
 

@@ -184,7 +184,7 @@ class _Tree:
             *(f"distance from row {place + 1 if ids is None else ids[place]}" for place in places),
             "distance from the mean",
             f"expected recall (mostly by {steepest})",
-            "distance from the mean of rows with low recall",
+            "distance from low-recall rows",
         ]
         model = DecisionTreeRegressor(
             max_depth=DEPTH, min_samples_leaf=max(LEAST_UNITS, len(known) // 25), random_state=0

@@ -109,16 +109,15 @@ def connected(scheduler: Any) -> Iterator[Any]:
     require("distributed", extra="dask", what="a Dask scheduler")
     from distributed import Client
 
-    if isinstance(scheduler, Client):
+    if not isinstance(scheduler, str):
         yield scheduler
         return
-    address = str(scheduler)
     with _unlogged():
         try:
-            client: Any = Client(address, timeout="10s", set_as_default=False)
+            client: Any = Client(scheduler, timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"no Dask scheduler answers at {address} ({error}); start one with 'dask scheduler'."
+                f"no Dask scheduler answers at {scheduler} ({error}); start one with 'dask scheduler'."
             ) from None
         with client:
             yield client
