@@ -193,7 +193,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "scale.json")
     parser.add_argument("--only", choices=("throughput", "memory", "model", "client"))
     typed = parser.parse_args()
-    result = json.loads(typed.output.read_text()) if typed.only else {}
+    result = json.loads(typed.output.read_text()) if typed.only and typed.output.exists() else {}
     result |= {"machine": machine(), "shape": [typed.rows, typed.width]}
     with tempfile.TemporaryDirectory(prefix="identifiable-scale-") as name:
         path = Path(name) / "x.npy"

@@ -63,7 +63,6 @@ class Found:
     complete: bool
     rows: int
     counts: tuple[Count, ...]
-    exact_gap: float
     looked_at: Indices
     at_points: tuple[int, ...]
     turns: Array
@@ -298,7 +297,6 @@ def _described(
         complete=rows.complete,
         rows=len(rows.values),
         counts=counts,
-        exact_gap=exact.gap,
         looked_at=looked_at,
         at_points=tuple(_alone(point, rows.eps) for point in points),
         turns=np.array(turns)[:, order],
