@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import roc_auc_score
 
-from identifiable import Aligner
+from identifiable import Aligner, align
 from identifiable.alignment.aligned import Reach
 from identifiable.alignment.choosing import Sample, choose, fitted
+from identifiable.alignment.curve import fitted_curve
 from identifiable.alignment.families import Paths, families_of
 from identifiable.alignment.regions import regions_by_rule
 from identifiable.blocks import Blocks, one_blas_thread
@@ -42,7 +43,7 @@ Rows = NDArray[Any]
 INDEX, K, FOLDS = 6400, 10, 5
 WIDE = np.logspace(-3, 5, 17)
 ONE = Run(workers=1)
-SECTIONS = ("real", "planted", "near", "regions", "foreign", "speed")
+SECTIONS = ("real", "planted", "near", "regions", "foreign", "advice", "speed")
 NEAR_SEEDS = range(100, 110)  # the rules were chosen on seeds 0 to 5
 REGION_SEEDS = range(300, 310)  # likewise
 
@@ -267,6 +268,41 @@ def foreign(data: Path) -> dict[str, Any]:
     return {"auroc": found}
 
 
+def advice(data: Path) -> dict[str, Any]:
+    """What `align` says of every real pair, both ways, and how well half of its curve forecasts the last point."""
+    pairs = real_pairs(data)
+    x, y = pairs["magika 0.6.1 to 1.0.3"]
+    shuffled = np.random.default_rng(1).permutation(len(y))
+    plain: dict[str, Any] = {}
+    cases = [(name, pair, plain) for name, pair in pairs.items()]
+    cases += [
+        ("magika, 5,000 pairs, index 1,000", (x, y), {"holdout": 1000, "index": "held_out"}),
+        ("magika, 3,000 pairs, index 3,000", (x, y), {"holdout": 3000, "index": "held_out"}),
+        ("magika, shuffled", (x, y[shuffled]), plain),
+    ]
+    found = {}
+    for name, (a, b), options in cases:
+        found[name] = [_advised(way) for way in align(a, b, **options).result.ways]
+        print(name, json.dumps(found[name][0]), flush=True)
+    misses = [abs(way["forecast_miss"]) for ways in found.values() for way in ways if way["forecast_miss"] is not None]
+    return {"pairs": found, "forecast_miss": {"mean": float(np.mean(misses)), "largest": max(misses)}}
+
+
+def _advised(way: Any) -> dict[str, Any]:
+    baselines = {each.name: each.cosine.recall_10.value for each in way.baselines}
+    miss = None
+    if way.curve is not None:
+        points = way.curve.points
+        half = [p for p in points if p.pairs <= points[-1].pairs / 2]
+        if len(half) >= 3:
+            limit, drop, offset = fitted_curve([p.pairs for p in half], [p.recall_10.value for p in half])
+            miss = limit - drop / (points[-1].pairs + offset) - points[-1].recall_10.value
+    uses = {f"{u.use}, {u.metric}": [u.recall_10.value, u.within_100.value, u.advice] for u in way.uses}
+    own = way.own_overlap.value
+    about = {"family": way.family, "index": way.queries[0].index, "advice": way.advice, "old_encoder": own}
+    return about | {"uses": uses, "baselines": baselines, "forecast_miss": miss}
+
+
 def speed() -> dict[str, Any]:
     """Moments and R² paths of all families against the bare moments; choosing by recall. One thread."""
     rng = np.random.default_rng(0)
@@ -337,6 +373,7 @@ def main() -> None:
     for section in [options.only] if options.only else SECTIONS:
         about = machine()
         whole = {"speed": speed, "regions": regions, "foreign": lambda: foreign(options.data)}
+        whole["advice"] = lambda: advice(options.data)
         if section in whole:
             result[section] = whole[section]() | {"machine": about}
             print(json.dumps({k: v for k, v in result[section].items() if k != "machine"}))
