@@ -54,6 +54,14 @@ def test_a_map_is_found_evaluated_and_fitted_to_all_rows(found: Aligned) -> None
     assert found.result.text.code == found.result.advice
 
 
+def test_half_precision_is_the_same_numbers() -> None:
+    x, y = (table.astype(np.float16) for table in pair())
+    half = align(x, y, **QUICK).result.ways[0]
+    same = align(x.astype(np.float32), y.astype(np.float32), **QUICK).result.ways[0]
+    assert (half.family, half.queries, half.regions) == (same.family, same.queries, same.regions)
+    assert half.queries != align(x, y[::-1], **QUICK).result.ways[0].queries
+
+
 def test_what_it_finds_does_not_depend_on_container_blocks_or_workers(tmp_path: Path) -> None:
     x, y = pair()
     for name, table in (("x", x), ("y", y)):

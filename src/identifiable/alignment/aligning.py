@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.alignment.advice import BOTH, LEAST_INDEX, MAP, RERANK, advice
 from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
-from identifiable.alignment.choosing import FOLDS, INDEX, Sample, choose, fitted
+from identifiable.alignment.choosing import FOLDS, INDEX, Sample, choose, fitted, held_rows
 from identifiable.alignment.curve import pairs_needed
 from identifiable.alignment.families import families_of
 from identifiable.alignment.regions import worst_regions
@@ -174,8 +174,8 @@ class _Pairs:
             n=n,
             folds=folds,
             evaluation=evaluation,
-            x=blocks[0][kept],
-            y=blocks[1][kept],
+            x=held_rows(blocks[0], kept),
+            y=held_rows(blocks[1], kept),
             held=held[kept],
             fold=fold[kept],
             group=None if plan.group is None else plan.group[kept],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from identifiable._checks import UsageError
 from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
 from identifiable.alignment.families import FAMILIES, GROUP_OF, Family, HeldOut, Paths, families_of
-from identifiable.blocks import in_threads, one_blas_thread
+from identifiable.blocks import Blocks, in_threads, one_blas_thread
 from identifiable.groups import GROUPS, AffineMap
 from identifiable.intake import blocks_of, gather_moments, joined
 from identifiable.moments import Array, Moments, leave_one_out
@@ -41,6 +41,12 @@ TIE = 0.5  # standard errors of the difference between two families, over the sa
 ALIKE = 0.01  # of a squared error
 
 Job = tuple[Family, float | None]
+
+
+def held_rows(table: Blocks, rows: NDArray[np.intp]) -> NDArray[np.floating]:
+    """Rows of a table in memory, half precision and integers as floats in which they can be summed."""
+    values = table[rows]
+    return np.asarray(values, np.result_type(values.dtype, np.float32))
 
 
 def place_weights(rows: int) -> Array:
@@ -119,7 +125,7 @@ def chosen_map(
     plan = plan_rows(pairing.n, pairing.ids, seed=run.seed, n_folds=folds)
     parts = gather_moments(tables, run, part=plan.fold, n_parts=folds, original_rows=pairing.rows)
     rows = plan.sample(INDEX)
-    x, y = (table[rows] for table in tables)
+    x, y = (held_rows(table, rows) for table in tables)
     choice = choose(parts, Sample.of(x, y, plan.fold[rows], folds, QUERIES), options, run)
     moments = reduce(Moments.merge, parts)
     by = fitted(moments, choice)
