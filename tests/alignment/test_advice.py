@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from identifiable.alignment.advice import advice
+from identifiable.alignment.advice import OldEncoder, advice
 from identifiable.results import Bounded, Retrieval
 
 
@@ -17,6 +17,10 @@ def share(lower: float, upper: float) -> Bounded:
 def retrieval(recall: Bounded, within: Bounded) -> Retrieval:
     some = Bounded(0.5)
     return Retrieval("cosine", 1000, 200, some, recall, within, some, some, some)
+
+
+def old(recall: Bounded, within: Bounded | None = None) -> OldEncoder:
+    return OldEncoder(recall, within or share(0.90, 0.92))
 
 
 @pytest.mark.parametrize(
@@ -39,17 +43,26 @@ def test_the_first_rule_that_holds_decides(
     recall: tuple[float, float], within: tuple[float, float], own: tuple[float, float], expected: str
 ) -> None:
     shuffled = retrieval(share(0.01, 0.02), share(0.1, 0.2))
-    assert advice(retrieval(share(*recall), share(*within)), share(*own), shuffled) == expected
+    assert advice(retrieval(share(*recall), share(*within)), old(share(*own)), shuffled) == expected
 
 
 def test_values_without_intervals_are_taken_as_they_are() -> None:
     shuffled = retrieval(Bounded(0.01), Bounded(0.1))
-    assert advice(retrieval(Bounded(0.9), Bounded(1.0)), Bounded(0.5), shuffled) == "map"
-    assert advice(retrieval(Bounded(0.01), Bounded(1.0)), Bounded(0.0), shuffled) == "re_embed"
+    assert advice(retrieval(Bounded(0.9), Bounded(1.0)), old(Bounded(0.5)), shuffled) == "map"
+    assert advice(retrieval(Bounded(0.01), Bounded(1.0)), old(Bounded(0.0)), shuffled) == "re_embed"
 
 
 def test_ten_in_a_hundred_does_not_count_where_a_hundred_is_much_of_the_index() -> None:
     shuffled = retrieval(Bounded(0.01), Bounded(1.0))
     found = retrieval(Bounded(0.4), Bounded(1.0))
-    assert advice(found, Bounded(0.1), shuffled) == "map_and_rerank"
-    assert advice(replace(found, index=100), Bounded(0.1), shuffled) == "re_embed"
+    assert advice(found, old(Bounded(0.1)), shuffled) == "map_and_rerank"
+    assert advice(replace(found, index=100), old(Bounded(0.1)), shuffled) == "re_embed"
+
+
+def test_a_map_below_the_old_encoder_in_ten_and_in_a_hundred_is_not_advised() -> None:
+    shuffled = retrieval(share(0.01, 0.02), share(0.1, 0.2))
+    found = retrieval(share(0.55, 0.57), share(0.955, 0.965))
+    better, worse = (old(share(0.60, 0.62), share(low, low + 0.01)) for low in (0.965, 0.945))
+    assert advice(found, better, shuffled) == "keep_old"
+    assert advice(found, worse, shuffled) == "map_and_rerank"
+    assert advice(found, old(share(0.50, 0.52), share(0.99, 1.0)), shuffled) == "map_and_rerank"

@@ -206,8 +206,13 @@ def test_the_loss_of_stored_vectors_is_carried_to_the_whole_index() -> None:
     rng = np.random.default_rng(6)
     whole, small = rng.beta(3, 2, 500), rng.beta(4, 1, 500)
     same, less = (in_whole_index(whole, small - loss, small) for loss in (0.0, 0.08))
-    assert same == bounded_share(whole)
-    assert less.value == pytest.approx(same.value - 0.08)
+    assert same.value == pytest.approx(whole.mean())
+    assert same.ci95 == pytest.approx(bounded_share(whole).ci95)
+    assert less.value == pytest.approx(same.value * (1 - 0.08 / small.mean()))
+    nothing = in_whole_index(np.repeat([0.0, 0.1], 50), np.repeat([0.0, 0.05], 50), np.repeat([0.1, 0.2], 50))
+    assert 0 < nothing.value < 0.05
+    assert nothing.ci95 is not None
+    assert nothing.ci95[1] < 0.1  # of searches that find next to nothing
     assert less.ci95 is not None
     assert less.ci95[0] < less.value < less.ci95[1]
     all_found = in_whole_index(np.ones(100), np.ones(100), np.ones(100))

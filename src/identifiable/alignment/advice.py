@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from identifiable.results import Advice, Bounded, Retrieval
 
 MAP, RERANK, BOTH = 0.9, 0.95, 0.7
@@ -12,29 +14,41 @@ LEAST_INDEX = (
 )
 
 
-def advice(found: Retrieval, own_overlap: Bounded, shuffled: Retrieval) -> Advice:
+@dataclass(frozen=True)
+class OldEncoder:
+    """What the old encoder gives without a map: the share of the ten nearest rows of the new one among its own first 10 and 100."""
+
+    recall_10: Bounded
+    within_100: Bounded
+
+
+def advice(found: Retrieval, old: OldEncoder, shuffled: Retrieval) -> Advice:
     """The first of these rules that holds, on lower ends of the 95 % intervals. Ours; thresholds are judgement.
 
     1. `re_embed`: recall@10 does not exceed the upper end that a map fitted to `shuffled` pairs has. The tables have nothing in
        common that a map could use.
     2. `map`: recall@10 is at least .9.
-    3. `map_and_rerank`: the ten true nearest are among the first hundred found, to .95. Re-ranking these hundred by
-       the new encoder gives what the old encoder cannot give, so this stands before `keep_old`.
-    4. `keep_old`: the old encoder's own ten nearest agree with the new one's at least as well as those that the map finds.
-    5. `run_both`: 10-in-100 is at least .7.
-    6. `re_embed`.
+    3. `keep_old`: the old encoder's own nearest rows agree with the new one's at least as well as those that the map finds, the
+       first ten and the first hundred: whoever re-ranks may as well fetch a hundred by the old encoder.
+    4. `map_and_rerank`: the ten true nearest are among the first hundred found, to .95.
+    5. `keep_old`: its own ten nearest agree at least as well.
+    6. `run_both`: 10-in-100 is at least .7.
+    7. `re_embed`.
 
     In an index of less than 1,000 rows the first hundred are much of it: recall@10 then stands for 10-in-100.
 
     `found` are mapped rows in the true index, or true rows in an index of mapped ones.
     """
-    recall, within, kept = (_lower(b) for b in (found.recall_10, found.within_100, own_overlap))
+    recall, within = _lower(found.recall_10), _lower(found.within_100)
+    kept, kept_within = _lower(old.recall_10), _lower(old.within_100)
     if found.index < LEAST_INDEX:
-        within = recall  # which it is at least
+        within, kept_within = recall, kept  # which they are at least
     if recall <= _upper(shuffled.recall_10):
         return "re_embed"
     if recall >= MAP:
         return "map"
+    if kept >= recall and kept_within >= within:
+        return "keep_old"
     if within >= RERANK:
         return "map_and_rerank"
     if kept >= recall:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, UsageError
-from identifiable.alignment.advice import BOTH, LEAST_INDEX, MAP, RERANK, advice
+from identifiable.alignment.advice import BOTH, LEAST_INDEX, MAP, RERANK, OldEncoder, advice
 from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
 from identifiable.alignment.choosing import FOLDS, INDEX, Sample, choose, fitted, held_rows
 from identifiable.alignment.curve import pairs_needed
@@ -283,10 +283,13 @@ class _Direction:
         return recalls(self.indexes["cosine"].nearest(queries, truth.shape[1], own=self.own, run=self.run), truth)
 
     @cached_property
-    def overlap(self) -> Array:
-        """Of every query, the share of the ten nearest rows that source and target have in common."""
+    def old_encoder(self) -> OldEncoder:
+        """What the source finds of the target's ten nearest rows, each in its own space."""
         index = Index(self.x[self.work.index], metric="cosine")
-        return recalls(true_lists(self.queries, index, self.own, self.run), self.truth["cosine"])
+        found = index.nearest(self.queries, min(FETCHED, len(index) - 1), own=self.own, run=self.run)
+        truth = self.truth["cosine"]
+        ten, hundred = recalls(found[:, : truth.shape[1]], truth), recalls(found, truth)
+        return OldEncoder(bounded_share(ten, self.parts), bounded_share(hundred, self.parts))
 
     def copies(self) -> float:
         """The share of the rows held out that have a near copy among the others, in columns of one spread.
@@ -305,10 +308,9 @@ class _Direction:
         found = {metric: self.searched(self.mapped, metric) for metric in METRICS}
         baselines = tuple(self._baseline(name, by) for name, by in self._baselines())
         closeness = self._closeness(self.mapped)
-        overlap = bounded_share(self.overlap, self.parts)
         shuffled = next(each.cosine for each in baselines if each.name == "shuffled_pairs")
         stored = {metric: self._stored(metric) for metric in METRICS}
-        uses = tuple(self._uses(found, stored, overlap, shuffled))
+        uses = tuple(self._uses(found, stored, shuffled))
         return Way(
             source=self.source,
             target=self.target,
@@ -325,7 +327,8 @@ class _Direction:
             queries=tuple(each.result for each in found.values()),
             stored=tuple(each.result for each, _ in stored.values()),
             baselines=baselines,
-            own_overlap=overlap,
+            own_overlap=self.old_encoder.recall_10,
+            own_within_100=self.old_encoder.within_100,
             r2=closeness.r2,
             cosine=closeness.cosine,
             mixed=true_share(
@@ -354,7 +357,6 @@ class _Direction:
         self,
         found: Mapping[Metric, Searched],
         stored: Mapping[Metric, tuple[Searched, tuple[Array, Array]]],
-        overlap: Bounded,
         shuffled: Retrieval,
     ) -> Iterator[MapUse]:
         """Recall and advice of stored vectors, then of queries, by either metric."""
@@ -363,10 +365,10 @@ class _Direction:
             recall = in_whole_index(whole.rows, mapped.rows, asked[0], self.parts)
             within = in_whole_index(whole.within, mapped.within, asked[1], self.parts)
             given = replace(whole.result, recall_10=recall, within_100=within)
-            yield MapUse("stored", metric, given.index, recall, within, advice(given, overlap, shuffled))
+            yield MapUse("stored", metric, given.index, recall, within, advice(given, self.old_encoder, shuffled))
         for metric, each in found.items():
             r = each.result
-            yield MapUse("queries", metric, r.index, r.recall_10, r.within_100, advice(r, overlap, shuffled))
+            yield MapUse("queries", metric, r.index, r.recall_10, r.within_100, advice(r, self.old_encoder, shuffled))
 
     def _closeness(self, mapped: Array) -> Closeness:
         return Closeness.of(mapped, self.answers, self.training.mean_y, self.parts)

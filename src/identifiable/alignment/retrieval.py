@@ -91,11 +91,15 @@ def in_whole_index(whole: Array, stored: Array, queries: Array, parts: Parts = N
     """What mapped rows of the whole index would give, from what they give in the small one of rows that the map has not seen.
 
     Ours. `whole` are recalls of mapped queries in the whole true index; `stored` and `queries` those of either use in the small
-    index. The loss of the stored over the queries is carried over, query by query.
+    index. The share of the queries' recall that the stored keep there is carried over; the interval is that of the product's first
+    order, query by query. Where queries find nothing, nothing is known of the stored.
     """
-    values = whole + stored - queries
-    mean = float(values.mean())
-    return bounded_share(values + (min(max(mean, 0.0), 1.0) - mean), parts)
+    asked, kept = float(queries.mean()), float(stored.mean())
+    if asked == 0:
+        return bounded_share(whole, parts)
+    mean = float(whole.mean())
+    values = (kept * whole + mean * stored - mean * kept / asked * queries) / asked
+    return bounded_share(values + (min(mean * kept / asked, 1.0) - mean * kept / asked), parts)
 
 
 def _places(places: NDArray[np.int64] | None) -> NDArray[np.int64]:

@@ -90,7 +90,9 @@ SHORT: Mapping[type, tuple[tuple[str, str], ...]] = {
         (r"(fixed|expressed|offset)", r"maps.0.\1"),
         (r"(\w+)", r"maps.0.fit.\1"),
     ),
-    results.Alignment: (  # of the map from the first table to the second, searched by cosine
+    results.Alignment: (  # of the map from the first table to the second: stored vectors by cosine, as in the sentence; else queries
+        (r"(recall_10|within_100)_(low|high)", r"ways.0.uses.0.\1.ci95.\2"),
+        (r"(recall_10|within_100)", r"ways.0.uses.0.\1.value"),
         (r"(\w+)_(low|high)", rf"{_SEARCH}\1.ci95.\2"),
         (r"(\w+)", rf"{_SEARCH}\1.value"),
         (r"(r2|cosine|own_overlap)", r"ways.0.\1.value"),

@@ -118,10 +118,11 @@ class Way:
 
     `queries`: mapped rows look in the true index of the target. `stored`: true rows of the target look in an index of mapped
     rows, all of them held out, because the map has seen the others. `own_overlap` is the share of the ten nearest rows that
-    source and target have in common without a map. `mixed` is the share of true vectors among the first ten in an index of
-    which half is mapped (.5 if neither crowds out). `tried` was measured on `choice_queries` rows among `choice_index`.
-    `invertible`: the map has an inverse. `uses` has recall and advice of either use and metric, in the same index; `advice` is that
-    of stored vectors by cosine, the first (of mapped queries in results of older versions, which have no `uses`).
+    source and target have in common without a map; `own_within_100` that of the target's ten among the source's hundred. `mixed` is
+    the share of true vectors among the first ten in an index of which half is mapped (.5 if neither crowds out). `tried` was measured
+    on `choice_queries` rows among `choice_index`. `invertible`: the map has an inverse. `uses` has recall and advice of either use and
+    metric, in the same index; `advice` is that of stored vectors by cosine, the first (of mapped queries in results of older versions,
+    which have no `uses`).
     """
 
     source: str
@@ -147,6 +148,7 @@ class Way:
     regions: tuple[Region, ...]
     advice: Advice
     uses: tuple[MapUse, ...] = ()
+    own_within_100: Bounded | None = None
 
 
 @dataclass(frozen=True, repr=False)

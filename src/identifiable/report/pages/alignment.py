@@ -111,6 +111,7 @@ def _card(result: Alignment) -> Card:
         *_recalls(way),
         *((BASELINES[b.name], score(b.cosine.recall_10.value)) for b in way.baselines if b.name == "as_is"),
         ("old encoder's own", _said(way.own_overlap)),
+        *([] if way.own_within_100 is None else [("its 10 in 100", _said(way.own_within_100))]),
         ("pairs", count(result.pairs)),
         ("map", f"{_family(way.family)} ({group_name(way.group)})"),
     )
