@@ -54,6 +54,7 @@ from identifiable.io.stored_rows import (
 
 HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
 COPY_BYTES = 2**20
+PIECE = 4096  # bytes at a time of bz2 and lzma, which zipfile unpacks without a limit: these become at most 92 MB
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
 
 MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
@@ -220,7 +221,7 @@ class NpzFile(ArraysInFile):
             for name, member in self._members.items():
                 try:
                     with self._damage_named(), archive.open(member) as stream:
-                        layout = layout_of(stream.read(HEADER_BYTES), self._at(name))
+                        layout = layout_of(_head(stream), self._at(name))
                     check_size(layout, member.file_size, self._at(name))
                     self._layouts[name] = layout
                 except DataError as error:  # matters only if this member is the one that is asked for
@@ -279,8 +280,9 @@ class NpzFile(ArraysInFile):
             with self._archive() as archive:
                 with self._damage_named():
                     stream = archive.open(member)
+                limited = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 with stream:
-                    while chunk := self._next(stream):
+                    while chunk := self._next(stream, COPY_BYTES if limited else PIECE):
                         file.write(chunk)
 
         unpacked = scratch_file(self._at(name), unpack)
@@ -288,9 +290,9 @@ class NpzFile(ArraysInFile):
             raise self._damaged(f"{name!r} unpacks to {unpacked.size:,} bytes instead of {member.file_size:,}")
         return unpacked
 
-    def _next(self, stream: IO[bytes]) -> bytes:
+    def _next(self, stream: IO[bytes], size: int) -> bytes:
         with self._damage_named():
-            return stream.read(COPY_BYTES)
+            return stream.read(size)
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:
@@ -418,6 +420,10 @@ def stored_at(file: FileBytes, member: zipfile.ZipInfo, inside: Layout, damaged:
     if signature != b"PK\x03\x04" or not fits:
         raise damaged(f"the entry of {member.filename!r} does not match the archive's directory")
     return replace(inside, offset=start + inside.offset)
+
+
+def _head(stream: IO[bytes]) -> bytes:
+    return b"".join(stream.read(PIECE) for _ in range(HEADER_BYTES // PIECE))
 
 
 def layout_of(head: bytes, label: str) -> Layout:

@@ -14,6 +14,7 @@ from zarr.storage import FsspecStore, LocalStore, WrapperStore
 from identifiable._checks import DataError
 from identifiable.io.containers import pickled, shown
 from identifiable.io.remote import RemotePath
+from identifiable.io.zarr_unpacking import guarded_steps
 
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 BFLOAT16 = "bfloat16"
@@ -113,7 +114,7 @@ class GuardedStore(WrapperStore[Store]):
             if kept.get(key) == BFLOAT16:
                 self.bfloat16.add(folder)
                 kept |= {key: whole, "fill_value": 0}
-        return kept
+        return guarded_steps(kept)
 
 
 AGAIN = "copy or write it again"
