@@ -9,6 +9,7 @@ from typing import Any
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from identifiable._checks import DataError
@@ -86,6 +87,14 @@ class GuardedStore(WrapperStore[Store]):
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         return [await self.get(key, prototype, wanted) for key, wanted in key_ranges]
+
+    def below(self, path: str) -> list[str]:
+        """The names in a folder, in order."""
+
+        async def listed() -> list[str]:
+            return sorted([name async for name in self.list_dir(path)])
+
+        return sync(listed())
 
     def _refuse_links(self, key: str) -> None:
         if self._root is None:
