@@ -54,7 +54,7 @@ from identifiable.io.stored_rows import (
 
 HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
 COPY_BYTES = 2**20
-PIECE = 4096  # bytes at a time of bz2 and lzma, which zipfile unpacks without a limit: these become at most 92 MB
+PIECE = 4096  # bytes at a time of lzma, which zipfile unpacks without a limit: these become at most 30 MB
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
 
 MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
@@ -64,6 +64,7 @@ DTYPES = {
 }  # fmt: skip
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
+LARGEST_HEADER = 2**24  # that of 100,000 tensors has some 10 million bytes, which take 2 s
 
 
 class NpyFile:
@@ -220,6 +221,12 @@ class NpzFile(ArraysInFile):
             self._members = {member.filename.removesuffix(".npy"): member for member in arrays}
             for name, member in self._members.items():
                 try:
+                    if (
+                        member.compress_type == zipfile.ZIP_BZIP2
+                    ):  # which zipfile unpacks without a limit, 40 bytes to 46 MB
+                        raise DataError(
+                            f"{self._at(name)}: is packed with bz2, which is not read; save it with np.savez."
+                        )
                     with self._damage_named(), archive.open(member) as stream:
                         layout = layout_of(_head(stream), self._at(name))
                     check_size(layout, member.file_size, self._at(name))
@@ -333,6 +340,10 @@ class SafetensorsFile(ArraysInFile):
                 f"{self._label}: expected a .safetensors file, but its first 8 bytes declare a header of "
                 f"{header_bytes:,} bytes in a file of {self._file.size:,}: it is truncated or something else; "
                 "copy or write it again."
+            )
+        if header_bytes > LARGEST_HEADER:
+            raise DataError(
+                f"{self._label}: expected a header of at most {LARGEST_HEADER:,} bytes, got {header_bytes:,}; save it in several files."
             )
         self._validate(start)
         try:
