@@ -187,7 +187,7 @@ def followed(pickled: bytes) -> Any:
     for count, (operation, argument, _) in enumerate(pickletools.genops(pickled)):
         name = operation.name
         if count > MOST_INSTRUCTIONS:
-            raise DataError("it has too many instructions")
+            raise ValueError("it has too many instructions")
         if name in ("PROTO", "FRAME"):
             continue
         if name == "STOP":
@@ -237,8 +237,8 @@ def followed(pickled: bytes) -> Any:
         elif operation.arg is not None and not operation.stack_before:
             stack.append(argument)  # numbers and text
         else:
-            raise DataError(f"an instruction that tensors do not need ({name})")
-    raise DataError("it ends early")
+            raise ValueError(f"an instruction that tensors do not need ({name})")
+    raise ValueError("it ends early")
 
 
 CONSTANTS: Mapping[str, Any] = {
