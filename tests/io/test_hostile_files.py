@@ -306,3 +306,10 @@ def test_bz2_in_an_archive_is_refused_and_the_other_arrays_are_read(tmp_path):
     np.testing.assert_array_equal(open_representation(f"{tmp_path}/a.npz:x").values[:], VALUES)
     with pytest.raises(DataError, match=naming("a.npz:y", "bz2")):
         open_representation(f"{tmp_path}/a.npz:y")
+
+
+def test_more_chunks_of_zarr_than_anyone_writes_are_refused(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(tmp_path / "a.zarr", shape=(4, 2**18), chunks=(4, 1), dtype="f4")
+    with pytest.raises(DataError, match=naming("a.zarr", 2**18)):
+        open_representation(tmp_path / "a.zarr")
