@@ -53,6 +53,7 @@ from identifiable.io.stored_rows import (
 )
 
 HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
+VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the format of numpy
 COPY_BYTES = 2**20
 PIECE = 4096  # bytes at a time of lzma, which zipfile unpacks without a limit: these become at most 30 MB
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
@@ -446,6 +447,8 @@ def layout_of(head: bytes, label: str) -> Layout:
         with warnings.catch_warnings():  # about headers written by Python 2, and by ast about odd literals
             warnings.simplefilter("ignore")
             version = npy_format.read_magic(stream)
+            if version not in VERSIONS:
+                raise ValueError(f"version {version[0]}.{version[1]}")
             # 3.0 differs from 2.0 only in the encoding of field names, which a table of numbers has none of
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             shape, fortran, dtype = read(stream)

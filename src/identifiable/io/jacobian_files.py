@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, check_numeric
 from identifiable.io.array_files import NpyFile
 from identifiable.io.containers import check_is_file, damage_named, pickled
 
@@ -26,4 +26,5 @@ def open_jacobians(path: str | os.PathLike[str]) -> NDArray[Any]:
         layout = NpyFile(file).layout()
         if layout.stored.hasobject:
             raise DataError(pickled(str(path)))
+        check_numeric(layout.stored, str(path))
         return np.memmap(file, layout.stored, "r", layout.offset, layout.shape, "F" if layout.fortran else "C")

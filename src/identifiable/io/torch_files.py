@@ -103,7 +103,7 @@ class TorchFile(ArraysInFile):
 
     def _place(self, name: str, tensor: Called, members: Mapping[str, zipfile.ZipInfo], order: str) -> None:
         storage, start, shape, strides, *more = tensor.arguments
-        word, kind, key, _, _ = storage.reference
+        word, kind, key, _, count = storage.reference
         untyped = kind.name.endswith("UntypedStorage")  # of the types that have no storage of their own
         called = more[2].name if untyped else kind.name.removesuffix("Storage")
         called = called.rpartition(".")[2]
@@ -119,7 +119,8 @@ class TorchFile(ArraysInFile):
         stored = np.dtype(order + code)
         member = members[f"data/{key}"]
         inside = Layout(int(start) * stored.itemsize, shape, stored, fortran, called in BFLOAT16)
-        if start < 0 or inside.offset + inside.nbytes > member.file_size:
+        whole = int(count) * (1 if untyped else stored.itemsize)
+        if start < 0 or inside.offset + inside.nbytes > member.file_size or whole != member.file_size:
             raise self._damaged(f"{shown(name)!r} of shape {shape} does not fit its place in the file")
         self._layouts[name] = stored_at(self._file, member, inside, self._damaged)
 

@@ -37,9 +37,7 @@ from identifiable.io.stored_rows import (
 
 KEPT_BYTES = 2**28  # of decoded chunks
 LARGEST_BAND = 2**31  # bytes of the chunks side by side that hold a row; codecs have this limit for one of them
-MOST_CHUNKS = (
-    2**17
-)  # side by side, or of an array that is no table: zarr lists them, 2 kB each, before it reads the first
+MOST_CHUNKS = 2**17  # side by side, or of an array that is no table; zarr lists them first, 2 kB each
 AT_ONCE = 8  # members of a group that are looked at, which takes time in a remote store
 DEPTH = 8  # groups within groups that are looked into
 WHOLE = ""  # the name of an array that is the whole store
