@@ -830,10 +830,10 @@ def hidden(text: str) -> str | None:
 
 
 def terminal(setting: Setting) -> Check:
-    """What results with escapes in every word print: the table, and the line of a session."""
+    """What results with escapes in every word print: the table, the line of a session, and the headline."""
     check = Check(PART, "escapes in results, on a terminal")
     for schema, found in results(ESCAPES).items():
-        for show in ("table", "__repr__"):
+        for show in ("table", "__repr__", "headline"):
             value = getattr(found, show)
             wrong = hidden(value() if callable(value) else value)
             check.count(None if wrong is None else f"{schema}, {show}: {wrong}")

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+LONGEST = 4000  # characters of a message: names in it are cut where it is made, and a path has at most 4096 bytes
+
+
+def one_line(text: str) -> str:
+    """`text` as it can be printed anywhere: control characters (line ends, terminal escapes, half characters) spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class IdentifiableError(Exception):
     """Base of every error this package raises on purpose. `exit_code` is what the shell sees."""
 
     exit_code = 3
+
+    def __init__(self, *said: Any):
+        super().__init__(*(one_line(text)[:LONGEST] if isinstance(text, str) else text for text in said))
 
 
 class UsageError(IdentifiableError, ValueError):
@@ -141,7 +154,7 @@ def check_unique_ids(ids: NDArray[Any], name: str) -> None:
     values, counts = np.unique(ids, return_counts=True)
     repeated = values[counts > 1]
     if repeated.size:
-        shown = ", ".join(repr(v) for v in repeated[:3].tolist())
+        shown = ", ".join(reprlib.repr(v) for v in repeated[:3].tolist())
         raise PairingError(
             f"{name}: {repeated.size} sample ids occur more than once (first: {shown}); "
             "ids must be unique: drop or rename the repeated rows."

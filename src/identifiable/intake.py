@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, as_array, check_magnitude
+from identifiable._checks import DataError, PairingError, check_magnitude
 from identifiable.blocks import (
     Blocks,
     available_workers,
@@ -24,7 +24,7 @@ from identifiable.blocks import (
     silent,
 )
 from identifiable.moments import Array, Moments, MomentSums
-from identifiable.representation import Pairing, Representation, from_torch, is_anndata, is_frame, pair, read_frame
+from identifiable.representation import Pairing, Representation, is_anndata, is_frame, pair, read_frame
 from identifiable.results import Alert, Input, Provenance
 from identifiable.run import PLAIN, Run, Stage
 
@@ -50,9 +50,6 @@ def as_representation(
         repeats = alone and read.ids is not None and ids is None and len(set(read.ids.tolist())) < len(read.ids)
         own = None if repeats else read.ids
         return Representation(read.values, own, name, columns=read.columns, counted=read.counted)
-    source = from_torch(source)
-    if not (hasattr(source, "shape") and hasattr(source, "dtype")):
-        source = as_array(source, name)
     return Representation(source, ids, name)
 
 

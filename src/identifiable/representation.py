@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, check_unique_ids, check_values
+from identifiable._checks import DataError, PairingError, as_array, check_unique_ids, check_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,8 @@ class Representation:
                 f"{self.name}: has no column {self.ids!r} for the ids, only values; pass Representation(values, ids=...) "
                 "with one id for each row."
             )
+        if not (hasattr(self.values, "shape") and hasattr(self.values, "dtype")):
+            object.__setattr__(self, "values", as_array(self.values, self.name))
         n, d = check_values(self.values, self.name)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(map(str, self.columns)))

@@ -69,7 +69,6 @@ KINDS: dict[str, tuple[str, Callable[[Path], bytes], Callable[[Path], Any], str]
     "npy by columns": ("a.npy", lambda _: saved(np.save, np.asfortranarray(VALUES.astype(">i2"))), table, "cut"),
     "npz": ("a.npz", lambda _: saved(np.savez, x=VALUES, ids=IDS), table, "cut"),
     "npz, compressed": ("a.npz", lambda _: saved(np.savez_compressed, x=VALUES, ids=IDS), table, "cut"),
-    "npz, bz2": ("a.npz", lambda _: zipped(zipfile.ZIP_BZIP2), table, "cut"),
     "npz, lzma": ("a.npz", lambda _: zipped(zipfile.ZIP_LZMA), table, "cut"),
     "safetensors": (
         "a.safetensors",

@@ -53,7 +53,9 @@ from identifiable.io.stored_rows import (
 )
 
 HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
+VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the format of numpy
 COPY_BYTES = 2**20
+PIECE = 4096  # bytes at a time of lzma, which zipfile unpacks without a limit: these become at most 30 MB
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
 
 MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
@@ -63,6 +65,7 @@ DTYPES = {
 }  # fmt: skip
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
+LARGEST_HEADER = 2**24  # that of 100,000 tensors has some 10 million bytes, which take 2 s
 
 
 class NpyFile:
@@ -219,8 +222,14 @@ class NpzFile(ArraysInFile):
             self._members = {member.filename.removesuffix(".npy"): member for member in arrays}
             for name, member in self._members.items():
                 try:
+                    if (
+                        member.compress_type == zipfile.ZIP_BZIP2
+                    ):  # which zipfile unpacks without a limit, 40 bytes to 46 MB
+                        raise DataError(
+                            f"{self._at(name)}: is packed with bz2, which is not read; save it with np.savez."
+                        )
                     with self._damage_named(), archive.open(member) as stream:
-                        layout = layout_of(stream.read(HEADER_BYTES), self._at(name))
+                        layout = layout_of(_head(stream), self._at(name))
                     check_size(layout, member.file_size, self._at(name))
                     self._layouts[name] = layout
                 except DataError as error:  # matters only if this member is the one that is asked for
@@ -279,8 +288,9 @@ class NpzFile(ArraysInFile):
             with self._archive() as archive:
                 with self._damage_named():
                     stream = archive.open(member)
+                limited = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 with stream:
-                    while chunk := self._next(stream):
+                    while chunk := self._next(stream, COPY_BYTES if limited else PIECE):
                         file.write(chunk)
 
         unpacked = scratch_file(self._at(name), unpack)
@@ -288,9 +298,9 @@ class NpzFile(ArraysInFile):
             raise self._damaged(f"{name!r} unpacks to {unpacked.size:,} bytes instead of {member.file_size:,}")
         return unpacked
 
-    def _next(self, stream: IO[bytes]) -> bytes:
+    def _next(self, stream: IO[bytes], size: int) -> bytes:
         with self._damage_named():
-            return stream.read(COPY_BYTES)
+            return stream.read(size)
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:
@@ -331,6 +341,10 @@ class SafetensorsFile(ArraysInFile):
                 f"{self._label}: expected a .safetensors file, but its first 8 bytes declare a header of "
                 f"{header_bytes:,} bytes in a file of {self._file.size:,}: it is truncated or something else; "
                 "copy or write it again."
+            )
+        if header_bytes > LARGEST_HEADER:
+            raise DataError(
+                f"{self._label}: expected a header of at most {LARGEST_HEADER:,} bytes, got {header_bytes:,}; save it in several files."
             )
         self._validate(start)
         try:
@@ -420,6 +434,10 @@ def stored_at(file: FileBytes, member: zipfile.ZipInfo, inside: Layout, damaged:
     return replace(inside, offset=start + inside.offset)
 
 
+def _head(stream: IO[bytes]) -> bytes:
+    return b"".join(stream.read(PIECE) for _ in range(HEADER_BYTES // PIECE))
+
+
 def layout_of(head: bytes, label: str) -> Layout:
     """The layout that the first bytes of a .npy file declare."""
     if not head.startswith(npy_format.MAGIC_PREFIX):
@@ -429,6 +447,8 @@ def layout_of(head: bytes, label: str) -> Layout:
         with warnings.catch_warnings():  # about headers written by Python 2, and by ast about odd literals
             warnings.simplefilter("ignore")
             version = npy_format.read_magic(stream)
+            if version not in VERSIONS:
+                raise ValueError(f"version {version[0]}.{version[1]}")
             # 3.0 differs from 2.0 only in the encoding of field names, which a table of numbers has none of
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             shape, fortran, dtype = read(stream)

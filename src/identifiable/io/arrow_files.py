@@ -37,6 +37,7 @@ from identifiable.io.stored_rows import (
 PANEL = 48  # columns decoded side by side
 BATCH_ROWS = 4096
 LIST_BATCH_ROWS = 1024  # a row of lists may be long
+LONGEST_TEXT = 2**16  # bytes of an id or a label
 UNNAMED_INDEX = "__index_level_"  # what pandas calls an index without a name
 FILE_MAGIC = b"ARROW1"  # of a file of Arrow with an index at its end; a stream has none
 
@@ -263,6 +264,7 @@ def _width(kind: Any) -> int:
 def labels_from_arrow(column: Any, where: str) -> NDArray[Any] | None:
     """A column of Arrow as a label; None if it does not hold single values."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     types = pa.types
     kind = column.type
@@ -288,6 +290,11 @@ def labels_from_arrow(column: Any, where: str) -> NDArray[Any] | None:
     encoded = column.dictionary_encode().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], column.type).dictionary_encode()
+    longest = pc.max(pc.binary_length(encoded.dictionary)).as_py() or 0
+    if longest > LONGEST_TEXT:
+        raise DataError(
+            f"{where}: expected texts of at most {LONGEST_TEXT:,} bytes, got one of {longest:,}; leave the column out."
+        )
     held = encoded.dictionary.to_pylist()
     distinct = labels_from_objects(held, where) if types.is_binary(kind) else np.array(held, dtype=str)
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)

@@ -26,7 +26,7 @@ from identifiable.deconfounding.feature_map import BeforeMap, FeatureMap
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.io.array_files import LENGTH_BYTES, MAX_HEADER_BYTES, safetensors_header
-from identifiable.io.containers import check_is_file, reason, shown
+from identifiable.io.containers import check_is_file, damage_named, reason, shown
 from identifiable.io.stored_rows import FileBytes
 from identifiable.moments import Array
 from identifiable.results import Alignment, Resolution, from_json, to_json, whole_file
@@ -154,7 +154,8 @@ def _parsed(content: bytes, label: str) -> Basis:
     tensors = _load_tensors(content, label)
     kind = next(kind for kind in KINDS.values() if kind.schema == metadata["schema"])
     result = from_json(str(metadata["result"]), label) if "result" in metadata else None
-    found: Basis = kind.read(tensors, metadata, result, label)
+    with damage_named(lambda why: DataError(f"{label}: the basis is damaged ({why}); {AGAIN}")):
+        found: Basis = kind.read(tensors, metadata, result, label)
     return found
 
 
@@ -261,7 +262,7 @@ def _columns(metadata: Metadata, name: str) -> tuple[str, ...] | None:
     """Names of columns; a text that is no list of them counts as wrong names, which the caller refuses."""
     try:
         known = json.loads(metadata.get(name) or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         known = [metadata[name]]
     return None if known is None else tuple(map(str, known)) if isinstance(known, list) else (str(known),)
 

@@ -67,7 +67,9 @@ class GrowingFile:
     def _opened(self, ids: NDArray[np.int64]) -> IO[bytes]:
         """The unfinished file of this very run, or a new one."""
         with self._said():
-            file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+            # through a link another file would be emptied; Windows has no such flag
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            file = os.fdopen(os.open(self.path, flags, 0o666), "r+b", buffering=0)
         try:
             self._lock(file)
             with self._said():

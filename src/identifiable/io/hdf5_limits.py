@@ -28,6 +28,7 @@ PIECE = 2**22
 RATIO = 1032  # deflate's limit
 PACKED = 2**15  # of filters that others provide: a block of 128 kB in 4 bytes, as zstd has
 LEAST = 2**20  # bytes that a chunk may always have
+LARGE, DENSE = 2**27, 100  # bytes of a chunk, which is unpacked whole, above which it may not be packed 100 to 1
 DEFLATE, SHUFFLE, LZF = 1, 2, 32000  # numbers of filters
 OTHERS = 256  # from here on they are not HDF5's own
 REFERENCE = np.dtype(
@@ -128,6 +129,8 @@ def check_dataset(dataset: Any) -> None:
     chunk = math.prod(dataset.chunks) * item
     if chunk > max(min(ratio * held, 8 * size), LEAST):
         raise ValueError(f"{said} in chunks of {chunk:,} bytes")
+    if chunk > LARGE and size > DENSE * dataset.id.get_storage_size():
+        raise ValueError(f"{said} in chunks of {chunk:,} bytes, {dataset.id.get_storage_size():,} are there")
     expected = math.prod(-(-length // step) for length, step in zip(dataset.shape, dataset.chunks, strict=True))
     if size > ratio * held or expected * 8 > ratio * held:
         raise ValueError(f"{said} in a file of {held:,} bytes")

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from identifiable._checks import DataError, check_numeric
 from identifiable.io.array_files import NamedArrays, NpyFile, NpzFile, SafetensorsFile
-from identifiable.io.containers import check_is_file, did_you_mean, listed, named, shown, split_spec, suffix_of
+from identifiable.io.containers import (
+    check_is_file,
+    did_you_mean,
+    identities,
+    listed,
+    named,
+    shown,
+    split_spec,
+    suffix_of,
+)
 from identifiable.io.opening import READERS, read_labels
 from identifiable.io.torch_files import SUFFIXES, TorchFile
 
@@ -91,6 +100,8 @@ def read_head(
     own = held.bias_of(tensor) if bias is None else None
     vector = held.array(own)[0] if own is not None else None if bias is None else _vector(bias, held)
     label_names = held.labels(weight.shape) if labels is None else _labels(labels, held)
+    if label_names is not None:
+        label_names = identities(label_names, f"{held.label}: the labels")
     name = at.path.resolve().name if isinstance(held, _Directory) and at.part is None else at.name
     return StoredHead(weight, vector, label_names, name, dtype)
 
@@ -200,11 +211,11 @@ class _Directory(_Held):
     def _parts(self) -> list[Path]:
         if (self._path / INDEX).is_file():
             placed = _json(self._path / INDEX).get("weight_map")
-            if not isinstance(placed, dict):
+            if not isinstance(placed, dict) or not all(isinstance(name, str) for name in placed.values()):
                 raise DataError(
                     f"{self._path / INDEX}: expected a weight_map, which says where each tensor is; copy it again."
                 )
-            return [self._path / Path(str(name)).name for name in sorted(set(placed.values()))]
+            return [self._path / Path(name).name for name in sorted(set(placed.values()))]
         found = [self._path / WHOLE] if (self._path / WHOLE).is_file() else sorted(self._path.glob("*.safetensors"))
         if not found:
             pickled = sorted(p.name for p in self._path.iterdir() if p.suffix in (*PICKLES, *SUFFIXES))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
-from identifiable.io.containers import check_is_file, reason
+from identifiable._checks import DataError, check_numeric
+from identifiable.io.array_files import NpyFile
+from identifiable.io.containers import check_is_file, damage_named, pickled
 
 SUFFIX = ".npy"
 
@@ -21,7 +22,9 @@ def open_jacobians(path: str | os.PathLike[str]) -> NDArray[Any]:
     if file.suffix.lower() != SUFFIX:
         raise DataError(f"{path}: expected Jacobians in a {SUFFIX} file (points, outputs, latents).")
     check_is_file(file)
-    try:
-        return np.asanyarray(np.load(file, mmap_mode="r", allow_pickle=False))
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: not a readable {SUFFIX} file of numbers ({reason(error)}).") from None
+    with damage_named(lambda why: DataError(f"{path}: not a readable {SUFFIX} file of numbers ({why}).")):
+        layout = NpyFile(file).layout()
+        if layout.stored.hasobject:
+            raise DataError(pickled(str(path)))
+        check_numeric(layout.stored, str(path))
+        return np.memmap(file, layout.stored, "r", layout.offset, layout.shape, "F" if layout.fortran else "C")

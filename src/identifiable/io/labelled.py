@@ -217,8 +217,7 @@ def own_id_name(like: Sequence[str], read: Callable[[str], NDArray[Any] | None],
     """The column of ids among those named `like` one. A `well_id` that repeats names wells, not rows."""
     plain = [name for name in like if name.lower().removeprefix(METADATA) != WELL_ID]
     if len(plain) > 1:
-        names = " and ".join(repr(shown(name)) for name in plain)
-        raise DataError(f"{label}: columns {names} could all be the ids; choose one with --ids.")
+        raise DataError(f"{label}: columns {named(plain)} could all be the ids; choose one with --ids.")
     if plain:
         return plain[0]
     wells = [name for name in like if (values := read(name)) is not None and len(np.unique(values)) == len(values)]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from identifiable.io.arrow_files import ArrowColumns
-from identifiable.io.containers import damage_named
+from identifiable.io.arrow_files import LONGEST_TEXT, ArrowColumns
+from identifiable.io.containers import damage_named, shown
 from identifiable.io.remote import RemotePath
 from identifiable.io.stored_rows import FileBytes
 
@@ -15,6 +15,7 @@ BUFFER_BYTES = 65_536  # read ahead in each column; without a limit a column of 
 # Files up to this size are read without that buffer, which a damaged page can make as large as it says: 2 GB of 5 kB.
 WITHOUT_BUFFER = 2**27
 FOOTER_BYTES = 8  # at the end of the file: how long the footer is, and PAR1
+LEAST_TEXT = 2**24  # bytes of a column in a group of rows that are allowed in any file
 LEAST_THRIFT = 2**16  # bytes, or members, of a part of a header that are allowed in any file
 
 
@@ -30,7 +31,20 @@ class ParquetTable(ArrowColumns):
 
     def _column(self, name: str) -> Any:
         with self._opened() as file:
+            self._check_texts(file.metadata, name)
             return file.read(columns=[name], use_threads=False).column(name)
+
+    def _check_texts(self, metadata: Any, name: str) -> None:
+        """Refuse a column of very long texts before it is unpacked: 300 MB of equal letters are some kilobytes in the file."""
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                if (
+                    column.path_in_schema == name
+                    and column.total_uncompressed_size > LEAST_TEXT + LONGEST_TEXT * group.num_rows
+                ):
+                    raise self._damaged(
+                        f"column {shown(name)!r} has {column.total_uncompressed_size:,} bytes in {group.num_rows:,} rows"
+                    )
 
     def _batches(self, columns: tuple[str, ...], rows: int) -> Iterator[Any]:
         with self._opened() as file:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, UsageError, check_unique_ids
+from identifiable._checks import DataError, PairingError, UsageError, check_magnitude, check_unique_ids
 from identifiable.blocks import Blocks
 from identifiable.io.anndata_files import OBS_NAMES, X
 from identifiable.io.containers import (
@@ -480,10 +480,12 @@ class _Missing:
     rows: NDArray[np.bool_]
     columns: NDArray[np.bool_]
     first: tuple[tuple[int, int], ...]
+    largest: float  # in size, of those that are finite
 
     @classmethod
     def of(cls, blocks: Blocks) -> _Missing:
         cells = start = 0
+        largest = 0.0
         rows, columns = np.zeros(blocks.n, bool), np.zeros(blocks.d, bool)
         first: list[tuple[int, int]] = []
         for block in blocks if blocks.dtype.kind == "f" else ():
@@ -493,13 +495,16 @@ class _Missing:
                 rows[start : start + len(block)] = bad.any(axis=1)
                 columns |= bad.any(axis=0)
                 first += [(start + int(i), int(j)) for i, j in np.argwhere(bad)[: SHOWN_CELLS - len(first)]]
+            held = block[~bad] if bad.any() else block
+            largest = max(largest, float(held.max(initial=0)), -float(held.min(initial=0)))
             start += len(block)
-        return cls(cells, rows, columns, tuple(first))
+        return cls(cells, rows, columns, tuple(first), largest)
 
 
 def _filled(opened: OpenedScreen, blocks: Blocks, gaps: Gaps, original: NDArray[np.intp] | None) -> OpenedScreen:
     """The screen with finite features: an error, or without the columns or rows that have others, or with medians in their place."""
     found = _Missing.of(blocks)
+    check_magnitude(found.largest, blocks.name)
     if not found.cells:
         return opened
     table, names = opened.representation, opened.feature_names

@@ -196,7 +196,7 @@ class TextTable(LabelledTable):
     def _own_ids(self, id_like: Sequence[int]) -> int | None:
         headed = [j for j in id_like if self._header[j]]
         if len(headed) > 1:
-            names = " and ".join(repr(self._header[j]) for j in headed)
+            names = named([self._header[j] for j in headed])
             raise DataError(f"{self.label}: columns {names} could all be the ids; choose one with --ids.")
         return next(iter(headed or id_like), None)
 

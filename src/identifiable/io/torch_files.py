@@ -9,7 +9,6 @@ code that a file could run, and rows are read in place, as those of a `.safetens
 from __future__ import annotations
 
 import pickletools
-import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,8 +22,10 @@ from identifiable.io.containers import damage_named, shown
 from identifiable.io.stored_rows import Layout
 
 SUFFIXES = (".pt", ".pth")
+ORDERS = {b"little": "<", b"big": ">"}
 ALONE = "tensor"  # what the only tensor of a file is called
-LARGEST_PICKLE = 2**28  # bytes; that of a model with 100,000 tensors has some 20 million
+# That of a model with 20,000 tensors has some 4 million bytes and 0.8 million instructions, which take a second.
+LARGEST_PICKLE, MOST_INSTRUCTIONS = 2**25, 2**21
 
 STORAGES = {
     "Float": "f4", "Double": "f8", "Half": "f2", "BFloat16": "u2", "Long": "i8", "Int": "i4", "Short": "i2", "Char": "i1",
@@ -75,9 +76,17 @@ class TorchFile(ArraysInFile):
     def _read(self, archive: zipfile.ZipFile) -> None:
         members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
         index = members.get("data.pkl")
-        if index is None or index.file_size > LARGEST_PICKLE:
-            raise self._damaged("it has no data.pkl, or one that is too large")
-        order = archive.read(members["byteorder"]).strip() if "byteorder" in members else b"little"
+        if index is None:
+            raise self._damaged("it has no data.pkl")
+        for member in filter(None, (index, members.get("byteorder"))):
+            if member.file_size > LARGEST_PICKLE or member.compress_type not in (
+                zipfile.ZIP_STORED,
+                zipfile.ZIP_DEFLATED,
+            ):
+                raise self._damaged(f"{shown(member.filename)!r} is too large, or not packed as torch does it")
+        order = ORDERS.get(archive.read(members["byteorder"]).strip()) if "byteorder" in members else "<"
+        if order is None:
+            raise self._damaged("its byte order is neither little nor big")
         whole = followed(archive.read(index))
         found = list(_tensors(whole, (), set()))
         if not found:
@@ -86,7 +95,7 @@ class TorchFile(ArraysInFile):
             )
         for name, tensor in found:
             try:
-                self._place(name or ALONE, tensor, members, "<" if order == b"little" else ">")
+                self._place(name or ALONE, tensor, members, order)
             except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
                 if isinstance(error, DataError):
                     raise
@@ -94,7 +103,7 @@ class TorchFile(ArraysInFile):
 
     def _place(self, name: str, tensor: Called, members: Mapping[str, zipfile.ZipInfo], order: str) -> None:
         storage, start, shape, strides, *more = tensor.arguments
-        word, kind, key, _, _ = storage.reference
+        word, kind, key, _, count = storage.reference
         untyped = kind.name.endswith("UntypedStorage")  # of the types that have no storage of their own
         called = more[2].name if untyped else kind.name.removesuffix("Storage")
         called = called.rpartition(".")[2]
@@ -110,7 +119,8 @@ class TorchFile(ArraysInFile):
         stored = np.dtype(order + code)
         member = members[f"data/{key}"]
         inside = Layout(int(start) * stored.itemsize, shape, stored, fortran, called in BFLOAT16)
-        if start < 0 or inside.offset + inside.nbytes > member.file_size:
+        whole = int(count) * (1 if untyped else stored.itemsize)
+        if start < 0 or inside.offset + inside.nbytes > member.file_size or whole != member.file_size:
             raise self._damaged(f"{shown(name)!r} of shape {shape} does not fit its place in the file")
         self._layouts[name] = stored_at(self._file, member, inside, self._damaged)
 
@@ -175,8 +185,10 @@ def followed(pickled: bytes) -> Any:
         return taken
 
     argument: Any
-    for operation, argument, _ in pickletools.genops(pickled):
+    for count, (operation, argument, _) in enumerate(pickletools.genops(pickled)):
         name = operation.name
+        if count > MOST_INSTRUCTIONS:
+            raise ValueError("it has too many instructions")
         if name in ("PROTO", "FRAME"):
             continue
         if name == "STOP":
@@ -185,11 +197,11 @@ def followed(pickled: bytes) -> Any:
             stack.append(MARK)
         elif name in CONSTANTS:
             stack.append(CONSTANTS[name]())
-        elif re.fullmatch(r"(LONG_)?BINPUT|PUT", name):
+        elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
             memo[argument] = stack[-1]
         elif name == "MEMOIZE":
             memo[len(memo)] = stack[-1]
-        elif re.fullmatch(r"(LONG_)?BINGET|GET", name):
+        elif name in ("BINGET", "LONG_BINGET", "GET"):
             stack.append(memo[argument])
         elif name == "GLOBAL":
             stack.append(Named(argument.replace(" ", ".")))
@@ -226,8 +238,8 @@ def followed(pickled: bytes) -> Any:
         elif operation.arg is not None and not operation.stack_before:
             stack.append(argument)  # numbers and text
         else:
-            raise DataError(f"an instruction that tensors do not need ({name})")
-    raise DataError("it ends early")
+            raise ValueError(f"an instruction that tensors do not need ({name})")
+    raise ValueError("it ends early")
 
 
 CONSTANTS: Mapping[str, Any] = {

@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -36,7 +37,8 @@ from identifiable.io.stored_rows import (
 
 KEPT_BYTES = 2**28  # of decoded chunks
 LARGEST_BAND = 2**31  # bytes of the chunks side by side that hold a row; codecs have this limit for one of them
-MOST_CHUNKS = 2**22  # of an array that is not a table: zarr lists them before it reads the first
+MOST_CHUNKS = 2**17  # side by side, or of an array that is no table; zarr lists them first, 2 kB each
+AT_ONCE = 8  # members of a group that are looked at, which takes time in a remote store
 DEPTH = 8  # groups within groups that are looked into
 WHOLE = ""  # the name of an array that is the whole store
 
@@ -134,7 +136,7 @@ class ZarrStore(NamedArrays):
         super().__init__(path)
         with self._opened() as root:
             self.is_anndata = attribute(root, "encoding-type") == "anndata"
-            held = {} if self.is_anndata else dict(root.members(max_depth=DEPTH)) if is_group(root) else {WHOLE: root}
+            held = {} if self.is_anndata else dict(_members(root, DEPTH)) if is_group(root) else {WHOLE: root}
             for name, element in held.items():
                 if not is_group(element):
                     self._layouts[name] = layout_of(element)
@@ -215,6 +217,25 @@ def _root(path: Path) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield zarr.open(guarded(path), mode="r", use_consolidated=False)
+
+
+def _members(group: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Arrays and groups in a group, by their paths. zarr's own list leaves tasks behind that are printed later, where one is damaged."""
+
+    def element(name: str) -> Any:
+        try:
+            return group[name]
+        except KeyError:  # a file that is no part of the store
+            return None
+
+    names = group.store.below(group.path)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(element, names))
+    for name, each in zip(names, found, strict=True):
+        if each is not None:
+            yield name, each
+        if is_group(each) and depth:
+            yield from ((f"{name}/{inner}", held) for inner, held in _members(each, depth - 1))
 
 
 def counted(element: Any, damaged: Callable[[str], DataError]) -> Any:

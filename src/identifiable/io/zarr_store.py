@@ -9,11 +9,13 @@ from typing import Any
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from identifiable._checks import DataError
 from identifiable.io.containers import pickled, shown
 from identifiable.io.remote import RemotePath
+from identifiable.io.zarr_unpacking import guarded_steps
 
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 BFLOAT16 = "bfloat16"
@@ -86,6 +88,14 @@ class GuardedStore(WrapperStore[Store]):
     ) -> list[Buffer | None]:
         return [await self.get(key, prototype, wanted) for key, wanted in key_ranges]
 
+    def below(self, path: str) -> list[str]:
+        """The names in a folder, in order."""
+
+        async def listed() -> list[str]:
+            return sorted([name async for name in self.list_dir(path)])
+
+        return sync(listed())
+
     def _refuse_links(self, key: str) -> None:
         if self._root is None:
             return
@@ -113,7 +123,7 @@ class GuardedStore(WrapperStore[Store]):
             if kept.get(key) == BFLOAT16:
                 self.bfloat16.add(folder)
                 kept |= {key: whole, "fill_value": 0}
-        return kept
+        return guarded_steps(kept)
 
 
 AGAIN = "copy or write it again"

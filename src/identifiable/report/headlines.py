@@ -46,9 +46,9 @@ from identifiable.results import (
 
 
 def headline(result: Any) -> str:
-    """What this result found; of a kind that has no headline here, what it is a result of."""
+    """What this result found, in one line that can be printed; of a kind that has no headline here, what it is a result of."""
     said = next((said for kind, said in HEADLINES.items() if isinstance(result, kind)), None)
-    return str(result.about) if said is None else said(result)
+    return one_line(str(result.about) if said is None else said(result))
 
 
 def _resolution(result: Resolution) -> str:

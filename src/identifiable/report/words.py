@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from identifiable._checks import one_line as one_line
 from identifiable.results import Interval, PairResult
 
 MISSING = "–"
@@ -228,11 +229,6 @@ def sentence_of(text: str) -> str:
 def bound(text: str) -> str:
     """`text` with what belongs together ('95 %', '1 ± 2', 'mean / diameter', 'p 0.010', 'ε = 0.1') kept on one line."""
     return re.sub(BREAKS, "\u00a0", text)
-
-
-def one_line(text: str) -> str:
-    """A name as it can be printed anywhere: control characters (line ends, terminal escapes) spelled out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def display_name(name: str) -> str:

@@ -72,6 +72,8 @@ class KeptArrays:
                 )
         path = self._path(key)
         self._begin()
+        if path.is_symlink():  # the link is replaced: what it points to is not ours
+            path.unlink()
         with whole_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, array in values.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -103,7 +105,7 @@ class KeptArrays:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._unwritable(error.strerror) from None
-        if (self.folder / CARD).exists():  # of another run, since this one has looked
+        if os.path.lexists(self.folder / CARD):  # of another run, since this one has looked
             self._check(self._fingerprint)
         card = {"schema": SCHEMA, "fingerprint": self._fingerprint}
         write_text(self.folder / CARD, json.dumps(card) + "\n")

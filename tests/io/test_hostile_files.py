@@ -1,0 +1,315 @@
+"""Files that were damaged or made to do harm: no wrong numbers, nothing written through a link, little time and memory, one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from errors import naming
+from identifiable import Representation
+from identifiable._checks import DataError, OutputError, PairingError
+from identifiable.io import open_representation, open_screen
+from identifiable.io.array_files import LARGEST_HEADER, NpyFile
+from identifiable.io.growing import GrowingFile
+from identifiable.io.head_files import read_head
+from identifiable.io.jacobian_files import open_jacobians
+from identifiable.results.kept import KeptArrays
+
+VALUES = np.random.default_rng(5).standard_normal((8, 3)).astype(np.float32)
+
+
+def read(path: Path) -> Any:
+    return open_representation(path).values[:]
+
+
+# -- .pt
+
+
+@pytest.mark.parametrize("order", [b"", b"litt", b"littlelittle", b"big", b"little"])
+def test_a_byte_order_that_is_none_is_refused(tmp_path, order):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.from_numpy(VALUES), tmp_path / "a.pt")
+    with zipfile.ZipFile(tmp_path / "a.pt") as source, zipfile.ZipFile(tmp_path / "b.pt", "w") as copy:
+        for member in source.namelist():
+            copy.writestr(member, order if member.endswith("byteorder") else source.read(member))
+    if order in (b"big", b"little"):
+        truth = VALUES if order == b"little" else VALUES.byteswap()
+        np.testing.assert_array_equal(read(tmp_path / "b.pt").view("u4"), truth.view("u4"))
+        return
+    with pytest.raises(DataError, match=r"b\.pt"):
+        read(tmp_path / "b.pt")
+
+
+def test_a_pickle_of_many_instructions_ends_early(tmp_path, monkeypatch):
+    monkeypatch.setattr("identifiable.io.torch_files.MOST_INSTRUCTIONS", 1000)
+    with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02" + b"N" * 1001 + b".")
+    with pytest.raises(DataError, match=naming("a.pt", "instructions")):
+        read(tmp_path / "a.pt")
+
+
+# -- .zarr
+
+
+def store(root: Path, form: str) -> Path:
+    """Values in a chunk, its compressor and version of zarr by the `form`; the file of the chunk."""
+    zarr = pytest.importorskip("zarr")
+    import numcodecs
+
+    version, codec = form.split()
+    if version == "2":
+        packing = {"zarr_format": 2, "compressors": numcodecs.get_codec({"id": codec})}
+    else:
+        packing = {
+            "compressors": {
+                "blosc": zarr.codecs.BloscCodec,
+                "gzip": zarr.codecs.GzipCodec,
+                "zstd": zarr.codecs.ZstdCodec,
+            }[codec]()
+        }
+        packing |= {"shards": (8, 3)} if version == "sharded" else {}
+    zarr.create_array(root, data=VALUES, chunks=(4, 3), **packing)
+    return root / {"2": "0.0", "3": "c/0/0", "sharded": "c/0/0"}[version]
+
+
+PACKED = [
+    *(f"2 {codec}" for codec in ("blosc", "zlib", "gzip", "bz2", "lzma", "lz4", "zstd")),
+    *(f"{version} {codec}" for version in ("3", "sharded") for codec in ("blosc", "gzip", "zstd")),
+]
+
+
+@pytest.mark.parametrize("form", PACKED)
+def test_chunks_of_zarr_are_what_was_written_or_refused(tmp_path, form):
+    chunk = store(tmp_path / "a.zarr", form)
+    np.testing.assert_array_equal(read(tmp_path / "a.zarr"), VALUES)
+    content = chunk.read_bytes()
+    if form.startswith("sharded"):  # the first chunk, before the index
+        start = 12 if form.endswith("blosc") else 0
+        chunk.write_bytes(content[:start] + bytes(4) + content[start + 4 :])
+    else:
+        chunk.write_bytes(content[: len(content) - 7])
+    with pytest.raises(DataError, match=r"a\.zarr"):
+        read(tmp_path / "a.zarr")
+
+
+def blosc(size: int) -> bytes:
+    return struct.pack("<BBBBIII", 2, 1, 0, 4, size, 2**20, 48) + bytes(32)
+
+
+BOMBS = {
+    "2 zlib": lambda: zlib.compress(bytes(2**23)), "2 gzip": lambda: gzip.compress(bytes(2**23)), "2 blosc": lambda: blosc(2**30),
+    "3 gzip": lambda: gzip.compress(bytes(2**23)), "3 blosc": lambda: blosc(2**30),
+    "2 lz4": lambda: struct.pack("<I", 2**30) + bytes(40),
+    "3 zstd": lambda: b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", 2**30) + bytes(40),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", BOMBS)
+def test_chunks_of_zarr_become_no_longer_than_declared(tmp_path, form):
+    store(tmp_path / "a.zarr", form).write_bytes(BOMBS[form]())
+    with pytest.raises(DataError, match=naming("a.zarr", "longer than", "1,048,")):
+        read(tmp_path / "a.zarr")
+
+
+def test_a_damaged_array_of_a_group_leaves_nothing_to_be_printed(tmp_path, capfd):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    for name in ("values", "more", "others"):
+        group.create_array(name, data=VALUES)
+    group.create_group("inner").create_array("last", data=VALUES)
+    assert open_representation(f"{tmp_path}/a.zarr:inner/last").values.shape == VALUES.shape
+    (tmp_path / "a.zarr" / "values" / "zarr.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"a\.zarr"):
+        read(tmp_path / "a.zarr")
+    import gc
+
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+
+
+# -- links
+
+
+def test_unfinished_rows_are_not_written_through_a_link(tmp_path):
+    (tmp_path / "victim").write_text("as it was")
+    (tmp_path / "a.safetensors.unfinished").symlink_to(tmp_path / "victim")
+    with pytest.raises(OutputError, match=r"a\.safetensors\.unfinished"):
+        GrowingFile(tmp_path / "a.safetensors", {"a": 2}, np.arange(3), {})
+    assert (tmp_path / "victim").read_text() == "as it was"
+    with GrowingFile(tmp_path / "b.safetensors", {"a": 2}, np.arange(3), {}) as file:
+        file.write([0, 1, 2], {"a": VALUES[:3, :2]})
+        file.finish()
+        np.testing.assert_array_equal(read(file.deliver()), VALUES[:3, :2])
+
+
+def test_a_checkpoint_takes_the_place_of_a_link(tmp_path):
+    (tmp_path / "victim").write_text("as it was")
+    kept = KeptArrays(tmp_path / "kept", "f" * 32)
+    kept.put("a", {"x": VALUES})
+    (tmp_path / "kept" / "b.npz").symlink_to(tmp_path / "victim")
+    assert kept.get("b") is None
+    kept.put("b", {"x": VALUES})
+    np.testing.assert_array_equal(kept.get("b")["x"], VALUES)
+    assert not (tmp_path / "kept" / "b.npz").is_symlink()
+    assert (tmp_path / "victim").read_text() == "as it was"
+
+
+# -- headers, sizes and numbers
+
+
+def test_long_headers_of_safetensors_are_refused(tmp_path):
+    for extra, fits in ((0, True), (8, False)):
+        header = (
+            json.dumps({"x": {"dtype": "F32", "shape": [8, 3], "data_offsets": [0, 96]}})
+            .encode()
+            .ljust(LARGEST_HEADER + extra)
+        )
+        (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + VALUES.tobytes())
+        if fits:
+            np.testing.assert_array_equal(read(tmp_path / "a.safetensors"), VALUES)
+        else:
+            with pytest.raises(DataError, match=naming("a.safetensors", LARGEST_HEADER, LARGEST_HEADER + extra)):
+                read(tmp_path / "a.safetensors")
+
+
+def test_chunks_of_hdf5_that_unpack_to_very_much_are_refused(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    monkeypatch.setattr("identifiable.io.hdf5_limits.LARGE", 2**14)
+    values = np.random.default_rng(0).standard_normal((2**12, 4))
+    for name, table in (("zeros", np.zeros_like(values)), ("values", values)):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file.create_dataset("x", data=table, chunks=table.shape, compression="gzip")
+    np.testing.assert_array_equal(read(tmp_path / "values.h5"), values)
+    with pytest.raises(DataError, match=r"zeros\.h5"):
+        read(tmp_path / "zeros.h5")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_texts_of_a_page_are_no_ids(tmp_path, suffix):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    for length, fits in ((2**12, True), (2**22 + 1, False)):
+        words = [f"{'x' * (length - 1)}{k}" for k in range(4)]
+        table = pa.table({"id": words, "a": VALUES[:4, 0]})
+        path = tmp_path / f"a.{suffix}"
+        if suffix == "parquet":
+            pq.write_table(table, path, compression="zstd", use_dictionary=False)
+        else:
+            with pa.ipc.new_file(path, table.schema) as writer:
+                writer.write_table(table)
+        if fits:
+            assert open_representation(path).ids.tolist() == words
+        else:
+            with pytest.raises(DataError, match=naming(path.name, "id")):
+                open_representation(path)
+
+
+def test_an_id_of_a_page_that_repeats_is_shortened():
+    with pytest.raises(PairingError, match="1 sample ids") as error:
+        Representation(VALUES[:2], ids=["x" * 100_000] * 2, name="a")
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("size", [1e36, 1e150, 1e300, 1e-40])
+def test_screens_hold_numbers_of_ordinary_size(tmp_path, size):
+    def write(factor: float) -> Path:
+        table = np.column_stack([np.arange(8), VALUES.astype(np.float64) * factor])
+        rows = [",".join([f"p1,A{int(k):02d},x", *map(repr, map(float, row))]) for k, *row in table.tolist()]
+        (tmp_path / "a.csv").write_text("plate,well,treatment,f_0,f_1,f_2\n" + "\n".join(rows) + "\n")
+        return tmp_path / "a.csv"
+
+    assert open_screen(write(1e30)).representation.values.shape == (8, 3)
+    with pytest.raises(DataError, match=naming("1e-35", "1e+35")):
+        open_screen(write(size))
+
+
+# -- other types than expected
+
+
+@pytest.mark.parametrize("header", ["'shape': (4, 3", "'shape': (True, 3)}", "'shape': '4'}", "'shape': (4L, 30L)}"])
+def test_headers_of_jacobians_are_refused_in_one_line(tmp_path, header, recwarn):
+    text = ("{'descr': '<f8', 'fortran_order': False, " + header).encode()
+    path = tmp_path / "j.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(96))
+    with pytest.raises(DataError, match=r"j\.npy"):
+        open_jacobians(path)
+    assert not recwarn.list
+    cube = np.arange(24.0).reshape(2, 4, 3)
+    np.save(path, np.asfortranarray(cube))
+    np.testing.assert_array_equal(open_jacobians(path), cube)
+    assert NpyFile(path).layout().fortran
+
+
+@pytest.mark.parametrize(
+    "placed", [{"classifier.weight": 2, "classifier.bias": "a.safetensors"}, {"x": {}}, [], {"x": None}]
+)
+def test_places_of_tensors_are_names(tmp_path, placed):
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["BertForSequenceClassification"]}))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": placed}))
+    with pytest.raises(DataError, match=naming("model.safetensors.index.json", "weight_map")):
+        read_head(tmp_path)
+
+
+def test_half_a_character_is_no_label(tmp_path):
+    labels = {"0": "a", "1": "b\ud800"}
+    (tmp_path / "config.json").write_text(
+        json.dumps({"architectures": ["BertForSequenceClassification"], "id2label": labels})
+    )
+    save_file({"classifier.weight": VALUES[:2]}, tmp_path / "model.safetensors")
+    with pytest.raises(DataError, match="UTF-8"):
+        read_head(tmp_path)
+    (tmp_path / "config.json").write_text((tmp_path / "config.json").read_text().replace("\\ud800", ""))
+    assert read_head(tmp_path).labels.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("values", [None, 3.0, "word", [[1.0], [2.0, 3.0]], object()])
+def test_what_is_no_table_is_no_representation(values):
+    with pytest.raises(DataError, match="table:"):
+        Representation(values, name="table")
+    assert Representation([[1.0, 2.0], [3.0, 4.0]]).values.tolist() == [[1, 2], [3, 4]]
+
+
+# -- messages
+
+
+def test_messages_can_be_printed_whatever_stands_in_a_file():
+    said = str(DataError("a\x1b[31m\r\nb\u202e\ud800\x00: expected é, ± and 日本."))
+    assert said.isprintable()
+    assert said.endswith("expected é, ± and 日本.")
+    assert str(OutputError("a\tb")) == r"a\tb"
+    assert len(str(DataError("x" * 10**5))) < 5000
+
+
+def test_many_columns_that_could_be_ids_are_not_all_named(tmp_path):
+    names = [f"id{'_' * k}" for k in range(1)] + [
+        f"{'I' if k & 1 else 'i'}{'D' if k & 2 else 'd'}" for k in range(1, 4)
+    ]
+    (tmp_path / "a.csv").write_text(",".join([*names, "x"]) + "\n" + "1,2,3,4,5\n6,7,8,9,10\n")
+    with pytest.raises(DataError, match=naming("a.csv", *names)):
+        open_representation(tmp_path / "a.csv")
+
+
+def test_bz2_in_an_archive_is_refused_and_the_other_arrays_are_read(tmp_path):
+    np.savez(tmp_path / "a.npz", x=VALUES)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a", zipfile.ZIP_BZIP2) as archive, archive.open("y.npy", "w") as member:
+        np.save(member, VALUES)
+    np.testing.assert_array_equal(open_representation(f"{tmp_path}/a.npz:x").values[:], VALUES)
+    with pytest.raises(DataError, match=naming("a.npz:y", "bz2")):
+        open_representation(f"{tmp_path}/a.npz:y")
+
+
+def test_more_chunks_of_zarr_than_anyone_writes_are_refused(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(tmp_path / "a.zarr", shape=(4, 2**18), chunks=(4, 1), dtype="f4")
+    with pytest.raises(DataError, match=naming("a.zarr", 2**18)):
+        open_representation(tmp_path / "a.zarr")
