@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from errors import naming
-from identifiable import ICA, DataError, Representation, load_basis, resolve, save_basis, transform
+from identifiable import ICA, DataError, Representation, compare, load_basis, resolve, save_basis, transform
 from identifiable import deconfound as screens
 from identifiable.blocks import Blocks
 from identifiable.cli import main
@@ -190,3 +190,16 @@ def test_a_screen_is_matched_with_a_basis_by_name():
         screens.attribute(frame.rename(columns={"feature_0": "feature_x"}), **how)
     bare = screens.attribute(world.X, metadata=world.metadata, **how).result
     assert [alert.code for alert in bare.alerts].count("columns_not_checked") == 1
+
+
+@pytest.mark.parametrize("spelled", ["plate", "{file}:plate"])
+def test_a_column_of_labels_is_no_value(tmp_path, spelled):
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((200, 3))
+    rows = [",".join([*map(repr, row.tolist()), str(i // 20), f"tag{i % 2}"]) for i, row in enumerate(x)]
+    file = tmp_path / "x.csv"
+    file.write_text("\n".join(["a,b,c,plate,tag", *rows]) + "\n")
+    by = spelled.format(file=file)
+    found = compare(file, x @ rng.standard_normal((3, 3)), group_by=by, labels="tag", nulls=())
+    assert (found.inputs[0].d, found.pairs[0].rung("linear").r2.value) == (3, pytest.approx(1))
+    assert resolve(f"{file}:a,b,c,plate", group_by=by, stability=0).result.inputs[0].d == 4  # columns that are asked for

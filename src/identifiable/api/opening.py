@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,15 +33,16 @@ def open_sources(
     ids: str | Sequence[str] | None,
     rows: int | None = None,
     names: Sequence[str] | None = None,
+    labels: Collection[str] = (),
 ) -> list[Any]:
     """Every path among `sources` as a `Representation`, read `rows` at a time, and so what `ids` or `names` are given for.
 
-    The rest is left as it is.
+    The rest is left as it is. `labels` are columns of the first table that hold no values.
     """
     each = [ids] * len(sources) if ids is None or isinstance(ids, str) else list(ids)
     if len(each) != len(sources):
         raise UsageError(f"ids: expected one for all or one for each of {len(sources)} tables, got {len(each)}.")
-    opened = [_opened(s, i, rows) for s, i in zip(sources, each, strict=True)]
+    opened = [_opened(s, i, rows, () if k else labels) for k, (s, i) in enumerate(zip(sources, each, strict=True))]
     if names is None and all(is_path(s) for s in sources):
         names = _short_names([r.name for r in opened], [Path(s) for s in sources])
     elif names is not None and (len(names) != len(sources) or len(set(names)) < len(names)):
@@ -52,9 +53,9 @@ def open_sources(
     return [replace(table, name=name) for table, name in zip(tables, names, strict=True)]
 
 
-def _opened(source: Any, ids: str | None, rows: int | None) -> Any:
+def _opened(source: Any, ids: str | None, rows: int | None, labels: Collection[str]) -> Any:
     if is_path(source):
-        return open_representation(source, ids=ids, rows=rows)
+        return open_representation(source, ids=ids, rows=rows, labels=labels)
     if ids is None or isinstance(source, Representation):  # one that is open has its ids
         return source
     return replace(as_representation(source, ids=ids, name="table"), name=Representation.name)
@@ -71,10 +72,18 @@ class Opened:
     """What a call was given, opened: tables, and the cluster that reads them, while it is entered."""
 
     def __init__(self, sources: Sequence[Any], options: Tables):
-        self.tables = open_sources(sources, options.ids, options.blocks, options.names)
         self._file = located(sources[0]).path if sources and is_path(sources[0]) else None
+        labels = [self._own_column(getattr(options, name, None)) for name in ("group_by", "labels")]
+        self.tables = open_sources(sources, options.ids, options.blocks, options.names, [n for n in labels if n])
         self._connection = connected(options.scheduler)
         self.cluster: Any = None
+
+    def _own_column(self, given: Any) -> str | None:
+        """The column of the first table that `given` may name: by its name, or as FILE:COLUMN of that file."""
+        if self._file is None or not is_path(given):
+            return None
+        at = located(given)
+        return at.part if at.path == self._file else str(given)
 
     def labels(self, given: Any) -> tuple[Any, str | None]:
         """One label for each row of the first table, and their name: labels, a column of that table, or a file of them."""

@@ -41,8 +41,12 @@ def _call(job: Job) -> Any:
     from identifiable.api import resolve
     from identifiable.api.opening import open_sources
 
-    tables = open_sources(job.paths, job.options.ids, job.options.blocks, job.options.names)
-    job.typed.bases = _bases(job.typed.output, [table.name for table in distinct(tables)])
+    tables: Any = job.paths  # the call opens one table itself, and finds its columns of labels
+    if len(job.paths) > 1 or NAME in (job.typed.output or ""):
+        tables = open_sources(job.paths, job.options.ids, job.options.blocks, job.options.names)
+        job.typed.bases = _bases(job.typed.output, [table.name for table in distinct(tables)])
+    else:
+        job.typed.bases = [job.typed.output] if job.typed.output else []
     check_outputs([job.typed.json, job.typed.report, *job.typed.bases], [*job.paths, *_beside(job)])
     return resolve(*tables, **job.keywords())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,12 @@ PLAIN_TEXT = (".txt", "")  # one id or label per line
 
 
 def open_representation(
-    spec: str | os.PathLike[str], *, ids: str | None = None, rows: int | None = None, gaps: bool = False
+    spec: str | os.PathLike[str],
+    *,
+    ids: str | None = None,
+    rows: int | None = None,
+    gaps: bool = False,
+    labels: Collection[str] = (),
 ) -> Representation:
     """The table in a file, its rows read lazily.
 
@@ -83,12 +88,16 @@ def open_representation(
         How many rows to read at once (`identifiable.Blocks`).
     gaps
         Read empty cells and the like of a text table or a `.parquet` as NaN, in place of refusing them (`first_gap` tells where).
+    labels
+        Columns of a text table that hold labels, and no values, unless the part names columns.
 
     `values.source.stored_dtype` of the result tells how the numbers are stored, which may differ from
     the dtype they are read as (``bfloat16``, ``text``).
     """
     at = located(spec)
     container = _container(at.path, gaps=gaps)
+    if isinstance(container, TextTable):
+        container.labels = labels
     inside = ids is not None and ids in container.names
     table = container.table(at.part, ids=ids if inside else None, own_ids=ids is None)
     row_ids = table.ids if ids is None or inside else sidecar_ids(ids, at.path, container)

@@ -17,7 +17,7 @@ import io
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -55,8 +55,11 @@ Parsed = tuple[NDArray[np.float64], list[str]]
 class TextTable(LabelledTable):
     """A table in text, with or without a header and a column of ids.
 
-    With `gaps`, missing cells among numbers are NaN; `first_gap` says where the first was, once they were read.
+    With `gaps`, missing cells among numbers are NaN; `first_gap` says where the first was, once they were read. Columns that are
+    named in `labels` are no values unless columns are asked for.
     """
+
+    labels: Collection[str] = ()
 
     def __init__(self, path: Path, *, gaps: bool = False):
         self._path, self.label, self._gaps = path, str(path), gaps
@@ -166,7 +169,7 @@ class TextTable(LabelledTable):
         exactly = {j for j in asked if part is not None and self._header[j] in (part, *part.split(","))}
         id_like = [j for j in self._id_like() if j not in exactly]
         id_column = self._position(ids) if ids is not None else self._own_ids(id_like) if own_ids else None
-        left_out = {*id_like, id_column}
+        left_out = {*id_like, id_column, *(self._place.get(name) for name in self.labels if part is None)}
         columns = [j for j in (asked if part is not None else range(len(self._header))) if j not in left_out]
         if not columns:
             raise DataError(f"{self.label}: expected columns of numbers, found only ids ({named(self._header)}).")
