@@ -177,12 +177,13 @@ def advice(pair: PairResult, *, few_rows: bool = False) -> Iterator[str]:
     elif explained < RE_EMBED_BELOW and few_rows:
         yield (
             f"At most {percent(1 - explained)} of the variance of {display_name(pair.target)} is left unexplained: with few rows R² is "
-            "a lower bound. Add rows before deciding whether to carry stored vectors over."
+            "a lower bound. Add rows before deciding; identifiable align measures what a search through a map finds."
         )
     elif explained < RE_EMBED_BELOW:
         yield (
-            f"Do not carry stored vectors from {display_name(pair.source)} to {display_name(pair.target)}: a linear map leaves "
-            f"{percent(1 - explained)} of the variance unexplained. Embed the data again."
+            f"Vectors carried from {display_name(pair.source)} to {display_name(pair.target)} are not those of a new embedding: a linear "
+            f"map leaves {percent(1 - explained)} of the variance unexplained. Embed the data again, or measure with identifiable align what a "
+            "search through a map finds."
         )
     elif (verdict.r2_back or 0.0) < RE_EMBED_BELOW:
         yield (
@@ -193,7 +194,7 @@ def advice(pair: PairResult, *, few_rows: bool = False) -> Iterator[str]:
     elif group == "similarity":
         yield "Distances are kept. Stored vectors can be carried over by a rotation; single columns cannot be compared."
     else:
-        yield "Distances are not kept. Carry stored vectors over by the linear map, and check what you search for."
+        yield "Distances are not kept. Stored vectors can be carried over by a linear map; identifiable align measures what a search finds."
     if axes is not None and axes.withheld == "few_rows":
         yield f"Axes were not compared: that needs {count(axes.rows_needed)} rows."
     elif axes is not None and axes.withheld is None and (axes.matched or 0) >= SAME_AXES * axes.components > 0:
