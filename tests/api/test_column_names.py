@@ -202,4 +202,6 @@ def test_a_column_of_labels_is_no_value(tmp_path, spelled):
     by = spelled.format(file=file)
     found = compare(file, x @ rng.standard_normal((3, 3)), group_by=by, labels="tag", nulls=())
     assert (found.inputs[0].d, found.pairs[0].rung("linear").r2.value) == (3, pytest.approx(1))
-    assert resolve(f"{file}:a,b,c,plate", group_by=by, stability=0).result.inputs[0].d == 4  # columns that are asked for
+    assert (
+        resolve(f"{file}:a,b,c,plate", group_by=by, stability=0).result.inputs[0].d == 4
+    )  # columns that are asked for

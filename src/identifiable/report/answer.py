@@ -182,8 +182,8 @@ def advice(pair: PairResult, *, few_rows: bool = False) -> Iterator[str]:
     elif explained < RE_EMBED_BELOW:
         yield (
             f"Vectors carried from {display_name(pair.source)} to {display_name(pair.target)} are not those of a new embedding: a linear "
-            f"map leaves {percent(1 - explained)} of the variance unexplained. Embed the data again, or measure with identifiable align what a "
-            "search through a map finds."
+            f"map leaves {percent(1 - explained)} of the variance unexplained. Embed the data again, or measure with identifiable align "
+            "what a search through a map finds."
         )
     elif (verdict.r2_back or 0.0) < RE_EMBED_BELOW:
         yield (
