@@ -179,3 +179,11 @@ def test_a_stretch_is_no_motion_and_no_similarity():
     assert not Rigid().contains(stretch(1.2, 1.2))
     assert not Rigid().contains(stretch(0.5, 0.5))
     assert not Similarity().contains(stretch(1.2, 0.9))
+
+
+def test_a_map_between_different_widths_is_in_no_group():
+    for g in LADDER:
+        assert not g.contains(AffineMap(np.eye(3)[:, :2], np.zeros(2)))
+        assert not g.contains(AffineMap(np.eye(3)[:2], np.zeros(3)))
+        assert g.contains(AffineMap(np.eye(3), np.zeros(3)))
+        assert not g.contains(AffineMap(np.zeros((3, 3)), np.zeros(3)))

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import identifiable
-from identifiable.identifiability.judgement import ruled_out_below
+from identifiable.identifiability.agreement import SHAPES, Agreement
+from identifiable.identifiability.judgement import form_of, ruled_out_below, scale_state
+from identifiable.results import Form
 
 BARE = {"nulls": (), "axes": False, "neighbours": 0}
 
@@ -105,3 +107,42 @@ def test_more_neighbours_than_rows_are_cut(rng):
 
 def test_what_rules_a_group_out_rises_with_r2_up_to_a_limit():
     assert [ruled_out_below(r2) for r2 in (0.0, 0.5, 0.7, 1.0)] == pytest.approx([0.48, 0.78, 0.90, 0.90])
+
+
+@pytest.mark.parametrize(("scale", "r2"), [(2.0, 0.0), (2.0, -1.0), (np.inf, 0.9), (np.nan, 0.9), (0.0, 0.9)])
+def test_a_scale_that_cannot_be_told_is_unknown_and_others_are_not(scale, r2):
+    assert scale_state(scale, r2) == "unknown"
+    assert (scale_state(2.0, 0.9), scale_state(0.5, 0.9), scale_state(1.0, 0.8)) == ("other", "other", "one")
+    assert scale_state(1.0, 0.79) == "unknown"
+
+
+def agreement(forward, backward, spread=None):
+    """Of every shape, R² in both directions; with draws that far from it, twice."""
+    r2 = np.array([forward, backward], np.float64).T
+    draws = np.zeros((0, *r2.shape)) if spread is None else np.stack([r2 - spread, r2 + spread])
+    return Agreement(r2, draws)
+
+
+def test_the_smallest_group_that_keeps_what_a_linear_map_explains_is_the_form():
+    low, high = 0.1, 0.95
+    by_shape = {
+        "signed_permutation": [high] * len(SHAPES),
+        "similarity": [high if SHAPES.index(s) >= SHAPES.index("similarity") else low for s in SHAPES],
+        "linear": [high if s == "linear" else low for s in SHAPES],
+    }
+    for group, r2 in by_shape.items():
+        for spread in (None, 1e-6):
+            form = form_of(agreement(r2, r2, spread), 1.0, chance=False)
+            assert (form.group, form.state, form.beyond, form.scale_state) == (group, "clear", None, "one")
+        unsure = form_of(agreement(r2, r2), 1.0, chance=False, sure=False)
+        assert (unsure.state, unsure.beyond) == ("borderline", "linear")
+    unseen = form_of(agreement(by_shape["linear"], by_shape["linear"]), 1.0, chance=False, seen=False)
+    assert (unseen.group, unseen.state) == ("signed_permutation", "borderline")
+    turned = form_of(agreement(by_shape["similarity"], by_shape["similarity"]), 1.0, chance=False, seen=False)
+    assert (turned.group, turned.state, turned.beyond) == ("signed_permutation", "borderline", "similarity")
+    nothing = Form(None, "none", None, 3.0, "unknown")
+    assert form_of(agreement(by_shape["similarity"], by_shape["similarity"]), 3.0, chance=True) == nothing
+    assert form_of(agreement([0.0] * len(SHAPES), [-0.1] * len(SHAPES)), 3.0, chance=False) == nothing
+    # a direction in which nothing is explained says nothing
+    forward = form_of(agreement(by_shape["similarity"], [-0.2] * len(SHAPES)), 2.0, chance=False)
+    assert (forward.group, forward.state, forward.scale_state) == ("similarity", "clear", "other")
