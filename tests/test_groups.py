@@ -18,6 +18,8 @@ from identifiable.groups import (
     Similarity,
     WhiteBasis,
     group,
+    procrustes,
+    projection,
 )
 from laws import (
     LADDER,
@@ -187,3 +189,15 @@ def test_a_map_between_different_widths_is_in_no_group():
         assert not g.contains(AffineMap(np.eye(3)[:2], np.zeros(3)))
         assert g.contains(AffineMap(np.eye(3), np.zeros(3)))
         assert not g.contains(AffineMap(np.zeros((3, 3)), np.zeros(3)))
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_a_projection_does_not_depend_on_units(unit):
+    rng = np.random.default_rng(17)
+    X = rng.standard_normal((40, 4)) * [4, 2, 1, 0.5]
+    Y = X @ np.linalg.qr(rng.standard_normal((4, 2)))[0] + 0.1 * rng.standard_normal((40, 2))
+    found, plain = (projection((u * X).T @ (u * X), (u * X).T @ Y) for u in (unit, 1.0))
+    assert np.allclose(found, plain)
+    assert np.abs(plain - procrustes(X.T @ Y)[0]).max() > 0.01
+    start = np.eye(4)[:, :2]
+    assert np.array_equal(projection(np.zeros((4, 4)), np.zeros((4, 2)), start), start)

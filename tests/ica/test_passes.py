@@ -157,8 +157,10 @@ def test_passes_spent_count_rows_and_components(table):
     assert passes.spent == pytest.approx(1.0)
     passes.step(np.eye(3), G, share=0.1)
     assert passes.spent == pytest.approx(1.1)
+    passes.step(np.eye(3), G, share=3.0)  # there are no more rows than all
+    assert passes.spent == pytest.approx(2.1)
     passes.step(np.eye(3)[:1], G)
-    assert 1.1 < passes.spent < 1.5
+    assert 2.1 < passes.spent < 2.5
     before = passes.spent
     passes.step_of(np.array([True, False, False]), np.eye(3), G)
     assert passes.spent == pytest.approx(before + 1 / 3)

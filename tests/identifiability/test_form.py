@@ -1,11 +1,15 @@
 """What the answer must not claim: cases found by a reviewer, each false before."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import identifiable
 from identifiable.identifiability.agreement import SHAPES, Agreement
 from identifiable.identifiability.judgement import form_of, ruled_out_below, scale_state
+from identifiable.identifiability.ladder import COLUMNS, FORWARD
+from identifiable.identifiability.nulls import NullResults
 from identifiable.results import Form
 
 BARE = {"nulls": (), "axes": False, "neighbours": 0}
@@ -146,3 +150,39 @@ def test_the_smallest_group_that_keeps_what_a_linear_map_explains_is_the_form():
     # a direction in which nothing is explained says nothing
     forward = form_of(agreement(by_shape["similarity"], [-0.2] * len(SHAPES)), 2.0, chance=False)
     assert (forward.group, forward.state, forward.scale_state) == ("similarity", "clear", "other")
+
+
+def test_what_is_not_asked_for_is_empty_and_says_so(rng):
+    X = rng.standard_normal((100, 3))
+    pair = first(X, X @ rotation(3, rng), axes=False)
+    assert (pair.axes.components, pair.axes.rows_needed, pair.axes.withheld) == (3, 0, "not_asked")
+
+
+@pytest.mark.parametrize(("rows", "known"), [(20, {"rows": 20}), (200, {})])
+def test_columns_beyond_the_rows_are_told_from_columns_that_repeat(rng, rows, known):
+    base = rng.standard_normal((rows, 12 if rows > 100 else 30))
+    X = np.hstack([base, base[:, :2]])
+    span = min(rows - 1, 12 if rows > 100 else 30)
+    alerts = identifiable.compare(X, rng.standard_normal((rows, 3)), **BARE).alerts
+    (alert,) = (alert for alert in alerts if alert.code == "rank_deficient")
+    assert alert.values == {"name": "a", "columns": X.shape[1], "span": span, **known}
+
+
+def test_a_constant_column_does_not_stop_the_null_of_turned_axes(rng):
+    X = rng.standard_normal((120, 3))
+    Y = X @ rotation(3, rng)
+    Y[:, 1] = 0
+    rung = first(X, Y, nulls=("rotation",), null_draws=9).rung("signed_permutation")
+    assert np.isfinite(rung.null["rotation"].mean)
+    assert rung.null["rotation"].draws == 9
+
+
+def test_p_values_count_draws_that_are_as_good_and_no_draws_say_nothing():
+    columns = max(COLUMNS.values()) + 1
+    draws = np.tile([[1.0], [2.0], [4.0]], (1, columns))
+    found = NullResults(np.full(columns, 2.0), {"rotation": draws}, np.array([0.5, 0.9]), np.array([[0.5, 0.1]]), 77)
+    null = found.rung("rotation", "signed_permutation", FORWARD, 2.0)
+    assert (null.mean, null.p, null.observed, null.draws, null.rows) == (pytest.approx(7 / 6), 3 / 4, 1.0, 3, 77)
+    assert found.rung("rotation", "linear", FORWARD, 1.0) is found.rung("shuffle", "linear", FORWARD, 1.0) is None
+    assert {name: null.p for name, null in found.similarity().items()} == {"cca": 1.0, "cka": 0.5}
+    assert replace(found, similarity_draws=np.zeros((0, 2))).similarity() == {}

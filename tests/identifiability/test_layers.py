@@ -334,6 +334,13 @@ def test_a_model_without_a_file_is_its_own_checkpoint():
     assert Model("a", (), "file", "step 3").checkpoint == "step 3"
 
 
+@pytest.mark.parametrize(("weak", "rank"), [(1e-4, 4), (1e-8, 3)])
+def test_a_weak_direction_counts_and_rounding_does_not(weak, rank):
+    rows = np.random.default_rng(3).standard_normal((200, 4)) * [1, 1, 1, weak]
+    result = layers({"a": rows, "b": rows}, {"a": rows[:, ::-1], "b": rows}, null_draws=1)
+    assert [layer.rank for layer in result.layers] == [rank] * 4
+
+
 def test_one_strong_direction_is_said_and_an_even_spread_is_not():
     rng = np.random.default_rng(31)
     even = {f"layer_{i}": rng.standard_normal((N, 8)) for i in range(2)}
