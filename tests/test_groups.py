@@ -201,3 +201,12 @@ def test_a_projection_does_not_depend_on_units(unit):
     assert np.abs(plain - procrustes(X.T @ Y)[0]).max() > 0.01
     start = np.eye(4)[:, :2]
     assert np.array_equal(projection(np.zeros((4, 4)), np.zeros((4, 2)), start), start)
+
+
+def test_a_member_is_one_up_to_rounding_only():
+    swap = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    stretched = {"signed_permutation": 1.1, "rigid": 1.1, "similarity": [[1.1], [1.0]], "linear": [[0.0], [1.0]]}
+    for g in LADDER:
+        assert g.contains(AffineMap(swap + 1e-12, np.zeros(2)))
+        assert not g.contains(AffineMap(swap * stretched[g.name], np.zeros(2)))
+        assert not g.contains(AffineMap(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]), np.zeros(2)))
