@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import haar_rotation
 from identifiable.ica import Fit, fit, solver
-from identifiable.ica.auditing import Misplaced, audit, misplaced, turned
+from identifiable.ica.auditing import Misplaced, _kurtosis_gains, audit, misplaced, turned
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.curvature import pair_curvature
 from identifiable.ica.fitting import affordable_starts
@@ -586,3 +586,24 @@ def test_turns_among_what_is_left_alone_are_not_waited_for():
 )
 def test_small_tables_get_three_starts_and_large_ones_one(n, rank, starts):
     assert affordable_starts(n, rank) == starts
+
+
+def test_what_a_turn_gains_in_kurtosis_is_that_of_the_turned_columns():
+    rng = np.random.default_rng(21)
+    sample = np.column_stack([rng.uniform(-1, 1, (5000, 2)), rng.exponential(size=(5000, 1)).clip(0, 3) - 1])
+    sample[:, 2] *= 0.7  # neither white nor of unit variance
+    sample[:, 1] += 0.1 * sample[:, 0]
+
+    def kurtosis(column):
+        return abs((column**4).mean() / (column**2).mean() ** 2 - 3)
+
+    gains = _kurtosis_gains(sample, np.eye(3))
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        x, y = sample[:, i], sample[:, j]
+        expected = kurtosis(x + y) + kurtosis(x - y) - kurtosis(x) - kurtosis(y)
+        assert gains[i, j] == pytest.approx(expected, rel=1e-9)
+        assert gains[j, i] == pytest.approx(expected, rel=1e-9)
+    far = sample.copy()
+    far[0] = 1e3  # an outlier is clipped
+    assert np.abs(_kurtosis_gains(far, np.eye(3)) - gains)[~np.eye(3, dtype=bool)].max() < 3
+    assert kurtosis(far[:, 0]) > 1000

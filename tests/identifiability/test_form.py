@@ -7,10 +7,19 @@ import pytest
 
 import identifiable
 from identifiable.identifiability.agreement import SHAPES, Agreement
-from identifiable.identifiability.judgement import form_of, ruled_out_below, scale_state
+from identifiable.identifiability.judgement import (
+    degree_of,
+    efficiency,
+    efficiency_of,
+    form_of,
+    gate_group,
+    group_below,
+    ruled_out_below,
+    scale_state,
+)
 from identifiable.identifiability.ladder import COLUMNS, FORWARD
-from identifiable.identifiability.nulls import NullResults
-from identifiable.results import Form
+from identifiable.identifiability.nulls import NullResults, shuffled_rows
+from identifiable.results import Efficiency, Errors, Form, Rung, SharedDimensions
 
 BARE = {"nulls": (), "axes": False, "neighbours": 0}
 
@@ -186,3 +195,80 @@ def test_p_values_count_draws_that_are_as_good_and_no_draws_say_nothing():
     assert found.rung("rotation", "linear", FORWARD, 1.0) is found.rung("shuffle", "linear", FORWARD, 1.0) is None
     assert {name: null.p for name, null in found.similarity().items()} == {"cca": 1.0, "cka": 0.5}
     assert replace(found, similarity_draws=np.zeros((0, 2))).similarity() == {}
+
+
+def rung(group, in_sample, held_out):
+    """A rung whose errors differ by kind: q95 is twice the mean, and over the diameter it is half."""
+    sides = (Errors(e, e, 2 * e, 3 * e, 4 * e, e / 2) for e in (in_sample, held_out))
+    return Rung(group, *sides, {})
+
+
+def test_a_verdict_takes_the_smallest_group_below_epsilon_by_the_figure_of_its_protocol():
+    rungs = [
+        rung("signed_permutation", 0.8, 0.9),
+        rung("ica", 0.0, 0.0),
+        rung("similarity", 0.2, 0.4),
+        rung("linear", 0.1, 0.1),
+    ]
+    assert group_below(rungs, 1.0, "default") == "similarity"
+    assert group_below(rungs, 0.8, "default") == group_below(rungs, 0.3, "default") == "linear"
+    assert group_below(rungs, 2.0, "default") == "signed_permutation"
+    assert group_below(rungs, 0.2, "default") is None
+    assert (group_below(rungs, 0.3, "paper"), group_below(rungs, 0.41, "paper")) == ("similarity", "signed_permutation")
+
+
+def test_an_efficiency_needs_all_three_rungs_and_a_way_to_go():
+    rungs = [rung("signed_permutation", 0.8, 0.9), rung("ica", 0.5, 0.7), rung("similarity", 0.2, 0.4)]
+    apart = Efficiency(None, 0.3, (0.1, 0.5))
+    assert efficiency_of(rungs, apart, "default") == Efficiency(pytest.approx(0.5), 0.3, (0.1, 0.5))
+    assert efficiency_of(rungs, None, "default") == Efficiency(pytest.approx(0.5), None)
+    assert efficiency_of(rungs, apart, "paper") == Efficiency(pytest.approx(0.5), pytest.approx(0.4))
+    for left_out in range(3):
+        assert efficiency_of(rungs[:left_out] + rungs[left_out + 1 :], apart, "paper") is apart
+    assert efficiency(1.0, 0.9, 0.991) is None
+    assert efficiency(1.0, 0.9, 0.98) == pytest.approx(5)
+
+
+def test_a_gate_opens_for_a_certain_group_that_explains_enough_of_what_is_shared():
+    r2 = [0.5, 0.91, 0.93, 0.95]  # of signed permutations, rigid motions, similarities and linear maps
+    found = agreement(r2, [0.1, 0.2, 0.89, 0.96])
+    shared = SharedDimensions(10, 9, 1, 0.1, 0.9, 0.9, ())
+    similar = Form("similarity", "clear", None, 1.0, "one")
+
+    def gate(form=similar, direction=0, asked=SHAPES, shared=shared):
+        return gate_group(found, form, shared, direction, asked)
+
+    assert gate() == "rigid"
+    assert gate(form=replace(similar, scale_state="other")) == gate(asked=("similarity", "linear")) == "similarity"
+    assert gate(direction=1) == "linear"
+    assert gate(form=replace(similar, group="signed_permutation")) == "rigid"
+    assert gate(form=Form("similarity", "borderline", "linear", 1.0, "one")) == "linear"
+    assert gate(form=Form(None, "none", None, 1.0, "unknown")) is gate(shared=replace(shared, strong=8)) is None
+    assert gate(asked=("signed_permutation",)) is gate(direction=1, asked=("similarity",)) is None
+
+
+@pytest.mark.parametrize(
+    ("r2", "degree"), [(0.95, "nearly"), (0.94, "largely"), (0.8, "largely"), (0.5, "partly"), (0.49, "little")]
+)
+def test_degrees_begin_at_their_limits_and_chance_has_none(r2, degree):
+    form = Form("linear", "clear", None, 1.0, "one")
+    assert degree_of(r2, form) == degree
+    assert degree_of(r2, replace(form, state="none")) == "none"
+
+
+@pytest.mark.parametrize("groups", [None, [0, 0, 0, 1, 1, 2, 2, 2, 2, 3]])
+def test_groups_are_paired_whole_and_single_rows_are_permuted(groups):
+    group = None if groups is None else np.array(groups)
+    rows = [shuffled_rows(10, group, seed) for seed in range(20)]
+    if group is None:
+        assert all(sorted(each) == list(range(10)) for each in rows)
+        assert len({tuple(each) for each in rows}) == 20
+        return
+    for each in rows:
+        met = [set(group[each[group == name]]) for name in range(4)]
+        assert all(len(other) == 1 for other in met)
+        assert set.union(*met) == {0, 1, 2, 3}
+        own = [len(set(each[group == name])) for name in range(4)]
+        sizes = np.bincount(group)
+        assert own == [min(sizes[name], sizes[next(iter(met[name]))]) for name in range(4)]
+    assert any(each[0] != 0 for each in rows)

@@ -170,7 +170,9 @@ def test_errors_of_two_halves_merged_are_those_of_the_whole_and_of_each_rows_own
     Y = X @ rng.standard_normal((3, 3)) + 0.3 * rng.standard_normal((60, 3))
     fold = np.arange(60) % 2
     rungs = ("signed_permutation", "similarity")
-    total, *others = (Ladder.fit(Moments.of(np.hstack([X, Y])[at], (3, 3)), rungs) for at in (fold >= 0, fold == 1, fold == 0))
+    total, *others = (
+        Ladder.fit(Moments.of(np.hstack([X, Y])[at], (3, 3)), rungs) for at in (fold >= 0, fold == 1, fold == 0)
+    )
     whole, first, later = (ErrorTable(total, others, fold, np.dtype(np.float64)) for _ in range(3))
     whole.add(0, [X, Y])
     first.add(0, [X[:40], Y[:40]])
