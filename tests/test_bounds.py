@@ -447,6 +447,55 @@ def test_the_shape_s_bound_is_linear_in_small_distortions_and_the_universal_one_
     assert theorem_1(1 + 1e-13, d) / theorem_1(1 + 1e-15, d) < 20
 
 
+def test_the_shape_s_bound_is_its_recursion() -> None:
+    """Three levels by hand: the last one of some height, and thin."""
+    eps, h2, h3 = 1e-4, 0.5, 0.4
+    a, p = 3 + 1.5 * eps, 2 + eps
+
+    def level(R: float, h: float) -> float:
+        q = math.sqrt(1 - R * eps / h**2)
+        return R * (1 + 1 / (1 + q)) / q
+
+    C1 = (a + 1) / (1 - eps)
+    R2 = a + 2 * C1 + C1**2 * eps
+    C2 = level(R2, h2)
+    R3 = R2 + 2 * C2 + C2**2 * eps / h2**2
+    moved = (C1 * eps) ** 2 + (C2 * eps / h2) ** 2
+    high = math.sqrt(moved + (level(R3, h3) * eps / h3) ** 2)
+    flat = math.sqrt(moved + (R3 + p - a) * eps)
+    thin = math.sqrt(moved + (0.01 + math.sqrt(0.01**2 + (R3 + p - a) * eps)) ** 2)
+    assert near_isometry_error(np.array([1, h2, h3]), eps) == pytest.approx(high, rel=1e-12)
+    assert near_isometry_error(np.array([1, h2, 0.0]), eps) == pytest.approx(flat, rel=1e-12)
+    assert near_isometry_error(np.array([1, h2, 0.01]), eps) == pytest.approx(thin, rel=1e-12)
+    assert high < flat < thin
+    assert near_isometry_error(np.array([1, h2, h3]), 0.9) == pytest.approx(2.9)
+    assert near_isometry_error(np.array([1.0]), 0.25) == 0.5
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_the_universal_constant_is_where_the_bound_by_heights_meets_the_trivial_one(d: int) -> None:
+    """At that distortion no threshold of the heights, level by level by hand, has a smaller worst case, and one reaches it."""
+    c = universal_constant(d)
+    root = (c - math.sqrt(c**2 - 8)) / 2  # of (2 + eps) / sqrt(eps) = c
+    eps = root**2
+    a, p = 3 + 1.5 * eps, 2 + eps
+
+    def worst(K: float) -> float:
+        heights = [1.0] + [K * root] * (d - 1)
+        C, R, moved, found = (a + 1) / (1 - eps), a, 0.0, 0.0
+        for before, h in zip(heights, heights[1:], strict=False):
+            R += 2 * C + C**2 * eps / before**2
+            moved += (C * eps / before) ** 2
+            found = max(found, moved + (h + math.sqrt(h**2 + (R + p - a) * eps)) ** 2)
+            left = 1 - R * eps / h**2
+            if left <= 0:
+                return math.inf
+            C = R * (1 + 1 / (1 + math.sqrt(left))) / math.sqrt(left)
+        return math.sqrt(max(found, moved + (C * eps / heights[-1]) ** 2)) / root
+
+    assert min(map(worst, np.geomspace(1, 40 * 2.0**d, 3000))) == pytest.approx(c, rel=2e-3)
+
+
 def test_heights_are_those_of_a_box() -> None:
     corners = np.array([[x, y, z] for x in (0, 4.0) for y in (0, 2.0) for z in (0, 1.0)])
     h = heights(corners, ends(corners)[0])

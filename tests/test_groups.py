@@ -18,6 +18,8 @@ from identifiable.groups import (
     Similarity,
     WhiteBasis,
     group,
+    procrustes,
+    projection,
 )
 from laws import (
     LADDER,
@@ -179,3 +181,32 @@ def test_a_stretch_is_no_motion_and_no_similarity():
     assert not Rigid().contains(stretch(1.2, 1.2))
     assert not Rigid().contains(stretch(0.5, 0.5))
     assert not Similarity().contains(stretch(1.2, 0.9))
+
+
+def test_a_map_between_different_widths_is_in_no_group():
+    for g in LADDER:
+        assert not g.contains(AffineMap(np.eye(3)[:, :2], np.zeros(2)))
+        assert not g.contains(AffineMap(np.eye(3)[:2], np.zeros(3)))
+        assert g.contains(AffineMap(np.eye(3), np.zeros(3)))
+        assert not g.contains(AffineMap(np.zeros((3, 3)), np.zeros(3)))
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_a_projection_does_not_depend_on_units(unit):
+    rng = np.random.default_rng(17)
+    X = rng.standard_normal((40, 4)) * [4, 2, 1, 0.5]
+    Y = X @ np.linalg.qr(rng.standard_normal((4, 2)))[0] + 0.1 * rng.standard_normal((40, 2))
+    found, plain = (projection((u * X).T @ (u * X), (u * X).T @ Y) for u in (unit, 1.0))
+    assert np.allclose(found, plain)
+    assert np.abs(plain - procrustes(X.T @ Y)[0]).max() > 0.01
+    start = np.eye(4)[:, :2]
+    assert np.array_equal(projection(np.zeros((4, 4)), np.zeros((4, 2)), start), start)
+
+
+def test_a_member_is_one_up_to_rounding_only():
+    swap = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    stretched = {"signed_permutation": 1.1, "rigid": 1.1, "similarity": [[1.1], [1.0]], "linear": [[0.0], [1.0]]}
+    for g in LADDER:
+        assert g.contains(AffineMap(swap + 1e-12, np.zeros(2)))
+        assert not g.contains(AffineMap(swap * stretched[g.name], np.zeros(2)))
+        assert not g.contains(AffineMap(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]), np.zeros(2)))

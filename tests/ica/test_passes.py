@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,21 @@ from scipy import stats
 
 from identifiable.blocks import Blocks
 from identifiable.ica.contrasts import CONTRASTS, contrast
-from identifiable.ica.passes import POWERS, Passes, RowChoice
+from identifiable.ica.passes import (
+    POWERS,
+    Passes,
+    RowChoice,
+    _CurvatureSums,
+    _DensitySums,
+    _DistanceMoments,
+    _FixedPointSums,
+    _PairSums,
+    _Rows,
+    _SecondMoments,
+    _SentRows,
+    _StepSums,
+    _SurveySums,
+)
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
 from identifiable.rows import uniforms
@@ -142,8 +157,62 @@ def test_passes_spent_count_rows_and_components(table):
     assert passes.spent == pytest.approx(1.0)
     passes.step(np.eye(3), G, share=0.1)
     assert passes.spent == pytest.approx(1.1)
+    passes.step(np.eye(3), G, share=3.0)  # there are no more rows than all
+    assert passes.spent == pytest.approx(2.1)
     passes.step(np.eye(3)[:1], G)
-    assert 1.1 < passes.spent < 1.5
+    assert 2.1 < passes.spent < 2.5
     before = passes.spent
     passes.step_of(np.array([True, False, False]), np.eye(3), G)
     assert passes.spent == pytest.approx(before + 1 / 3)
+
+
+# Sums
+
+
+GIVEN = {
+    **dict.fromkeys((_StepSums, _FixedPointSums, _PairSums, _CurvatureSums, _SurveySums), contrast("cube")),
+    **{_DensitySums: (-1.0, 0.0, 1.0), _SecondMoments: None, _DistanceMoments: None},
+}
+
+
+@pytest.mark.parametrize("statistic", GIVEN)
+@pytest.mark.parametrize("outlier", [3, 597])
+def test_two_halves_merged_are_the_whole_and_one_is_not(table, statistic, outlier):
+    rows = table[:600].copy()
+    rows[outlier] *= 10
+    whitener = Whitener.of(Moments.of(rows), precision="double")
+    unmixing = whitener.unmixing(np.eye(3))
+    whole, first, later = (statistic(whitener, unmixing, RowChoice(), given=GIVEN[statistic]) for _ in range(3))
+    whole.add(0, [rows])
+    first.add(0, [rows[:400]])
+    later.add(400, [rows[400:]])
+    for sums in (whole, first, later):
+        sums.finish()
+    sums = {name for name, value in vars(whole).items() if isinstance(value, np.ndarray)} - {"unmixing"}
+    assert any(not np.allclose(getattr(first, name), getattr(whole, name)) for name in sums)
+    first.merge(pickle.loads(pickle.dumps(later)))  # from a worker of a cluster
+    assert first.n == whole.n == 600
+    for name in sums:
+        np.testing.assert_allclose(getattr(first, name), getattr(whole, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_rows_sent_from_workers_are_those_of_a_table_and_travel_alone(table):
+    whitener = Whitener.of(Moments.of(table), precision="double")
+    unmixing = whitener.unmixing(np.eye(3))
+    places = {0: 0, 400: 400}
+    kept = np.zeros((600, 3))
+    written = _Rows(whitener, unmixing, RowChoice(), given=(kept, places))
+    sent, later = (_SentRows(whitener, unmixing, RowChoice(), given=(kept.dtype, places)) for _ in range(2))
+    for first, last, sums in ((0, 400, sent), (400, 600, later)):
+        written.add(first, [table[first:last]])
+        sums.add(first, [table[first:last]])
+        sums.finish()
+    np.testing.assert_allclose(kept, whitened(table[:600], whitener), atol=1e-9)
+    state = pickle.loads(pickle.dumps(later))
+    assert not {"whitener", "given", "places"} & set(vars(state))
+    sent.merge(state)
+    assert (sent.n, [at for at, _ in sent.sent]) == (600, [0, 400])
+    assert np.array_equal(np.vstack([rows for _, rows in sent.sent]), kept)
+    packed = _SentRows(whitener, unmixing, RowChoice(), given=(np.dtype(np.uint16), places))
+    packed.add(0, [table[:9]])
+    assert packed.sent[0][1].dtype == np.uint16

@@ -9,11 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from identifiable import resolve
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.ica import Resolved
+from identifiable.ica import Resolved, resolve_jointly
 from identifiable.ica.matching import match_correlations
 from identifiable.ica.refits import _halves
+from identifiable.options import ResolveOptions
 from identifiable.representation import Representation
 from identifiable.results import Resolution, from_json, without_time
 from identifiable.run import Run
@@ -328,3 +329,31 @@ def test_halves_for_refits_keep_groups_whole():
     assert not set(first[:, 0]) & set(second[:, 0])
     assert sorted(np.r_[first, second][:, 1]) == list(range(200))
     assert abs(len(set(first[:, 0])) - len(set(second[:, 0]))) <= 1
+
+
+def test_groups_reach_the_refits_and_labels_that_do_not_fit_are_refused():
+    rng = np.random.default_rng(6)
+    X = rng.laplace(size=(600, 2)) @ rng.standard_normal((2, 2))
+    labels = np.repeat(np.arange(30), 20).astype(str)
+    plain, grouped = (resolve(X, stability=2, restarts=1, group_by=by).result for by in (None, labels))
+    assert (plain.settings["group_by"], grouped.settings["group_by"]) == (None, "labels")
+    assert [c.stability for c in plain.components] != [c.stability for c in grouped.components]
+    for wrong, error in ((labels[1:], PairingError), (np.zeros(600), UsageError)):
+        with pytest.raises(error, match="group_by"):
+            resolve(X, stability=2, group_by=wrong)
+
+
+def test_rows_that_only_one_model_has_are_dropped_and_counted():
+    rng = np.random.default_rng(7)
+    S, alone = rng.laplace(size=(500, 2)), ResolveOptions(stability=0, restarts=1)
+    ids = np.arange(500).astype(str)
+    first = Representation(S @ rng.standard_normal((2, 2)), ids=ids, name="first")
+    second = Representation((S @ rng.standard_normal((2, 2)))[7:], ids=ids[7:], name="second")
+    result = resolve_jointly([first, second], alone).result
+    alert = next(alert for alert in result.alerts if alert.code == "rows_dropped")
+    assert alert.values == {"dropped": {"first": 7}, "remain": 493}
+    assert result.n == 493
+    assert "paired_by_position" not in codes(result)
+    by_position = resolve_jointly([first.values, 2 * first.values], alone).result
+    assert "paired_by_position" in codes(by_position)
+    assert "rows_dropped" not in codes(by_position)

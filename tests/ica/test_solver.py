@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import haar_rotation
 from identifiable.ica import Fit, fit, solver
-from identifiable.ica.auditing import audit, misplaced, turned
+from identifiable.ica.auditing import Misplaced, _kurtosis_gains, audit, misplaced, turned
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.curvature import pair_curvature
+from identifiable.ica.fitting import affordable_starts
 from identifiable.ica.passes import Passes
 from identifiable.ica.search import orthogonal
 from identifiable.ica.solver import _Momentum, _Point, _Secants, cayley, polish, sample_contrast
@@ -530,3 +531,79 @@ def test_the_audit_finds_two_components_at_45_degrees():
     diagonal = np.array([[1.0, 1.0], [-1.0, 1.0]]) / np.sqrt(2)
     assert audit(sample, diagonal, LOGCOSH) == [(0, 1)]
     assert audit(sample, np.eye(2), LOGCOSH) == []
+
+
+def test_the_audit_finds_weak_sources_at_45_degrees():
+    """Excess kurtoses of 0.5: turned into each other they lose half of it each."""
+    rng = np.random.default_rng(3)
+    weak = 0.8 * rng.uniform(-np.sqrt(3), np.sqrt(3), (20_000, 2)) + 0.6 * rng.standard_normal((20_000, 2))
+    diagonal = np.array([[1.0, 1.0], [-1.0, 1.0]]) / np.sqrt(2)
+    assert audit(weak, diagonal, LOGCOSH) == [(0, 1)]
+    assert audit(weak, np.eye(2), LOGCOSH) == audit(rng.standard_normal((20_000, 2)), diagonal, LOGCOSH) == []
+
+
+def test_a_start_that_ends_at_45_degrees_is_turned_and_polished_again(monkeypatch):
+    X = symmetric_pair(0)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    best = sample_contrast(passes.sample(99_999), truth, LOGCOSH)
+
+    def solved(begin: Matrix) -> tuple[float, int]:
+        monkeypatch.setattr(solver, "search_together", lambda *_: begin)
+        monkeypatch.setattr(solver, "_untangled", lambda p, s, rotation, *_: (rotation, Misplaced([], none, none)))
+        found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6, search="together")
+        assert found.converged
+        return sample_contrast(passes.sample(99_999), found.rotation, LOGCOSH) / best, found.rescued
+
+    none = np.zeros(0, np.intp)
+    assert solved(turned(truth, [(0, 1)])) == (pytest.approx(1, abs=1e-3), 1)
+    assert solved(truth) == (pytest.approx(1, abs=1e-3), 0)
+
+
+def test_turns_among_what_is_left_alone_are_not_waited_for():
+    """Component 2 is left alone: the small turn of 0 into it is within what the rows leave open, the turn of 1 is not."""
+    turns = np.array([[0, 0.3, 0.01], [-0.3, 0, 0.2], [-0.01, -0.2, 0]])
+    signs, curvature = np.array([1.0, 1.0, 0.0]), np.full((3, 3), 2.0)
+    unsure = np.full(3, 1.5e-4 / solver.NEGLIGIBLE)  # between the squares of the two turns
+    gains = turns**2 / 2
+    plain = _Point(np.eye(3), signs, turns, curvature)  # its gradient is twice that
+    assert np.allclose(plain.gains, gains)
+    assert np.array_equal(plain.waited_for, plain.gains)
+    unfixed = np.array([False, False, True])
+    here = _Point(np.eye(3), signs, turns, curvature, unfixed=unfixed, unsure=unsure)
+    expected = gains.copy()
+    expected[0, 2] = expected[2, 0] = 0
+    assert np.allclose(here.waited_for, expected)
+    assert here.gain == pytest.approx(expected.sum())
+    assert here.gain_among(np.array([0, 1])) == pytest.approx(2 * expected[0, 1])
+    both = _Point(np.eye(3), signs, turns, curvature, unfixed=np.array([True, True, False]), unsure=unsure)
+    expected[:2, :2] = 0
+    assert np.allclose(both.waited_for, expected)
+
+
+@pytest.mark.parametrize(
+    ("n", "rank", "starts"), [(5_000, 5, 3), (1_000_000, 24, 2), (222_000, 384, 1), (100, 400, 1), (1_000_000, 8, 3)]
+)
+def test_small_tables_get_three_starts_and_large_ones_one(n, rank, starts):
+    assert affordable_starts(n, rank) == starts
+
+
+def test_what_a_turn_gains_in_kurtosis_is_that_of_the_turned_columns():
+    rng = np.random.default_rng(21)
+    sample = np.column_stack([rng.uniform(-1, 1, (5000, 2)), rng.exponential(size=(5000, 1)).clip(0, 3) - 1])
+    sample[:, 2] *= 0.7  # neither white nor of unit variance
+    sample[:, 1] += 0.1 * sample[:, 0]
+
+    def kurtosis(column):
+        return abs((column**4).mean() / (column**2).mean() ** 2 - 3)
+
+    gains = _kurtosis_gains(sample, np.eye(3))
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        x, y = sample[:, i], sample[:, j]
+        expected = kurtosis(x + y) + kurtosis(x - y) - kurtosis(x) - kurtosis(y)
+        assert gains[i, j] == pytest.approx(expected, rel=1e-9)
+        assert gains[j, i] == pytest.approx(expected, rel=1e-9)
+    far = sample.copy()
+    far[0] = 1e3  # an outlier is clipped
+    assert np.abs(_kurtosis_gains(far, np.eye(3)) - gains)[~np.eye(3, dtype=bool)].max() < 3
+    assert kurtosis(far[:, 0]) > 1000

@@ -124,6 +124,15 @@ def test_normal_equations_alone_would_miss_condition_1e7(monkeypatch):
     assert with_it.solver.condition_source == pytest.approx(1e7, rel=0.9)
 
 
+def test_the_rank_of_a_spectrum_is_that_of_the_second_pass(monkeypatch):
+    X = ill_conditioned(0, condition=1e9)
+    found = compare(X, rows(0, n=len(X)), **BARE)
+    monkeypatch.setattr(WhiteBasis, "needs_refinement", False)
+    once = compare(X, rows(0, n=len(X)), **BARE)
+    assert found.spectra[0].rank == found.pairs[0].solver.rank_source == X.shape[1]
+    assert once.spectra[0].rank < X.shape[1]
+
+
 def ridge_by_hand(x, y):
     """The penalised map with the least generalised cross-validation error, from the rows; least squares at the smallest penalty."""
     u, s, vt = np.linalg.svd(x, full_matrices=False)

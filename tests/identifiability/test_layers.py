@@ -11,8 +11,8 @@ from identifiable import DataError, PairingError, Representation, UsageError, co
 from identifiable.groups import haar_rotation
 from identifiable.identifiability import layer_sums
 from identifiable.identifiability.layer_measures import shuffled_cka
-from identifiable.identifiability.layers import gumbel_limit, same_depth
-from identifiable.results import without_time
+from identifiable.identifiability.layers import Model, _above, gumbel_limit, same_depth
+from identifiable.results import LayerPair, without_time
 from identifiable.run import Run
 
 N = 240
@@ -316,6 +316,29 @@ def test_an_untrained_pair_is_a_baseline():
     alert = next(alert for alert in same.alerts if alert.code == "no_more_than_untrained")
     assert (alert.values["layers"], alert.values["of"]) == (3, 3)
     assert "untrained_missing" in codes(layers(first, second, null_draws=1))
+
+
+def test_a_pair_is_above_an_untrained_one_by_the_end_of_its_interval_if_it_has_one():
+    def pair(cka, interval=None):
+        return LayerPair("a", "b", cka=cka, svcca=0.5, r2=0.5, r2_back=0.5, overlap=0.5, cka_ci95=interval)
+
+    assert _above(pair(0.8), pair(0.7, (0.6, 0.9)))
+    assert not _above(pair(0.6), pair(0.7, (0.1, 0.2)))
+    assert _above(pair(0.8, (0.75, 0.85)), pair(0.7))
+    assert not _above(pair(0.8, (0.6, 0.95)), pair(0.7))
+
+
+def test_a_model_without_a_file_is_its_own_checkpoint():
+    model = Model("a", ())
+    assert (model.source, model.step, model.checkpoint) == ("", "", "a")
+    assert Model("a", (), "file", "step 3").checkpoint == "step 3"
+
+
+@pytest.mark.parametrize(("weak", "rank"), [(1e-4, 4), (1e-8, 3)])
+def test_a_weak_direction_counts_and_rounding_does_not(weak, rank):
+    rows = np.random.default_rng(3).standard_normal((200, 4)) * [1, 1, 1, weak]
+    result = layers({"a": rows, "b": rows}, {"a": rows[:, ::-1], "b": rows}, null_draws=1)
+    assert [layer.rank for layer in result.layers] == [rank] * 4
 
 
 def test_one_strong_direction_is_said_and_an_even_spread_is_not():

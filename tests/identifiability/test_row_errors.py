@@ -12,6 +12,8 @@ import pytest
 from identifiable import Representation, compare, structural
 from identifiable._checks import PairingError, UsageError
 from identifiable.cli import main
+from identifiable.identifiability.ladder import COLUMNS, FORWARD, ErrorTable, Ladder
+from identifiable.moments import Moments
 from identifiable.results import from_json
 from identifiable.results.serial import plain
 
@@ -160,3 +162,35 @@ def test_rows_out_is_checked_before_the_work_and_leaves_nothing(files, capsys, n
     assert main([*command, "--rows-out", name, "--json", "r.json"]) == code
     assert name in capsys.readouterr().err
     assert sorted(files.iterdir()) == before
+
+
+def test_errors_of_two_halves_merged_are_those_of_the_whole_and_of_each_rows_own_fold():
+    rng = np.random.default_rng(31)
+    X = rng.standard_normal((60, 3)) + 2
+    Y = X @ rng.standard_normal((3, 3)) + 0.3 * rng.standard_normal((60, 3))
+    fold = np.arange(60) % 2
+    rungs = ("signed_permutation", "similarity")
+    total, *others = (
+        Ladder.fit(Moments.of(np.hstack([X, Y])[at], (3, 3)), rungs) for at in (fold >= 0, fold == 1, fold == 0)
+    )
+    whole, first, later = (ErrorTable(total, others, fold, np.dtype(np.float64)) for _ in range(3))
+    whole.add(0, [X, Y])
+    first.add(0, [X[:40], Y[:40]])
+    later.add(40, [X[40:], Y[40:]])
+    largest = first.maxima.copy(), later.maxima.copy()
+    first.merge(later)
+    np.testing.assert_allclose(first.sums, whole.sums)
+    np.testing.assert_allclose(first.maxima, whole.maxima)
+    assert np.array_equal(first.maxima, np.fmax(*largest), equal_nan=True)
+    assert np.array_equal(first.spread(), whole.spread())
+    np.testing.assert_allclose(first.spread()[:, 0], ((X - X.mean(axis=0)) ** 2).sum(axis=1))
+    for (rung, direction), at in COLUMNS.items():
+        if rung not in rungs:
+            continue
+        source, target = (X, Y) if direction == FORWARD else (Y, X)
+        by_all = np.linalg.norm(total.map(rung, direction)(source) - target, axis=1)
+        own = [np.linalg.norm(ladder.map(rung, direction)(source) - target, axis=1) for ladder in others]
+        np.testing.assert_allclose(first.column(0, at), by_all, rtol=1e-5)
+        np.testing.assert_allclose(first.column(1, at), np.where(fold == 0, *own), rtol=1e-5)
+        assert first.sums[1, at] > first.sums[0, at]
+        assert first.maxima[1, at] == pytest.approx(np.where(fold == 0, *own).max())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from identifiable._checks import DataError
-from identifiable.mechanistic.counting import LEAST_POINTS, Stacked
-from identifiable.mechanistic.factors import find_factors, largest_angle
-from identifiable.mechanistic.operator import MOST, Frame, local_spectrum, spectrum, whitened
+from identifiable.mechanistic.counting import LEAST_POINTS, Count, PointByPoint, Stacked
+from identifiable.mechanistic.factors import _AtPoint, _local_subspaces, find_factors, largest_angle
+from identifiable.mechanistic.operator import MOST, Frame, Spectrum, local_spectrum, spectrum, split, whitened
 from identifiable.mechanistic.sampling import rows_of
 from identifiable.worlds import MovingSprites, SlotWorld
 from mechanistic.blocks_world import block_jacobians, conditioned, same_partition, sine
@@ -358,3 +359,71 @@ def test_points_are_drawn_again_where_there_are_enough_and_outputs_left_out_else
         assert len(drawn) == points
         assert all(outputs == drawn[0] for outputs in drawn.values())
         assert 0 < len(drawn[0]) < len(whole)
+
+
+def two_planes(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """White rows in one of two orthogonal planes, turned, and which."""
+    rng = np.random.default_rng(seed)
+    owners = np.repeat([0, 1], 10)
+    rows = np.zeros((20, 4))
+    for k in range(2):
+        rows[owners == k, 2 * k : 2 * k + 2] = np.linalg.qr(rng.standard_normal((10, 2)))[0]
+    return rows @ np.linalg.qr(rng.standard_normal((4, 4)))[0], owners
+
+
+def test_rows_with_a_wrong_owner_go_where_most_of_them_is() -> None:
+    white, owners = two_planes(0)
+    said = owners.copy()
+    said[3] = 1  # by its position
+    positions, sizes = np.eye(5)[said], (white**2).sum(axis=1)
+    found = split(white, Spectrum(np.array([0.0, 0, 0.5, 0.5, 0.5]), positions, sizes), 2)
+    assert same_partition(found.owners, owners)
+    assert not same_partition(said, owners)
+    assert found.dimensions == (2, 2)
+    for k, part in enumerate(found.parts):
+        mine = white[found.owners == k]
+        assert np.allclose(mine @ part @ part.T, mine)
+    twice = np.repeat(np.arange(20), 2)  # an output with two rows
+    by_output = split(white[twice], Spectrum(np.array([0.0, 0, 0.5, 0.5, 0.5]), positions, 2 * sizes), 2, twice)
+    assert same_partition(by_output.owners, owners)
+    assert len(by_output.owners) == 20
+
+
+def test_no_factor_is_lost_where_rows_go_to_the_subspace_of_another() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        white = np.linalg.qr(rng.standard_normal((7, 3)))[0]
+        assert len(np.unique(split(white, spectrum(white), 3).owners)) == 3
+
+
+def test_the_local_form_has_the_axes_of_its_first_point() -> None:
+    first, owners = two_planes(1)
+    second, _ = two_planes(2)
+    view = PointByPoint([first, second])
+    found = view.split(view.spectrum(), 2)
+    assert same_partition(found.owners, owners)
+    for k, part in enumerate(found.parts):
+        assert np.allclose(first[found.owners == k] @ part @ part.T, first[found.owners == k])
+        assert not np.allclose(second[found.owners == k] @ part @ part.T, second[found.owners == k])
+    count = Count("local", view.spectrum(), found, 2, 2, None, 0.5)
+    assert "positions" not in repr(count)
+    frame = Frame(second, np.eye(4), np.eye(4), np.zeros((4, 0)))
+    here = _local_subspaces(_AtPoint(np.arange(20), second, frame), count, 2)
+    for k, part in enumerate(here):
+        assert np.allclose(second[found.owners == k] @ part @ part.T, second[found.owners == k])
+    fewer = _AtPoint(np.arange(19), second[1:], replace(frame, white=second[1:]))
+    assert _local_subspaces(fewer, count, 2) == _local_subspaces(_AtPoint(np.arange(20), second, frame), count, 3) == []
+
+
+@pytest.mark.parametrize("allowed", [None, 30])
+def test_parts_of_the_jacobians_are_read_once_each(allowed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    J = np.random.default_rng(4).standard_normal((7, 6, 3))
+    whole = rows_of(J, allowed=allowed)
+    monkeypatch.setattr("identifiable.mechanistic.sampling.HELD", 2 * 32 * 6 * 3)  # two points at a time
+    parts = rows_of(J, allowed=allowed)
+    assert whole.complete == parts.complete == (allowed is None)
+    assert np.allclose(whole.values, parts.values)
+    for name in ("points", "outputs", "nodes"):
+        assert np.array_equal(getattr(whole, name), getattr(parts, name))
+    if allowed is None:
+        assert np.array_equal(parts.values, J.reshape(-1, 3))

@@ -172,3 +172,24 @@ def test_blocks_that_leave_latents_out_or_are_one_have_no_gap(blocks: list[list[
     assert sparsity_gap(J, PAIR).gap > 0
     with pytest.raises(UsageError, match="blocks"):
         sparsity_gap(J, blocks)
+
+
+def test_second_differences_are_those_of_a_quadratic_at_the_scale_of_the_data() -> None:
+    """f = c x y + x^2 / 2: J(z + m) v - J(z) v is c (m_x v_y + m_y v_x) + m_x v_x, with m and v as wide as each latent."""
+    widths, c = np.array([2.0, 0.5]), 3.0
+    rng = np.random.default_rng(12)
+    Z = np.sign(rng.standard_normal((4000, 2))) * widths + 5  # of that standard deviation, whatever the mean
+
+    def jvp(z: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return (c * (z[:, :1] * v[:, 1:] + z[:, 1:] * v[:, :1])) + z[:, :1] * v[:, :1]
+
+    found = second_order(jvp, Z, PAIR, rng=rng)
+    assert found.across == pytest.approx(c * widths.prod(), rel=0.03)
+    assert found.within == pytest.approx(widths[0] ** 2 / math.sqrt(2), rel=0.05)
+    whole = math.hypot(found.across, found.within)
+    assert found.share == pytest.approx(found.across / whole)
+    joined = second_order(jvp, Z, [[0, 1]], rng=rng)
+    assert (joined.across, joined.share) == (0, 0)
+    # both in one block, each by 1 / sqrt(2): the cross terms are of two independent products
+    variance = (2 * (c * widths.prod()) ** 2 + widths[0] ** 4) / 4
+    assert joined.within == pytest.approx(math.sqrt(variance), rel=0.05)
