@@ -433,7 +433,7 @@ class MatchOptions(Named, Threaded):
     threshold: Annotated[
         float, Option("cosine above which a match counts as a partner", least=0, below=1, metavar="COSINE")
     ] = 0.7
-    null_draws: Annotated[int, Option("draws of each of two kinds of null dictionaries", least=1, metavar="N")] = 19
+    null_draws: Annotated[int, Option("draws of each of three kinds of null dictionaries", least=1, metavar="N")] = 19
     ids: Annotated[
         Any,
         Option(
