@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -483,7 +484,7 @@ def test_the_universal_constant_is_where_the_bound_by_heights_meets_the_trivial_
     def worst(K: float) -> float:
         heights = [1.0] + [K * root] * (d - 1)
         C, R, moved, found = (a + 1) / (1 - eps), a, 0.0, 0.0
-        for before, h in zip(heights, heights[1:], strict=False):
+        for before, h in pairwise(heights):
             R += 2 * C + C**2 * eps / before**2
             moved += (C * eps / before) ** 2
             found = max(found, moved + (h + math.sqrt(h**2 + (R + p - a) * eps)) ** 2)
