@@ -389,13 +389,6 @@ def test_rows_with_a_wrong_owner_go_where_most_of_them_is() -> None:
     assert len(by_output.owners) == 20
 
 
-def test_no_factor_is_lost_where_rows_go_to_the_subspace_of_another() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        white = np.linalg.qr(rng.standard_normal((7, 3)))[0]
-        assert len(np.unique(split(white, spectrum(white), 3).owners)) == 3
-
-
 def test_the_local_form_has_the_axes_of_its_first_point() -> None:
     first, owners = two_planes(1)
     second, _ = two_planes(2)
