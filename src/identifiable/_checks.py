@@ -75,6 +75,16 @@ def said(error: BaseException) -> str:
     return " ".join(str(error).split())[:CHARACTERS]
 
 
+def counted(n: int, what: str) -> str:
+    """'1 pair', '1,200 pairs'."""
+    return f"{n:,} {what if n == 1 else plural(what)}"
+
+
+def plural(what: str) -> str:
+    """'pairs', 'batches', 'passes'."""
+    return what + ("es" if what.endswith(("ch", "ss")) else "s")
+
+
 def check_matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     """Return `(n, d)` if `shape` is that of a table with at least one row and one column."""
     if len(shape) != 2:
@@ -108,7 +118,13 @@ def check_plain(values: Any, name: str) -> None:
     """Refuse arrays of which numpy would show something else than they hold: what is masked as if it were not, what is sparse as one
     object."""
     if isinstance(values, np.ma.MaskedArray):
-        raise DataError(f"{name}: masked arrays are not read; fill or drop the masked values first.")
+        masked = int(np.sum(np.ma.getmaskarray(values)))
+        how = (
+            f"pass .filled(value), or drop the rows ({counted(masked, 'value')})"
+            if masked
+            else "nothing is masked: pass np.asarray(...)"
+        )
+        raise DataError(f"{name}: masked arrays are not read; {how}.")
     if hasattr(values, "toarray"):
         raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
 

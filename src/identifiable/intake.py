@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, check_magnitude
+from identifiable._checks import DataError, PairingError, check_magnitude, counted
 from identifiable.blocks import (
     Blocks,
     available_workers,
@@ -259,8 +259,8 @@ def _refuse_non_finite(
             rows = np.array(found.rows[:5])
             rows = rows if original is None else original[rows]
             raise DataError(
-                f"{table.name}: expected finite numbers, got {found.count} NaN or infinite values in "
-                f"{len(found.rows)} rows (first rows, from 0: {', '.join(map(str, rows))}); remove or impute them."
+                f"{table.name}: expected finite numbers, got {counted(found.count, 'NaN or infinite value')} in "
+                f"{counted(len(found.rows), 'row')} (first rows, from 0: {', '.join(map(str, rows))}); remove or impute them."
             )
     largest = max(tables, key=lambda t: float(np.abs(_prefix_mean(t[: min(256, t.n)])).max()))
     raise DataError(f"{largest.name}: the squares of the values overflow float64; divide the data by a constant first.")

@@ -122,7 +122,7 @@ def pair(*representations: Representation, missing: Literal["drop", "error"] = "
         bare = next(r for r in representations if r.ids is None)
         raise PairingError(
             f"{with_ids[0].name} ({with_ids[0].n:,} rows) has sample ids and {bare.name} ({bare.n:,} rows) has none; "
-            "give ids to every representation (--ids), or to none (of a data frame pass .to_numpy())."
+            "give ids to every representation (--ids), or pair rows by position (--ids none; of a data frame pass .to_numpy())."
         )
     ids = [comparable_ids(r.ids, r.name) for r in representations]
     if len({column.dtype.kind in "iu" for column in ids}) > 1:

@@ -91,15 +91,22 @@ def test_null_directions_stay_in_the_basis() -> None:
 
 
 def test_the_shell_writes_a_basis_that_transform_applies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mixed: tuple[Mixed, np.ndarray, np.ndarray]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mixed: tuple[Mixed, np.ndarray, np.ndarray],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     decoder, slots, Z = mixed
     monkeypatch.chdir(tmp_path)
     np.save("z.npy", Z)
     np.save("J.npy", decoder.world.jacobian(slots) @ decoder.A)
-    assert (
-        main(["mechanisms", "z.npy", "--jacobians", "J.npy", "-o", "b.safetensors", "--json", "m.json", "--quiet"]) == 0
-    )
+    assert main(["mechanisms", "z.npy", "--jacobians", "J.npy"]) == 0
+    assert "-o factors.safetensors" in capsys.readouterr().out
+    words = ["-o", "b.safetensors", "--json", "m.json", "--report", "p.md"]
+    assert main(["mechanisms", "z.npy", "--jacobians", "J.npy", *words]) == 0
+    for said in (capsys.readouterr().out, Path("p.md").read_text()):
+        assert "identifiable transform b.safetensors " in said
+        assert "-o factors.safetensors" not in said
     assert main(["transform", "b.safetensors", "z.npy", "-o", "s.npy", "--quiet"]) == 0
     found = identifiable.mechanisms("J.npy", "z.npy")
     assert np.allclose(np.load("s.npy"), found.basis(Z))
@@ -124,8 +131,10 @@ def test_nested_lists_are_jacobians_and_masked_arrays_are_not() -> None:
     assert identifiable.mechanisms(J.tolist()).leak == identifiable.mechanisms(J).leak
     with pytest.raises(DataError, match="list"):
         identifiable.mechanisms([[[1.0, 2.0]], [[1.0]]])
-    with pytest.raises(DataError, match="masked"):
+    with pytest.raises(DataError, match=rf"filled.*{np.sum(J > 1)} values"):
         identifiable.mechanisms(np.ma.masked_array(J, mask=J > 1))
+    with pytest.raises(DataError, match="asarray"):
+        identifiable.mechanisms(np.ma.masked_array(J))
     with pytest.raises(DataError, match="points"):
         identifiable.mechanisms(J, np.full((3, 2), np.nan))
 

@@ -191,6 +191,8 @@ def test_fail_if_reads_words_and_null_as_none(folder, capsys):
         undecided="settings.folds == paper",
         capsys=capsys,
     )
+    _, _, err = run("compare", "a.npy", "b.npy", "--fail-if", "verdict.degree == same", capsys=capsys)
+    assert (err.count("none"), err.count("nearly")) == (1, 1)
     code, _, err = run(
         "compare", "a.npy", "b.npy", "c.npy", *QUICK, "--fail-if", "verdict.degree == none", capsys=capsys
     )
@@ -248,6 +250,18 @@ BAD = {
 }
 
 
+def test_ids_none_pairs_by_position(folder, capsys):
+    assert "--ids none" in refused("compare", "a.csv", "b.npy", code=3, capsys=capsys)
+
+    def r2(*words):
+        assert run("compare", *words, *QUICK, "--quiet", "--json", "r.json", capsys=capsys)[0] == 0
+        return load("r.json").pairs[0].rung("linear").r2.value
+
+    assert r2("a.csv", "b.npy", "--ids", "none") == pytest.approx(r2("a.npy", "b.npy"))
+    assert r2("a.csv", "b.csv") > 0.9
+    assert r2("a.csv", "b.csv", "--ids", "none") < 0.1  # b.csv has its rows in another order
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
     write_bad_files()
@@ -269,6 +283,8 @@ def test_bad_data_is_one_line_exit_3_and_no_output(folder, capsys, name):
         (["compare", "a.npy", "b.npy", "--groups", "affine"], ("--groups 'affine'", "signed_permutation, rigid")),
         (["compare", "a.npy", "b.npy", "--groups", "none"], ("--groups:",)),
         (["compare", "a.npy", "b.npy", "--folds", "one"], ("--folds 'one'",)),
+        (["compare", "a.npy", "b.npy", "--group", "rigid"], ("--group rigid", "identifiable compare --help")),
+        (["deconfound", "audit", "a.npy", "--such", "1"], ("--such 1", "deconfound audit --help")),
         (["compare", "a.csv", "b.csv", "--group-by", "labels.csv:plate", "--folds", "31"], ("30 groups", "31 folds")),
     ],
 )

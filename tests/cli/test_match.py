@@ -49,8 +49,29 @@ def test_json_has_the_matching_and_where_it_is_from(folder, capsys):
     values = np.load("a.npy")
     digest = hashlib.sha256(b"<f4;40;16;" + values.tobytes()).hexdigest()
     assert [i["sha256"] == digest for i in written["inputs"]] == [True, False]
-    assert written["provenance"]["command"] == "identifiable " + " ".join(MATCH)
+    assert written["provenance"]["command"] == "identifiable " + " ".join([*MATCH, "-o", "m.json"])
     assert written["matches"][0]["sign"] == 1
+
+
+def test_the_page_names_the_file_that_was_written_and_both_dictionaries(folder, capsys):
+    _, out, _ = run(*MATCH, "-o", "my matches.csv", "--report", "p.md", capsys=capsys)
+    page = Path("p.md").read_text()
+    for said in (out.partition("matches: ")[0], page):
+        assert "'my matches.csv'" in said
+        assert "-o matches.csv" not in said
+        assert "a (A) and sae:W_dec (B): 40" in said
+    assert "feature of sae:W_dec" in page
+    assert "-o matches.csv" in run(*MATCH, capsys=capsys)[1]
+
+
+def test_a_smaller_dictionary_says_how_many_could_have_a_partner(folder, capsys):
+    np.save("few.npy", np.load("a.npy")[:3])
+    words = ("match", "few.npy", "--null-draws", "2", "--quiet", "--json", "r.json")
+    assert run(words[0], "a.npy", *words[1:], capsys=capsys)[0] == 0
+    assert (load("r.json").text.values["above"], load("r.json").text.values["could"]) == (3, 3)
+    assert "at most 3" in load("r.json").headline
+    assert run(*words[:2], "a.npy", *words[2:], capsys=capsys)[0] == 0  # each of the three could have one
+    assert "could" not in load("r.json").text.values
 
 
 def test_features_in_columns(folder, capsys):

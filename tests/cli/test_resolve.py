@@ -626,3 +626,11 @@ def test_a_bar_counts_passes_of_a_stage_that_comes_again_and_again(monkeypatch):
     for done in (5, 1, 9, 2):
         bar(Stage("reading"), done, 10)
     assert drawn(bar.stream) == ["/ reading, pass 3, elapsed 1 s"]
+
+
+def test_a_checkpoint_says_what_was_reused_and_that_it_can_go(folder, capsys):
+    words = ("resolve", "a.npy", "--checkpoint", "kept", "--stability", "0")
+    said = [run(*words, capsys=capsys)[2] for _ in range(2)]
+    assert ["reused" in err for err in said] == [False, True]
+    assert all("kept: " in err and "deleted" in err for err in said)
+    assert run(*words, "--quiet", capsys=capsys)[1:] == ("", "")

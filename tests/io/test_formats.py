@@ -322,6 +322,30 @@ def test_partitions_and_columns_beside_the_values_are_labels(tmp_path):
         read_label_table(f"{spec}:wrod")
 
 
+def test_text_of_an_hdf5_file_is_listed_as_it_is_stored(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"], file["y"] = VALUES, VALUES
+        file["ids"], file["any"] = np.array(["s0001"] * N, "S5"), IDS.astype(object)
+    with pytest.raises(DataError, match=r"any \(\d+,\) text, ids \(\d+,\) \|S5,"):
+        open_representation(tmp_path / "a.h5")
+
+
+def test_a_folder_without_files_says_what_it_holds(tmp_path):
+    with pytest.raises(DataError, match="without any"):
+        open_representation(tmp_path)
+    for name in ("b.zarr", "a.zarr", ".hidden"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(DataError, match=r"a\.zarr, b\.zarr"):
+        open_representation(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "pattern"), [("run[1].npy", False), ("run*.npy", True), ("run?[1].npy", True)])
+def test_a_missing_file_with_brackets_is_a_missing_file(tmp_path, name, pattern):
+    with pytest.raises(DataError, match=naming(name)) as caught:
+        open_representation(tmp_path / name)
+    assert ("no such file" in str(caught.value)) != pattern
+
+
 def test_bfloat16_of_a_store_is_read_as_float32(tmp_path):
     upper = (VALUES.view(np.uint32) >> 16).astype(np.uint16)
     for version, key, stored in ((2, "dtype", ".zarray"), (3, "data_type", "zarr.json")):

@@ -683,7 +683,7 @@ def test_a_bad_request_is_one_line_that_helps(folder, spec, options, message):
         ("same.txt:b", "colon and 'b'"),
         ("notes.txt", r"notes\.txt: line 1: .*UTF-8.*0xe9"),
         ("blank.txt", r"blank\.txt: expected text,"),
-        ("folder", "got a directory"),
+        ("folder", "folder: expected a"),
         ("nothing.txt", r"you mean notes\.txt"),
     ],
 )

@@ -217,6 +217,14 @@ def test_line_ends_and_terminal_escapes_in_words_never_reach_the_terminal(exampl
     assert re.sub(r"a\\x1b\[31m\\n", "a", dirty.lower()).split() == clean.lower().split()
 
 
+def test_control_characters_of_a_recorded_command_are_spelled_out(example: Any) -> None:
+    command = "identifiable compare 'a\x1b[31m\x07.npy' b.npy -o 'm\x07.csv'"
+    result = replace(example, provenance=replace(example.provenance, command=command))
+    for text in (report.html(result), report.markdown(result), report.text_table(result)):
+        assert not {"\x1b", "\x07"} & set(text)
+    assert "a\\x1b[31m\\x07.npy" in report.markdown(result)
+
+
 # -- standing alone
 
 

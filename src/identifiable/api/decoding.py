@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from identifiable import bounds
-from identifiable._checks import DataError, IdentifiableError, UsageError, check_magnitude, words_of
+from identifiable._checks import DataError, IdentifiableError, UsageError, check_magnitude, counted, words_of
 from identifiable.api.opening import is_path, open_sources
 from identifiable.diameter import Diameter, diameter
 from identifiable.intake import NonFinite, as_representation, blocks_of, default_provenance, inputs_of
@@ -150,8 +150,8 @@ def latents_of(table: Representation) -> Values:
     if bad.count:
         shown = ", ".join(map(str, bad.rows[:5]))
         raise DataError(
-            f"{table.name}: expected finite latents, got {bad.count} NaN or infinite values in {len(bad.rows)} rows "
-            f"(first rows, from 0: {shown}); remove those points."
+            f"{table.name}: expected finite latents, got {counted(bad.count, 'NaN or infinite value')} in "
+            f"{counted(len(bad.rows), 'row')} (first rows, from 0: {shown}); remove those points."
         )
     check_magnitude(float(np.abs(values).max()), table.name)
     return np.ascontiguousarray(values, values.dtype.name if values.dtype.name in SETTLED else np.float64)

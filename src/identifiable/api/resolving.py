@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from identifiable import ica
-from identifiable._checks import UsageError
+from identifiable._checks import UsageError, counted
 from identifiable.api.opening import Opened, one_ids_file
 from identifiable.blocks import PassLog
 from identifiable.intake import as_representation, inputs_of
@@ -46,11 +46,20 @@ def resolve(*representations: Any, options: ResolveOptions) -> Any:
     with Opened(representations, options) as opened:
         group_by, name = opened.labels(options.group_by)
         labelled = replace(options, group_by=group_by)
-        named: dict[str, Any] = {"group_by_name": name, "cluster": opened.cluster, "log": _log(options, opened.tables)}
+        log = _log(options, opened.tables)
+        named: dict[str, Any] = {"group_by_name": name, "cluster": opened.cluster, "log": log}
         if len(representations) == 1:
-            return ica.resolve(opened.tables[0], labelled, **named)
+            alone = ica.resolve(opened.tables[0], labelled, **named)
+            _say_reused(options, log)
+            return alone
         found = ica.resolve_jointly(opened.tables, labelled, **named)
+        _say_reused(options, log)
     return replace(found, result=replace(found.result, alerts=(*one_ids_file(options.ids), *found.result.alerts)))
+
+
+def _say_reused(options: ResolveOptions, log: PassLog | None) -> None:
+    if log is not None and log.replayed and (say := getattr(options.progress, "say", None)):
+        say(f"{options.checkpoint}: {counted(log.replayed, 'pass')} of an earlier run reused")
 
 
 def _log(options: ResolveOptions, tables: Sequence[Any]) -> PassLog | None:

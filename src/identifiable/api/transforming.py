@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, counted
 from identifiable.alignment import INSIDE, Aligned
 from identifiable.api.opening import connected, is_path, open_sources
 from identifiable.blocks import Blocks, ahead, chunk_rows, silent
@@ -557,7 +557,7 @@ def _refuse(rows: NDArray[Any], first: int, what: str, remedy: str) -> None:
     if found.count:
         shown = ", ".join(map(str, found.rows[:SHOWN_ROWS]))
         raise DataError(
-            f"{what} {found.count} NaN or infinite values in {len(found.rows)} of the rows {first} to "
+            f"{what} {counted(found.count, 'NaN or infinite value')} in {len(found.rows)} of the rows {first} to "
             f"{first + len(rows) - 1} (first rows, from 0: {shown}); {remedy}"
         )
 

@@ -172,7 +172,8 @@ def _threshold(field: str, symbol: str, given: str, leads_to: Any) -> float | st
     """What a field is compared with: a word where it holds words, else a number, or true or false where it holds those."""
     truth, number = TRUTHS.get(given.lower()), _NUMBER.fullmatch(given)
     word = _spelled(given.strip("'\""))
-    choices = [*map(_spelled, typing.get_args(leads_to)), NULL] if typing.get_origin(leads_to) is typing.Literal else []
+    literal = typing.get_args(leads_to) if typing.get_origin(leads_to) is typing.Literal else ()
+    choices = list(dict.fromkeys([*map(_spelled, literal), NULL])) if literal else []
     if leads_to is str or choices or (leads_to is Any and truth is None and number is None):
         if symbol not in EQUALITY:
             raise UsageError(f"{field} is a word: compare it by {' or '.join(EQUALITY)}.")

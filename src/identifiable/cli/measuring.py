@@ -6,11 +6,14 @@ Parse, check every output and condition before the work, one call, write all or 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from identifiable._stopping import printable
 from identifiable.cli.conditions import Condition
 from identifiable.cli.options import add_options, add_result_options, command, given, recorded
 from identifiable.cli.output import check_outputs, check_page, check_suffix, deliver, exit_code, progress_bar
@@ -50,7 +53,7 @@ class Command:
 
     `call` takes the job and returns a result, or something that holds one in `result`. `inputs` are files it reads besides its
     tables; `outputs` and `save` are those it writes besides page and JSON. `withheld` says why none of `files` is written, if so.
-    `gate` shows examples of a condition on the result.
+    `kept` is a folder that only a run that was stopped needs. `gate` shows examples of a condition on the result.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Command:
     save: Callable[[Job, Any], Mapping[str, Callable[[str], object]]] = lambda job, found: {}
     files: tuple[Output, ...] = ()
     withheld: Callable[[Job, Any], str] = lambda job, found: ""
+    kept: Callable[[Job], str | None] = lambda job: None
     gate_last: bool = False  # a condition that cannot be decided must not cost what took hours
 
     @property
@@ -108,7 +112,8 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
     named = [file.path(typed) for file in wanted.files]
     check_outputs([typed.json, typed.report, *named, *wanted.outputs(job)], inputs)
     check_page(typed.report)
-    words = recorded(wanted.name, paths, job.options)
+    written = [word for path, file in files.items() for word in (file.flags[0], path)]
+    words = recorded(wanted.name, paths, job.options, written)
     with progress_bar(typed) as bar:
         job.options = replace(job.options, progress=bar, command=words)
         found = wanted.call(job)
@@ -122,6 +127,8 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
     kept_back = wanted.withheld(job, found) if files else ""
     save = {} if kept_back else {path: partial(file.write, job, found) for path, file in files.items()}
     deliver(result, typed, save={**save, **wanted.save(job, found)})
+    if not typed.quiet and (kept := wanted.kept(job)) and os.path.isdir(kept):
+        print(printable(f"{kept}: the run is complete; this folder can be deleted"), file=sys.stderr)
     return exit_code([*(failures() if wanted.gate_last else failed), *filter(None, [kept_back])])
 
 

@@ -26,6 +26,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any):
         super().__init__(**{**options, "allow_abbrev": False})
 
+    def parse_known_args(self, *given: Any, **named: Any) -> Any:
+        """Nothing is left over: the command that does not know an option says so, and names its own help."""
+        found, left = super().parse_known_args(*given, **named)
+        if left:
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return found, left
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see '{self.prog} --help'.")
 
@@ -84,8 +91,9 @@ def given(kind: type[Kind], namespace: argparse.Namespace, **beside: Any) -> Kin
         raise UsageError(str(error).replace(name, flag, 1) if flag else str(error)) from None
 
 
-def recorded(name: str, paths: Sequence[str], options: Options) -> str:
-    """The command that gives these results again: the options that affect them and differ from their defaults."""
+def recorded(name: str, paths: Sequence[str], options: Options, written: Sequence[str] = ()) -> str:
+    """The command that gives these results again: the options that affect them and differ from their defaults; then `written`, the
+    words that name further files, which a page tells what to do with."""
     words = ["identifiable", *name.split(), *paths]
     for option in declared(type(options)):
         value = getattr(options, option.name)
@@ -99,7 +107,7 @@ def recorded(name: str, paths: Sequence[str], options: Options) -> str:
             continue
         for word in value if option.option.repeat and isinstance(value, list | tuple) else [value]:
             words += [option.flag, ",".join(map(str, word)) or NONE if isinstance(word, list | tuple) else str(word)]
-    return shlex.join(words)
+    return shlex.join([*words, *written])
 
 
 def add_result_options(parser: argparse.ArgumentParser) -> None:

@@ -94,4 +94,5 @@ COMMAND = Command(
     inputs=_beside,
     outputs=lambda job: [None if NAME in (job.typed.output or "") else job.typed.output],
     save=_save,
+    kept=lambda job: job.options.checkpoint,
 )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, counted
 from identifiable.blocks import one_blas_thread, silent
 from identifiable.dictionaries.assignment import Assignment, Float32, Index, assign
 from identifiable.dictionaries.chance import (
@@ -82,7 +82,8 @@ class Dictionary:
         if bad.size:
             first = ", ".join(map(str, bad[:5]))
             raise DataError(
-                f"{table.name}: expected finite numbers, got NaN or infinite values in {bad.size} features (first, from 0: {first})."
+                f"{table.name}: expected finite numbers, got NaN or infinite values in {counted(bad.size, 'feature')} "
+                f"(first, from 0: {first})."
             )
         live = np.flatnonzero(lengths > 0)
         if len(live) < FEWEST or table.d < 2:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric, check_values
+from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric, check_values, counted
 from identifiable.results import Alert, Factor
 from identifiable.results.disentanglement import Kind
 
@@ -293,7 +293,7 @@ def _numbers(values: Any, name: str) -> Array:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise DataError(
-            f"{name}: expected finite numbers, got {int(wrong.sum())} NaN or infinite ones (first: row {row}, column "
+            f"{name}: expected finite numbers, got {counted(int(wrong.sum()), 'NaN or infinite value')} (first: row {row}, column "
             f"{column}); remove those rows."
         )
     _refuse_extreme(numbers, name)
@@ -340,7 +340,8 @@ def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
         if column.dtype.kind == "f" and not np.isfinite(column).all():
             gaps = np.flatnonzero(~np.isfinite(column))
             raise DataError(
-                f"factors: column {i + 1} has NaN or infinite values in {len(gaps)} rows (first: row {gaps[0]}); remove those rows."
+                f"factors: column {i + 1} has NaN or infinite values in {counted(len(gaps), 'row')} (first: row "
+                f"{gaps[0]}); remove those rows."
             )
         if column.dtype.kind == "f":
             check_numeric(column.dtype, f"factors: column {i + 1}")

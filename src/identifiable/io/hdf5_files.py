@@ -22,7 +22,7 @@ from identifiable.io.hdf5_limits import check_heaps
 from identifiable.io.remote import RemotePath
 from identifiable.io.stored_rows import FileBytes, Layout, LazyRows, local_copy
 
-TEXT = np.dtype("S1")  # stands for text of any length
+TEXT = np.dtype("S")  # of any length
 
 
 class Hdf5File(NamedArrays):
@@ -55,7 +55,8 @@ class Hdf5File(NamedArrays):
         if element.is_virtual or element.external:
             self._elsewhere.add(name)
             return
-        dtype = TEXT if h5py.check_string_dtype(element.dtype) is not None else np.dtype(element.dtype)
+        text = h5py.check_string_dtype(element.dtype)
+        dtype = TEXT if text is not None and text.length is None else np.dtype(element.dtype)
         self._layouts[name] = Layout(0, tuple(element.shape), dtype)
 
     def _choose(self, part: str | None, ndim: int) -> str:
@@ -77,7 +78,7 @@ class Hdf5File(NamedArrays):
             raise DataError(f"{label}: expected one value per row (a 1-D array), got shape {layout.shape}.")
         with self._opened() as root:
             dataset = self._element(root, name)
-            text = layout.stored == TEXT
+            text = layout.stored.kind == TEXT.kind
             values = np.array(dataset.asstr()[...].tolist(), dtype=str) if text else dataset[...]
         return identities(values, label)
 

@@ -31,6 +31,7 @@ from identifiable.io.containers import (
 from identifiable.io.hdf5_files import open_hdf5
 from identifiable.io.labelled import LabelledTable
 from identifiable.io.parquet_files import ParquetTable
+from identifiable.io.remote import RemotePath
 from identifiable.io.shards import Shard, dataset_files, matched, one_format, open_shards, under
 from identifiable.io.tables import TextTable, read_lines
 from identifiable.io.torch_files import TorchFile
@@ -59,6 +60,7 @@ WITH_GAPS = (TextTable, ParquetTable, ArrowTable)  # these can read empty cells 
 LABELLED = tuple(suffix for suffix, reader in READERS.items() if reader in (*WITH_GAPS, AnnDataFile))
 ZARR = (".zgroup", ".zarray", "zarr.json")  # one of these lies in the folder of a store
 PLAIN_TEXT = (".txt", "")  # one id or label per line
+NO_IDS = "none"  # in place of ids: rows are known by their position
 
 
 def open_representation(
@@ -83,7 +85,8 @@ def open_representation(
         Who the rows are: a column of the table, a key or tensor in the same file, or another file
         with one id per row (text lines, `.npy`, ``table.csv:column``, …). Without it: an array called
         `ids` beside the values; in a table a column called `id`, `sample_id` or `index`, or a first
-        column without a name; the index that pandas wrote into a `.parquet`; `obs_names` of a `.h5ad`.
+        column without a name; the index that pandas wrote into a `.parquet`; `obs_names` of a `.h5ad`. ``"none"``: these are
+        left out, and rows are known by their position.
     rows
         How many rows to read at once (`identifiable.Blocks`).
     gaps
@@ -98,9 +101,12 @@ def open_representation(
     container = _container(at.path, gaps=gaps)
     if isinstance(container, TextTable):
         container.labels = labels
+    by_position = ids == NO_IDS and ids not in container.names
+    ids = None if by_position else ids
     inside = ids is not None and ids in container.names
     table = container.table(at.part, ids=ids if inside else None, own_ids=ids is None)
     row_ids = table.ids if ids is None or inside else sidecar_ids(ids, at.path, container)
+    row_ids = None if by_position else row_ids
     check_count(row_ids, table.rows.shape[0], at.label, ids)
     return Representation(Blocks(table.rows, rows=rows, name=at.label), row_ids, at.name, columns=table.columns)
 
@@ -210,7 +216,13 @@ def _shards(path: Path) -> tuple[list[Shard], str] | None:
     else:
         found = under(path)
     if not found:
-        raise DataError(f"{path}: expected a file, got a directory; name a file in it.")
+        within = (
+            []
+            if isinstance(path, RemotePath)
+            else sorted(name for name in os.listdir(path) if not name.startswith((".", "_")))
+        )
+        got = f"only {named(within)}; name one of these" if within else "one without any; check the path"
+        raise DataError(f"{path}: expected a folder with files of one format (the rows of a table), got {got}.")
     return found, one_format(found, tuple(READERS), str(path))
 
 

@@ -363,6 +363,8 @@ def matched(pattern: Path) -> list[Shard]:
         found = [Path(name) for name in glob.glob(str(pattern), recursive=True)]
     found = [path for path in found if not path.name.startswith((".", "_"))]
     if not found:
+        if not {"*", "?"} & set(str(pattern)):  # the name of a file may hold brackets
+            raise DataError(f"{pattern}: no such file, and none matches it as a pattern ([...]); check the path.")
         raise DataError(f"{pattern}: no file matches; check the pattern, and put it in quotes.")
     fixed = itertools.takewhile(lambda part: not any(character in part for character in "*?["), pattern.parts)
     return _sorted(found, len(list(fixed)))

@@ -191,7 +191,7 @@ class Layout:
 
     @property
     def stored_dtype(self) -> str:
-        return "bfloat16" if self.bfloat16 else str(self.stored)
+        return "bfloat16" if self.bfloat16 else str(self.stored) if self.stored.itemsize else "text"
 
     @property
     def nbytes(self) -> int:

@@ -70,7 +70,7 @@ class Identified(Options):
         Any,
         Option(
             "the column, key or sidecar file with sample ids to join rows on, or the column of a data frame; one for all "
-            "tables, or one for each",
+            "tables, or one for each; none: rows are paired by position",
             repeat=True,
             setting=False,
             metavar="NAME",

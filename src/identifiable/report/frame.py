@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 from identifiable.report.page import (
@@ -37,6 +39,23 @@ DETAILS = {  # how a table was read, and what the verdict already takes into acc
     *("reading", "control_name_shared", "plate_joined", "target_missing", "doses_pooled", "plates_of_one_class"),
     *("targets_left_out", "folds_left_out", "information_from_some", "draws_agree", "no_splits"),
 }
+
+
+def shell_words(command: str) -> list[str]:
+    """The words of a recorded command; none if it is not one of the shell."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
+def written_by(command: str) -> str | None:
+    """The file that a recorded command writes with -o, quoted for the shell; None if it writes none."""
+    words = shell_words(command)
+    joined = (word.removeprefix("--output=") for word in words if word.startswith("--output="))
+    apart = (after for word, after in pairwise(words) if word in ("-o", "--output"))
+    found = next(chain(joined, apart), None)
+    return None if found is None else shlex.quote(found)
 
 
 def framed(
@@ -197,7 +216,7 @@ def reproduction(result: Shown, methods: Iterable[str], bibtex: str) -> Section:
                     for i in result.inputs
                 ),
             ),
-            Code("Command", provenance.command or f"{MISSING} (not recorded)"),
+            Code("Command", one_line(provenance.command) or f"{MISSING} (not recorded)"),
             Table(
                 "Versions and seed",
                 (Column("what", "text"), Column("value", "code")),

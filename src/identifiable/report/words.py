@@ -9,7 +9,9 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from identifiable._checks import counted as counted
 from identifiable._checks import one_line as one_line
+from identifiable._checks import plural as plural
 from identifiable.results import Interval, PairResult
 
 MISSING = "–"
@@ -180,16 +182,6 @@ def percent_interval(value: Interval | None) -> str:
 def count(value: int) -> str:
     """A whole number with thousands apart."""
     return f"{value:,}"
-
-
-def counted(value: int, what: str) -> str:
-    """'1 pair', '1,200 pairs'."""
-    return f"{count(value)} {what if value == 1 else plural(what)}"
-
-
-def plural(what: str) -> str:
-    """'pairs', 'batches'."""
-    return what + ("es" if what.endswith("ch") else "s")
 
 
 def ratio(n: int, d: int) -> str:

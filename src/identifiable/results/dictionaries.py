@@ -228,6 +228,8 @@ class Matches(Shown):
         """How many features have a partner, and PW-MCC beside chance."""
         pair, first = self.pairs[0], self.dictionaries[0]
         said: dict[str, Any] = {"threshold": self.threshold, "features": first.features}
+        could = min(pair.matched for pair in self.pairs if first.name in (pair.first, pair.second))
+        said |= {"could": could} if could < first.features else {}
         if self.cycles is None or first.stability is None:
             said |= {"first": pair.first, "second": pair.second, "above": pair.above}
             said |= {"by_chance": pair.chance_above, "value": pair.main.value, "chance": pair.main.chance}

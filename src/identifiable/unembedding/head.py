@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, check_magnitude, check_unique_ids
+from identifiable._checks import DataError, check_magnitude, check_unique_ids, counted
 from identifiable.moments import EPS, Array
 from identifiable.representation import Representation, pair
 from identifiable.results import HeadDiversity
@@ -36,7 +36,7 @@ class Head:
         for values in (self.weight, self.bias):
             if values is not None and not np.isfinite(values).all():
                 bad = int(np.sum(~np.isfinite(values)))
-                raise DataError(f"{self.name}: expected finite weights, got {bad} NaN or infinite values.")
+                raise DataError(f"{self.name}: expected finite weights, got {counted(bad, 'NaN or infinite value')}.")
             if values is not None:
                 check_magnitude(float(np.abs(values).max()), self.name)
         if self.labels is not None:

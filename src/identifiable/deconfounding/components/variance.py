@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, counted
 from identifiable.blocks import Blocks, fold
 from identifiable.deconfounding.design import Codes, Design, Mask
 from identifiable.groups import AffineMap
@@ -65,7 +65,7 @@ def project(blocks: Blocks, to_axes: AffineMap, run: Run = PLAIN) -> list[NDArra
             ~np.isfinite(np.concatenate([slab.sum(axis=1)[:, None] for slab in slabs], axis=1)).all(axis=1)
         )
         raise DataError(
-            f"{blocks.name}: expected finite numbers, got NaN or infinite values in {len(bad)} rows (first rows, from 0: "
+            f"{blocks.name}: expected finite numbers, got NaN or infinite values in {counted(len(bad), 'row')} (first rows, from 0: "
             f"{', '.join(map(str, bad[:5]))}); remove or impute them."
         )
     return slabs

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
 
-from identifiable.report.frame import framed, glossary, marks, section, terms
+from identifiable.report.frame import framed, glossary, marks, section, shell_words, terms, written_by
 from identifiable.report.page import (
     Block,
     Card,
@@ -146,20 +145,18 @@ def _steps(result: Alignment) -> Iterator[Block]:
         )
     if way.advice != "re_embed":
         table, by = _files_of(result)
-        yield Code("Map stored vectors", f"identifiable transform {by} {table} -o mapped.npy --flags flags.csv")
+        yield Code(
+            "Map stored vectors", one_line(f"identifiable transform {by} {table} -o mapped.npy --flags flags.csv")
+        )
 
 
 def _files_of(result: Alignment) -> tuple[str, str]:
     """The first table and the map as the command named them; a placeholder where it did not."""
-    try:
-        words = shlex.split(result.provenance.command)
-    except ValueError:
-        words = []
+    command = result.provenance.command
+    words = shell_words(command)
     if words[:2] != ["identifiable", "align"] or len(words) < 3:
         return "vectors.npy", "map.safetensors"
-    joined = (word.removeprefix("--output=") for word in words if word.startswith("--output="))
-    apart = (after for word, after in pairwise(words) if word in ("-o", "--output"))
-    return shlex.quote(words[2]), shlex.quote(next(chain(joined, apart), "map.safetensors"))
+    return shlex.quote(words[2]), written_by(command) or "map.safetensors"
 
 
 def _uses(way: Way) -> Iterator[tuple[str, Retrieval]]:

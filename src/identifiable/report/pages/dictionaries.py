@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from identifiable.report.frame import framed, glossary, matrix, section, shade, terms
+from identifiable.report.frame import framed, glossary, matrix, section, shade, terms, written_by
 from identifiable.report.page import Block, Card, Curve, Curves, Page, Table, Text, columns
 from identifiable.report.words import (
     MISSING,
+    clip,
     count,
+    counted,
     display_name,
     interval,
     known,
@@ -40,11 +42,12 @@ SEVERAL = ("Stability", "Cycles")
 SCORES = {
     "pw_mcc": "PW-MCC, signed",
     "pw_mcc_absolute": "PW-MCC, absolute",
-    "max_cosine": "largest cosine, first to second",
-    "max_cosine_back": "largest cosine, second to first",
+    "max_cosine": "largest cosine A → B",
+    "max_cosine_back": "largest cosine B → A",
     "share_above": "share above {}",
 }
 SOLVERS = {"hungarian": "exact (Hungarian)", "sparse": "nearest candidates, sparse assignment"}
+NAME = 20  # columns of a name in a cell
 PICTURED = 6  # pairs that have a figure of their own
 
 
@@ -65,7 +68,7 @@ def page(result: Matches) -> Page:
             section("strongest", "Strongest matches", _strongest(result)),
             section("spans", "Do they span the same directions?", _spans(result)),
             section("dictionaries", "The dictionaries", _dictionaries(result)),
-            section("steps", "What to do next", (Text(words[step], brief=True) for step in _steps(result))),
+            section("steps", "What to do next", _next(result)),
         ],
         reading=(Text(words[""]), terms("match", *READING, *(SEVERAL if several else ()))),
         methods=(words["Computed"], _judged(result), words["Sources"]),
@@ -88,8 +91,8 @@ def _card(result: Matches) -> Card:
         ("dimensions", count(result.dictionaries[0].dimensions)),
         ("PW-MCC", number(pair.main.value)),
         ("by chance", number(pair.main.chance)),
-        (f"above {_threshold(result)}", f"{count(pair.above)} of {count(result.dictionaries[0].features)}"),
-        ("above 99 % of chance", f"{count(pair.above_null)} of {count(result.dictionaries[0].features)}"),
+        (f"above {_threshold(result)}", f"{count(pair.above)} of {count(pair.matched)}"),
+        ("above 99 % of chance", f"{count(pair.above_null)} of {count(pair.matched)}"),
     ]
     if result.cycles is not None:
         facts = [*facts[:2], ("cycles that close", percent(result.cycles.share))]
@@ -102,7 +105,8 @@ def _card(result: Matches) -> Card:
 def _scores(result: Matches) -> Iterator[Block]:
     for pair in result.pairs:
         yield Table(
-            f"{_named(pair)}: {count(pair.matched)} matches by {'cosine' if pair.signed else 'absolute cosine'}. Chance: the "
+            f"{display_name(pair.first)} (A) and {display_name(pair.second)} (B): {counted(pair.matched, 'match')} by "
+            f"{'cosine' if pair.signed else 'absolute cosine'}. Chance: the "
             "largest of Gaussian, permuted and shuffled",
             columns("score", "value", "chance", "95 %", "p", "gaussian", "permuted", "shuffled", "isotropic"),
             tuple(
@@ -204,9 +208,10 @@ def _rising(quantiles: Sequence[float]) -> tuple[Interval, ...]:
 
 def _strongest(result: Matches) -> Iterator[Block]:
     for pair in result.pairs[:PICTURED]:
+        heads = [f"feature of {clip(one_line(name), NAME)}" for name in (pair.first, pair.second)]
         yield Table(
             f"{_named(pair)}: the {count(len(pair.strongest))} largest cosines; --output has all matches",
-            columns("feature of first", "of second", "cosine", "margin", "p", words=("of second",)),
+            columns(*heads, "cosine", "margin", "p", words=(heads[1],)),
             tuple(
                 (one_line(m.first), one_line(m.second), score(m.cosine), number(m.margin), probability(m.p))
                 for m in pair.strongest
@@ -260,10 +265,15 @@ def _dictionaries(result: Matches) -> Iterator[Block]:
     )
 
 
-def _steps(result: Matches) -> Iterator[str]:
-    yield "Steps at chance" if result.text.code.endswith("at_chance") else "Steps matched"
+def _next(result: Matches) -> Iterator[Block]:
+    words, file = glossary("match"), written_by(result.provenance.command)
+    if result.text.code.endswith("at_chance"):
+        yield Text(words["Steps at chance"], brief=True)
+    else:
+        yield Text(words["Steps save"] if file is None else f"The matching is in {one_line(file)}.", brief=True)
+        yield Text(words["Steps matched"], brief=True)
     if len(result.dictionaries) == 2:
-        yield "Steps more runs"
+        yield Text(words["Steps more runs"], brief=True)
 
 
 def _judged(result: Matches) -> str:

@@ -407,7 +407,7 @@ def under_ladder(pair: PairResult) -> Iterator[Block]:
     """What the numbers of a ladder need to be read right, where it is printed."""
     said = [SCALED] if any(rung.group == "rigid" and rung.r2 is not None for rung in pair.rungs) else []
     if draws := _beats_all(pair):
-        said.append(f"Every group does better than all {count(draws)} shuffles.")
+        said.append(f"Every group does better than {'the shuffle' if draws == 1 else f'all {count(draws)} shuffles'}.")
     if said:
         yield Text(" ".join(said), note=True, brief=True)
 

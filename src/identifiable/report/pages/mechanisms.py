@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from identifiable.report.frame import framed, glossary, section, terms
-from identifiable.report.page import Block, Card, Cloud, Curve, Curves, Fold, Grid, Page, Table, Text, columns
-from identifiable.report.words import MISSING, count, display_name, known, number, percent, sentence_of, yes_no
+from identifiable.report.frame import framed, glossary, section, terms, written_by
+from identifiable.report.page import Block, Card, Cloud, Code, Curve, Curves, Fold, Grid, Page, Table, Text, columns
+from identifiable.report.words import (
+    MISSING,
+    count,
+    display_name,
+    known,
+    number,
+    one_line,
+    percent,
+    sentence_of,
+    yes_no,
+)
 from identifiable.results import IndependenceScores, MechanismFactor, Mechanisms
 
 GUIDE = (
@@ -46,7 +56,7 @@ def page(result: Mechanisms) -> Page:
             section("leak", "How many factors", _leak(result)),
             section("points", "Point by point", _points(result)),
             section("scores", "How independent they are", _scores(result)),
-            section("steps", "What to do next", (Text(words[step], brief=True) for step in _steps(result))),
+            section("steps", "What to do next", _next(result)),
         ],
         reading=(Text(words[""]), terms("mechanisms", *READING)),
         methods=(words["Computed"], words["Judged"], words["Sources"]),
@@ -232,6 +242,22 @@ def _scores(result: Mechanisms) -> Iterator[Block]:
         columns("score", *(name for name, _ in found)),
         tuple((label, *(number(getattr(scores, key)) for _, scores in found)) for key, label in SCORES.items()),
     )
+
+
+def _next(result: Mechanisms) -> Iterator[Block]:
+    words, file = glossary("mechanisms"), written_by(result.provenance.command)
+    for step in _steps(result):
+        yield Text(words[step], brief=True)
+        if step != "Change the basis":
+            continue
+        if file is not None:
+            yield Code(
+                "Factors of new latents",
+                one_line(f"identifiable transform {file} latents.npy -o factors.npy"),
+                brief=True,
+            )
+        else:
+            yield Text(words["Write the basis"], brief=True)
 
 
 def _steps(result: Mechanisms) -> Iterator[str]:
