@@ -254,7 +254,7 @@ def test_points_come_as_arrays_lists_representations_and_paths(tmp_path: Path) -
 def test_points_that_are_no_table_or_not_finite_are_refused() -> None:
     Z = points(9)
     Z[4, 1] = np.nan
-    with pytest.raises(DataError, match=naming("got 1", "1 rows", ": 4)")):
+    with pytest.raises(DataError, match=naming("got 1", "1 row", ": 4)")):
         bilipschitz(waves(), Z)
     with pytest.raises(DataError, match="2-D"):
         bilipschitz(waves(), np.zeros(3))

@@ -184,7 +184,7 @@ WRONG = {
     "B is turned": ((COMMON, COMMON.T), DataError, "--features rows,columns"),
     "A is turned": ((COMMON.T, COMMON), DataError, "--features columns,rows"),
     "both are turned": ((COMMON.T, COMMON[:, :9].T @ np.ones((60, 70))), DataError, r"\(24, 60\)"),
-    "NaN": ((COMMON, np.where(np.arange(60)[:, None] == 7, np.nan, COMMON)), DataError, "1 features .*7"),
+    "NaN": ((COMMON, np.where(np.arange(60)[:, None] == 7, np.nan, COMMON)), DataError, "1 feature .*7"),
     "infinity": ((np.where(COMMON > 2.5, np.inf, COMMON), COMMON), DataError, "a: "),
     "another width, as many features": ((COMMON[:9], COMMON[:9, :20]), DataError, "24 and 20"),
     "a vector": ((COMMON, COMMON[0]), DataError, r"2: .*\(24,\)"),

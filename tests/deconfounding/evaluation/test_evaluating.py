@@ -589,7 +589,7 @@ def test_tables_it_cannot_use_are_refused_with_their_rows() -> None:
         evaluate(blocks, one, classifiers=("ridge",), min_wells=5)
     holed = np.array(blocks[0 : blocks.n])
     holed[7, 1] = np.nan
-    with pytest.raises(DataError, match=r"1 rows \(.*: 7\)"):
+    with pytest.raises(DataError, match=r"1 row \(.*: 7\)"):
         evaluate(Blocks(holed, name="holed"), design, classifiers=("ridge",), min_wells=5)
 
 
