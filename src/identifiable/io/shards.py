@@ -81,7 +81,7 @@ class ShardRecipe:
 class ShardRows:
     """Rows of many tables, one below the other. A `stored_rows.LazyRows`.
 
-    Files of several types are read as their smallest common type.
+    Files of different types are read as their smallest common type.
     """
 
     def __init__(

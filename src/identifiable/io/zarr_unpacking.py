@@ -101,7 +101,7 @@ class Unpacking:
         return {"id": NAME, "codec": self.codec, "most": self.most}
 
     def encode(self, buf: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # stores are read through this, never written
 
     def decode(self, buf: Any, out: Any = None) -> Any:
         return ndarray_copy(unpacked(self.codec, ensure_bytes(buf), self.most), out)
@@ -127,7 +127,7 @@ class ChunkUnpacking(BytesBytesCodec):
         return chunk_spec.prototype.buffer.from_bytes(found)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        raise NotImplementedError
+        raise NotImplementedError  # as above
 
 
 numcodecs.register_codec(Unpacking)
