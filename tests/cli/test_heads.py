@@ -36,7 +36,7 @@ def test_the_sentence_comes_first_and_the_map_is_written(folder, capsys):
         assert {name: written[name].shape for name in written} == {"matrix": (4, 4), "offset": (4,), "basis": (4, 4)}
         assert np.allclose(written["matrix"], np.load("A.npy"))
     found = load("r.json")
-    assert found.provenance.command.endswith("--features m.npz:a m.npz:b --null-draws 3")
+    assert found.provenance.command.endswith("--features m.npz:a m.npz:b --null-draws 3 --map-out map.npz")
     assert [i.name for i in found.inputs] == ["head_a", "head_b", "a", "b"]
 
 
