@@ -118,7 +118,8 @@ def test_every_mean_of_a_pass_is_the_plain_mean(table, name, precision):
     np.testing.assert_allclose(passes.step(turn[:2], G).cross, step.cross[:2, :2], **close)
     some = passes.step_of(np.array([True, False, True]), turn, G)
     assert some.n == n
-    np.testing.assert_allclose(some.cross, step.cross * [[1], [0], [1]], **close)
+    scale = {"rtol": 0, "atol": close["atol"] * np.abs(step.cross).max()}  # sums in float32 cancel
+    np.testing.assert_allclose(some.cross, step.cross * [[1], [0], [1]], **scale)
     np.testing.assert_allclose(some.bend, step.bend * [1, 0, 1], **close)
 
     pairs = passes.pairs(turn, G)
