@@ -203,7 +203,9 @@ def _nearly(
     bases = () if chosen.form == "local" else tuple(frame.to_white @ part for part in chosen.parts.parts)
     if why is None and rows.complete and bases:
         owners = chosen.parts.owners if chosen.form == "rows" else chosen.parts.owners[rows.nodes]
-        why = "square" if _repeated(rows, owners, bases, chosen.leak) else None
+        rounding = ROUNDING * rows.eps  # a leak below it: exact, though the exact stage stopped short by the last bits
+        copied = chosen.leak <= rounding and _copied(rows, owners, bases, math.sqrt(rounding))
+        why = "square" if copied or _repeated(rows, owners, bases, chosen.leak) else None
     if why is None and chosen.form == "scaled":
         why = "scales"
     return _Outcome(chosen, chosen.n_factors, why or "separated", why is None, bases, frame)
