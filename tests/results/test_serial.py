@@ -176,6 +176,15 @@ def test_a_schema_of_a_thousand_letters_is_shortened(data):
     assert len(str(refused.value)) < 900
 
 
+@pytest.mark.parametrize("field", ["schema", "inputs", "provenance"])
+def test_what_an_error_repeats_of_a_file_is_short(data, field):
+    long = [{f"{k}{'y' * 30}": [{"z" * 40: ["x" * 40] * 9}] * 9 for k in range(9)}] * 9
+    data[field] = {"a": long} if field == "inputs" else long
+    with pytest.raises(DataError, match=rf"^r\.json: .*{field}") as refused:
+        from_json(json.dumps(data), "r.json")
+    assert len(str(refused.value)) < 900
+
+
 @pytest.mark.parametrize("schema", [None, "", "identifiable/compare/2", "identifiable/other/1", 1, ["x"], {"a": 1}])
 def test_another_schema_is_refused_and_the_known_one_named(data, schema):
     data["schema"] = schema

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
-from identifiable._checks import DataError
+from identifiable._checks import CHARACTERS, DataError, said
 
+PREFIX = "identifiable/"  # of every schema
 LARGEST = 1e100  # no number of ours is so large; a page could not draw it
 SCHEMAS: dict[str, type] = {}
 """The class of every schema; `Shown` fills it."""
@@ -36,12 +37,14 @@ def from_json(text: str, name: str = "result") -> Any:
         ) from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, str) or schema not in SCHEMAS:
-        raise DataError(f"{name}: expected a result with schema {' or '.join(SCHEMAS)}, got {reprlib.repr(schema)}.")
+        names = " or ".join(known.removeprefix(PREFIX) for known in SCHEMAS)
+        got = reprlib.repr(schema)[:CHARACTERS]  # a list of lists may still be long
+        raise DataError(f"{name}: expected a result with schema {PREFIX}{names}; got {got}.")
     try:
         return _typed(SCHEMAS[schema], data, "")
     except (_Wrong, TypeError, ValueError, OverflowError) as error:  # the last three: of a class that checks itself
         raise DataError(
-            f"{name}: the result does not follow schema {schema} ({error}); write it again with this version."
+            f"{name}: the result does not follow schema {schema} ({said(error)}); write it again with this version."
         ) from None
 
 
