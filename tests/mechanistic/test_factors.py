@@ -9,9 +9,20 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError
-from identifiable.mechanistic.counting import LEAST_POINTS, Count, PointByPoint, Stacked
-from identifiable.mechanistic.factors import _AtPoint, _local_subspaces, find_factors, largest_angle
-from identifiable.mechanistic.operator import MOST, Frame, Spectrum, local_spectrum, spectrum, split, whitened
+from identifiable.mechanistic.counting import (
+    LEAST_POINTS,
+    LEFT_OUT,
+    Count,
+    PointByPoint,
+    Stacked,
+    _rotations,
+    _upright,
+    _white_again,
+    judged,
+    likely_number,
+)
+from identifiable.mechanistic.factors import _AtPoint, _by_few, _local_subspaces, find_factors, largest_angle
+from identifiable.mechanistic.operator import MOST, Frame, Spectrum, Split, local_spectrum, spectrum, split, whitened
 from identifiable.mechanistic.sampling import rows_of
 from identifiable.worlds import MovingSprites, SlotWorld
 from mechanistic.blocks_world import block_jacobians, conditioned, same_partition, sine
@@ -420,3 +431,171 @@ def test_parts_of_the_jacobians_are_read_once_each(allowed: int | None, monkeypa
         assert np.array_equal(getattr(whole, name), getattr(parts, name))
     if allowed is None:
         assert np.array_equal(parts.values, J.reshape(-1, 3))
+
+
+def test_the_largest_angle_of_bases_that_rounding_makes_longer_than_1_is_a_right_one() -> None:
+    longer = (1 + 1e-12) * np.eye(3)[:, :1]
+    assert largest_angle(np.eye(3)[:, 1:2], longer) == 90.0
+    assert largest_angle(np.eye(3)[:, :1], longer) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_upright_rows_are_the_same_in_every_basis(size: int) -> None:
+    rng = np.random.default_rng([12, size])
+    rows = rng.standard_normal((7, size))
+    found = _upright(rows)
+    assert np.allclose(found @ found.T, rows @ rows.T)  # turned or mirrored, not bent
+    for _ in range(4):
+        turn = np.linalg.qr(rng.standard_normal((size, size)))[0]
+        assert np.allclose(_upright(rows @ turn), found)
+        assert np.allclose(_upright(-rows @ turn), found)
+    longest = np.argmax((rows**2).sum(axis=1))
+    assert np.allclose(found[longest], np.eye(size)[0] * np.linalg.norm(rows[longest]))
+    assert not np.allclose(_upright(rows[::-1]), found)
+
+
+def test_fewer_rows_than_directions_stay_as_they_are() -> None:
+    rows = np.random.default_rng(13).standard_normal((2, 3))
+    assert np.array_equal(_upright(rows), rows)
+    assert not np.allclose(_upright(rows[:, :2]), rows[:, :2])
+
+
+@pytest.mark.parametrize("form", ["rows", "outputs"])
+def test_turned_rows_keep_sizes_and_factors_and_lose_their_directions(form: str) -> None:
+    white, owners = two_planes(3)
+    nodes = np.arange(20) // 2  # two rows of each output; owners of rows, or of outputs
+    view = Stacked(white, nodes, np.arange(20) % 2, nodes, form, 2)
+    of_nodes = owners if form == "rows" else owners[::2]
+    basis = np.concatenate([np.linalg.svd(white[owners == k])[2][:2] for k in range(2)]).T
+    parts = Split(of_nodes, basis, (2, 2))
+    turned = view.turned(parts, np.random.default_rng(0))
+    assert turned is not None
+    assert np.allclose(turned.white.T @ turned.white, np.eye(4))
+    for k, columns in enumerate((slice(0, 2), slice(2, 4))):
+        assert np.allclose(np.delete(turned.white[owners == k], columns, axis=1), 0)  # in its own factor, nowhere else
+    inner, before = turned.white @ turned.white.T, white @ white.T
+    within = owners[:, None] == owners
+    assert not np.allclose(inner[within], before[within], atol=0.05)
+    again = view.turned(parts, np.random.default_rng(0))
+    assert again is not None
+    assert np.array_equal(again.white, turned.white)
+
+
+def test_rotations_are_orthogonal_and_of_both_signs() -> None:
+    turns = _rotations(200, 3, np.random.default_rng(5))
+    assert np.allclose(turns @ turns.transpose(0, 2, 1), np.eye(3))
+    assert 0.3 < (np.linalg.det(turns) > 0).mean() < 0.7
+    assert (
+        np.abs(turns.mean(axis=0)).max() < 0.2
+    )  # without the signs of the triangle the diagonal is below 0 on average
+
+
+@pytest.mark.parametrize("points", [LEAST_POINTS, LEAST_POINTS - 1])
+def test_the_local_form_draws_points_again_where_there_are_enough_and_leaves_outputs_out_else(points: int) -> None:
+    whites = [two_planes(k)[0] for k in range(points)]
+    again = PointByPoint(whites).resampled(np.random.default_rng(0))
+    assert again is not None
+    assert again.n_points == points
+    if points >= LEAST_POINTS:
+        drawn = [next(i for i, white in enumerate(whites) if white is each) for each in again.whites]
+        assert len(set(drawn)) < points
+    else:
+        kept = int(np.ceil((1 - LEFT_OUT) * 20))
+        assert [white.shape for white in again.whites] == [(kept, 4)] * points
+        assert all(np.allclose(white.T @ white, np.eye(4)) for white in again.whites)
+
+
+def test_rows_that_lost_a_direction_are_not_made_white() -> None:
+    white, _ = two_planes(4)
+    assert np.allclose(_white_again(3 * white), white)
+    mixed = white @ np.array([[2.0, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 5]])
+    found = _white_again(mixed)
+    values, vectors = np.linalg.eigh(mixed.T @ mixed)
+    assert np.allclose(found, mixed @ vectors @ np.diag(values**-0.5) @ vectors.T)
+    assert _white_again(white * [1, 1, 1, 0]) is None
+    assert PointByPoint([white])._with([white, None]) is None
+
+
+def certain_count(**changes: object) -> Count:
+    """Two factors with everything that a certain answer needs."""
+    found = Spectrum(np.array([0.0, 0.1, 0.9, 0.9]), np.zeros((20, 4)), np.ones(20))
+    parts = Split(np.arange(20) % 2, np.eye(3), (2, 1))
+    return replace(Count("outputs", found, parts, 2, 2, 0.8, 1.0, 1.0), **changes)
+
+
+def leaks_of(*values: float) -> Spectrum:
+    return Spectrum(np.array(values), np.zeros((20, 4)), np.ones(20))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows", "why"),
+    [
+        ({}, 12, None),
+        ({}, 11, "few_rows"),
+        ({"likely": 3}, 12, "accident"),
+        ({"without": 0.1 / 0.29}, 12, None),
+        ({"without": 0.1 / 0.31}, 12, "overlap"),
+        ({"explained": 1.12}, 12, None),  # 0.9 of 1.125 is 0.8
+        ({"explained": 1.13}, 12, "more_structure"),
+        ({"found": leaks_of(0.0, 0.01, 0.9, 0.9), "explained": 1.49}, 12, None),  # clear: 0.6
+        ({"found": leaks_of(0.0, 0.01, 0.9, 0.9), "explained": 1.51}, 12, "more_structure"),
+        ({"agreement": 0.8}, 12, None),
+        ({"agreement": 0.79}, 12, "unstable"),
+        ({"agreement": None}, 12, "unstable"),
+    ],
+)
+def test_every_limit_of_a_certain_number_has_its_code(changes: dict, rows: int, why: str | None) -> None:
+    assert judged(certain_count(**changes), rows, 3) == why
+
+
+def test_one_factor_has_limits_of_its_own_and_other_forms_are_asked() -> None:
+    one = certain_count(n_factors=1, likely=1, found=leaks_of(0.0, 0.86, 0.9, 0.9), without=None)
+    assert (one.separation, one.separated, one.leak, one.next_leak) == (1.0, 0, 0.0, 0.86)
+    assert judged(one, 12, 3) is None
+    assert judged(replace(one, explained=1.02), 12, 3) == "more_structure"
+    assert judged(one, 12, 3, [replace(one, found=leaks_of(0.0, 0.61, 0.9, 0.9))]) is None
+    assert judged(one, 12, 3, [replace(one, found=leaks_of(0.0, 0.59, 0.9, 0.9))]) == "more_structure"
+    two = certain_count()
+    assert judged(one, 12, 3, [two]) == judged(two, 12, 3, [replace(two, n_factors=3, likely=3)]) == "more_structure"
+    assert judged(two, 12, 3, [one, two]) is None
+    clear = replace(two, found=leaks_of(0.0, 0.01, 0.9, 0.9))
+    assert judged(clear, 12, 3, [replace(two, n_factors=3, likely=3)]) is None
+
+
+def test_separation_is_the_leak_over_the_smaller_of_its_neighbours() -> None:
+    two = certain_count()
+    assert (two.leak, two.next_leak) == (0.1, 0.9)
+    assert two.separation == pytest.approx(0.1 / 0.8)
+    assert replace(two, without=0.95).separation == pytest.approx(0.1 / 0.9)
+    assert replace(two, without=None).separation == pytest.approx(0.1 / 0.9)
+    assert (two.separated, replace(two, without=0.3).separated) == (2, 0)
+    assert replace(two, found=leaks_of(0.0, 0.3, 1.0, 1.0), without=1.0).separated == 2  # at the limit
+
+
+@pytest.mark.parametrize(
+    ("leak", "number"),
+    [([0.0, 0.9, 1.0], 1), ([0.0, 0.1, 0.9, 1.0], 2), ([0.0, 0.0, 0.0, 0.4], 3), ([0.0, 1e-9, 0.2, 0.6], 3)],
+)
+def test_the_likely_number_is_where_the_leak_rises_most(leak: list[float], number: int) -> None:
+    by_hand = max(range(1, len(leak)), key=lambda K: (leak[K] + 0.5) / (leak[K - 1] + 0.5))
+    assert likely_number(np.array(leak)) == by_hand == number
+
+
+def one_dense(seed: int) -> list[_AtPoint]:
+    """Points of one dense factor of four latents."""
+    rng = np.random.default_rng(seed)
+    points = []
+    for _ in range(6):
+        values = rng.standard_normal((40, 4))
+        points.append(_AtPoint(np.arange(40), values, whitened(values, 2.2e-16)))
+    return points
+
+
+def test_a_number_of_the_local_form_holds_where_no_few_outputs_make_it() -> None:
+    J = block_jacobians([2, 2], np.random.default_rng(8), points=6).jacobians
+    points = [_AtPoint(np.arange(len(values)), values, whitened(values, 2.2e-16)) for values in J]
+    empty = _AtPoint(np.arange(0), J[0][:0], points[0].frame)
+    assert not _by_few([*points, empty], 2.2e-16, 2)
+    assert _by_few(points, 2.2e-16, 1)
+    assert _by_few(one_dense(0), 2.2e-16, 2)
+    assert not _by_few(one_dense(0), 2.2e-16, 1)
