@@ -96,6 +96,38 @@ def test_a_new_folder_goes_with_its_files(tmp_path):
     assert (code, list(tmp_path.iterdir())) == (143, []), err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_threads_that_make_folders_again_without_pause_leave_none(tmp_path, number):
+    """As those of zarr do, which makes the folders of a chunk with the chunk: not even between the last look and the end."""
+    program = """
+import os, threading, time
+from identifiable.results.writing import whole_folder
+leave = os._exit
+def late(code):
+    time.sleep(0.1)
+    leave(code)
+os._exit = late
+def write(where):
+    while True:
+        try:
+            os.makedirs(where, exist_ok=True)
+            open(f"{where}/chunk", "wb").close()
+        except OSError:
+            pass
+with whole_folder("z.zarr") as path:
+    for k in range(4):
+        threading.Thread(target=write, args=(f"{path}/c/{k}",), daemon=True).start()
+    print("writing", flush=True)
+    time.sleep(99)
+"""
+    with started(BEGIN + program, cwd=tmp_path) as process:
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, len(err.splitlines())) == (128 + number, 1), err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_that_belong_together_take_their_names_before_the_end(tmp_path):
     program = """
 import os, time

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import sys
+import time
 from _thread import allocate_lock, start_new_thread
 from itertools import count
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 TEMPORARY = ".part"  # how the names of files and folders end that are not complete
-TURNS = 50  # in which what is unfinished is removed
-PATIENCE = 0.3  # seconds for files that are just taking their names, and for a reader of stderr
+PATIENCE = 0.3  # seconds for files that are just taking their names, for a reader of stderr, and to remove what comes back
+REST = 0.005  # seconds after which what was removed is still gone
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 steady = allocate_lock()  # held while a temporary file appears or takes its name: a command does not end in between
 unfinished: dict[str, None] = {}  # absolute paths of temporary files and of new folders, a folder before what is in it
@@ -37,6 +39,7 @@ ESCAPES = {c: f"\\x{c:02x}" for c in (*range(32), *range(127, 160)) if c not in 
 }
 
 _received = count()
+_never = allocate_lock()  # held for ever once the process ends
 
 
 def end_on_signals() -> None:
@@ -81,14 +84,30 @@ def _watch(reading: int) -> None:
         if next(_received) == 0:
             steady.acquire(timeout=PATIENCE)  # and never released: no file appears any more
             _say(last_words(SIGNALS[signal.Signals(number)]))
-        for turn in range(TURNS):  # a writer may make its file anew, or go on to write into its folder
-            left = [path for path in reversed(unfinished) if os.path.lexists(path)]
-            if not left and turn:
-                break
-            for path in left:
-                _remove(path)
+        _never.acquire(blocking=False)
+        sys.addaudithook(_make_nothing)
+        until = time.monotonic() + PATIENCE
+        while _remove_unfinished() and time.monotonic() < until:
+            time.sleep(REST)  # a writer may just be making its file or a folder, and compiled code is not held back
     finally:
         os._exit(128 + number)
+
+
+def _make_nothing(event: str, arguments: tuple[object, ...]) -> None:
+    """An audit hook: a thread that is about to make a file or a folder waits for the end of the process.
+
+    A writer that went on, as the threads of zarr do, would make its folders again as fast as they are removed.
+    """
+    if event == "os.mkdir" or (event == "open" and isinstance(flags := arguments[2], int) and flags & WRITES):
+        _never.acquire()
+
+
+def _remove_unfinished() -> bool:
+    """Remove what is unfinished; whether there was any."""
+    left = [path for path in reversed(unfinished) if os.path.lexists(path)]
+    for path in left:
+        _remove(path)
+    return bool(left)
 
 
 def _remove(path: str) -> None:
