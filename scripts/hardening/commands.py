@@ -194,6 +194,20 @@ def called(words: list[str], folder: Path) -> tuple[int, str]:
             return int(end.code or 0), said.getvalue()
 
 
+def warm(words: list[str], folder: Path) -> None:
+    """Call a command once in this process: what is loaded and compiled at first use is then in every fork.
+
+    With one thread of torch, as many as before in the forks: OpenMP waits for ever, in a fork, for threads that it has started here.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    called(words, folder)
+    torch.set_num_threads(threads)
+    clear(folder / OUT)
+
+
 # -- what they have written
 
 OWN = (  # of one run, in place of which nothing is compared

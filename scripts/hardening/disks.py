@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hardening import forks
 from hardening.checks import Check, Setting
-from hardening.commands import OUT, WRITERS, called, clear, make_inputs
+from hardening.commands import OUT, WRITERS, clear, make_inputs, warm
 from hardening.kills import PART, Reference, contents, reference, set_out
 
 STEP = 16_384  # bytes
@@ -34,8 +34,7 @@ def checks(setting: Setting) -> Iterator[Check]:
     stdout = Check("disks", "stdout on a full disk")
     mounts = _may_mount(setting.folder)
     for writer in WRITERS:
-        called(writer.words, folder)  # what is loaded and compiled at first use is in every fork
-        clear(folder / OUT)
+        warm(writer.words, folder)
         whole = reference(forks.command(writer), folder, writer.kept, writer.growing, equal)
         if whole is None:
             continue

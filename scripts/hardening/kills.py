@@ -28,7 +28,7 @@ import signals
 
 from hardening import forks
 from hardening.checks import Check, Setting
-from hardening.commands import OUT, WRITERS, called, clear, content, make_inputs
+from hardening.commands import OUT, WRITERS, clear, content, make_inputs, warm
 
 BLOWS = 21  # of each signal, for each command
 RESUMED = 10  # moments at which a command with a checkpoint is killed
@@ -64,8 +64,7 @@ def checks(setting: Setting) -> Iterator[Check]:
     stale = Check("kills", "the next run removes or names part files")
     equal = Check("kills", "two uninterrupted runs write the same")
     for writer in WRITERS:
-        called(writer.words, folder)  # what is loaded and compiled at first use is in every fork
-        clear(folder / OUT)
+        warm(writer.words, folder)
         whole = reference(forks.command(writer), folder, writer.kept, writer.growing, equal)
         if whole is None:
             continue
