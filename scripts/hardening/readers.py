@@ -273,13 +273,17 @@ def known_npz(path: Path) -> Iterator[Array]:
     for member in archive.infolist() if archive is not None else ():
 
         def read(member: zipfile.ZipInfo = member) -> Array:
-            with archive.open(member) as stream:
-                vars(stream)["_expected_crc"] = None
-                return np.lib.format.read_array(io.BytesIO(stream.read()), allow_pickle=False)
+            return np.lib.format.read_array(io.BytesIO(unchecked(archive, member)), allow_pickle=False)
 
         found = quietly(read)
         if found is not None:
             yield found
+
+
+def unchecked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with archive.open(member) as stream:
+        vars(stream)["_expected_crc"] = None
+        return stream.read()
 
 
 def known_safetensors(path: Path) -> Iterator[Array]:
@@ -305,6 +309,11 @@ def known_torch(path: Path) -> Iterator[Array]:
 
     found = quietly(lambda: torch.load(path, weights_only=True, map_location="cpu"))
     yield from (each for each in walk(found) if each is not None)
+    archive = quietly(lambda: zipfile.ZipFile(path))  # torch also refuses a file for members that hold no tensor
+    for member in archive.infolist() if archive is not None else ():
+        raw = quietly(unchecked, archive, member)
+        if "/data/" in member.filename and raw is not None and len(raw) == VALUES.nbytes:
+            yield np.frombuffer(raw, np.float32).reshape(VALUES.shape)
 
 
 def known_columns(path: Path) -> Iterator[Array]:
@@ -340,6 +349,8 @@ def known_columns(path: Path) -> Iterator[Array]:
             continue
         for empty in (float("nan"), "", 0):
             made = quietly(np.array, [empty if v is None else v for v in values])
+            if values and hasattr(values[0], "isoformat"):  # numpy writes the thousandths of a second
+                yield np.array([empty if v is None else str(np.datetime64(v, "ms")).replace("T", " ") for v in values])
             if made is not None and made.dtype == object:
                 made = quietly(made.astype, float)
             if made is not None:

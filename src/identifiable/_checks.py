@@ -72,7 +72,7 @@ def words_of(error: BaseException) -> str:
 
 def said(error: BaseException) -> str:
     """What an error says, on one line and not too long."""
-    return " ".join(str(error).split())[:CHARACTERS]
+    return one_line(" ".join(str(error).split()))[:CHARACTERS]
 
 
 def counted(n: int, what: str) -> str:

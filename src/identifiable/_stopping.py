@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 TEMPORARY = ".part"  # how the names of files and folders end that are not complete
-PATIENCE = 0.3  # seconds for files that are just taking their names, for a reader of stderr, and to remove what comes back
+PATIENCE = 0.3  # seconds: for files that are just taking their names, a reader of stderr, removing what comes back
 REST = 0.005  # seconds after which what was removed is still gone
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 

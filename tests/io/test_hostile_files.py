@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -16,8 +18,8 @@ from safetensors.numpy import save_file
 
 from errors import naming
 from identifiable import Representation
-from identifiable._checks import DataError, OutputError, PairingError
-from identifiable.io import open_representation, open_screen
+from identifiable._checks import DataError, OutputError, PairingError, words_of
+from identifiable.io import open_representation, open_screen, read_labels
 from identifiable.io.array_files import LARGEST_HEADER, NpyFile
 from identifiable.io.growing import GrowingFile
 from identifiable.io.head_files import read_head
@@ -313,3 +315,176 @@ def test_more_chunks_of_zarr_than_anyone_writes_are_refused(tmp_path):
     zarr.create_array(tmp_path / "a.zarr", shape=(4, 2**18), chunks=(4, 1), dtype="f4")
     with pytest.raises(DataError, match=naming("a.zarr", 2**18)):
         open_representation(tmp_path / "a.zarr")
+
+
+# -- found by damaging files at random
+
+
+@pytest.mark.timeout(15)
+def test_padding_of_a_header_costs_no_time(tmp_path):
+    """numpy took the square of the spaces before a damaged byte, here minutes."""
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (8, 3" + b" " * 9500 + b"\0)}"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + VALUES.tobytes())
+    with pytest.raises(DataError, match=naming("a.npy", "header")):
+        read(tmp_path / "a.npy")
+    text = text.replace(b"\0", b" ")
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + VALUES.tobytes())
+    np.testing.assert_array_equal(read(tmp_path / "a.npy"), VALUES)
+
+
+def test_an_array_in_each_place_is_refused(tmp_path):
+    text = b"{'descr': ('<f4', (3,)), 'fortran_order': False, 'shape': (8,)}\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + VALUES.tobytes())
+    with pytest.raises(DataError, match=naming("a.npy", "header")):
+        read_labels(tmp_path / "a.npy")
+
+
+def moved_directory(raw: bytes) -> bytes:
+    """The entry of the last member in the directory of an archive leads to the first member."""
+    at = raw.rindex(b"PK\x01\x02")
+    return raw[: at + 42] + bytes(4) + raw[at + 46 :]
+
+
+def longer_extra(raw: bytes) -> bytes:
+    """The header of the last member ends four bytes too early: its numbers would be those before."""
+    at = raw.rindex(b"PK\x03\x04")
+    (extra,) = struct.unpack("<H", raw[at + 28 : at + 30])
+    return raw[: at + 28] + struct.pack("<H", extra - 4) + raw[at + 30 :]
+
+
+@pytest.mark.parametrize("change", [moved_directory, longer_extra])
+def test_numbers_are_not_read_from_another_place_of_an_archive(tmp_path, change):
+    path = tmp_path / "a.npz"
+    values = np.arange(6000.0).reshape(-1, 3)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("x", "y"):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.save(member, values if name == "y" else np.zeros_like(values))
+    np.testing.assert_array_equal(open_representation(f"{path}:y").values[:], values)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DataError, match=r"a\.npz"):
+        open_representation(f"{path}:y").values[:]
+
+
+def test_an_archive_whose_members_have_gaps_is_verified_by_checksums(tmp_path):
+    """As some tools leave them that delete members."""
+    values = np.arange(6000.0).reshape(-1, 3)
+    np.savez(tmp_path / "a.npz", x=values)
+    raw = (tmp_path / "a.npz").read_bytes()
+    at, end = raw.index(b"PK\x01\x02"), raw.index(b"PK\x05\x06")
+    gap = raw[:at] + b"gap" + raw[at:end] + raw[end : end + 16] + struct.pack("<I", at + 3) + raw[end + 20 :]
+    (tmp_path / "a.npz").write_bytes(gap)
+    np.testing.assert_array_equal(read(tmp_path / "a.npz"), values)
+    (tmp_path / "a.npz").write_bytes(gap.replace(values.tobytes(), values[::-1].tobytes()))
+    with pytest.raises(DataError, match=naming("a.npz", "checksum")):
+        read(tmp_path / "a.npz")
+
+
+def test_two_members_of_one_name_are_refused(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.from_numpy(VALUES), tmp_path / "a.pt")
+    np.testing.assert_array_equal(read(tmp_path / "a.pt"), VALUES)
+    with zipfile.ZipFile(tmp_path / "a.pt") as archive:
+        members = [(each.filename, archive.read(each)) for each in archive.infolist()]
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr(*members[-1])
+    with pytest.raises(DataError, match=r"a\.pt"):
+        read(tmp_path / "a.pt")
+
+
+FLIPS = """
+import sys
+from pathlib import Path
+from identifiable import DataError
+from identifiable.io import open_representation
+path = Path("a.parquet")
+whole, refused = path.read_bytes(), 0
+for at in range(len(whole) - int.from_bytes(whole[-8:-4], "little") - 8, len(whole)):
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+    try:
+        open_representation(path).values[:]
+    except DataError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_damaged_statistics_of_parquet_do_not_end_the_process(tmp_path):
+    """pyarrow ends the process where it is asked about one column of a group of rows whose histogram is too long."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"id": ["u", "v"], "x": [1.0, 2.0]}), tmp_path / "a.parquet", compression="none")
+    ended = subprocess.run([sys.executable, "-c", FLIPS], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 20
+
+
+def test_chunks_that_are_too_short_are_refused(tmp_path):
+    """HDF5 ends the process where it looks for the checksum of fewer bytes than that has."""
+    h5py = pytest.importorskip("h5py")
+    for damaged in (False, True):
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            made = file.create_dataset("x", data=VALUES, chunks=(4, 3), fletcher32=True)
+            if damaged:
+                made.id.write_direct_chunk((4, 0), b"ab")
+        if damaged:
+            with pytest.raises(DataError, match=naming("a.h5", "chunk")):
+                read(tmp_path / "a.h5")
+        else:
+            np.testing.assert_array_equal(read(tmp_path / "a.h5"), VALUES)
+
+
+def test_ids_in_half_precision_are_whole_numbers(tmp_path):
+    np.savez(tmp_path / "a.npz", x=VALUES, ids=np.arange(8, dtype=np.float16))
+    assert open_representation(tmp_path / "a.npz").ids.tolist() == [*range(8)]
+    np.savez(tmp_path / "a.npz", x=VALUES, ids=np.array([*range(7), np.inf], np.float16))
+    with pytest.raises(DataError, match=naming("a.npz", "float16")):
+        open_representation(tmp_path / "a.npz")
+
+
+def test_sparse_rows_begin_with_the_first_value(tmp_path):
+    """Else all values could be left out without a word."""
+    h5py, anndata = pytest.importorskip("h5py"), pytest.importorskip("anndata")
+    from scipy.sparse import csr_matrix
+
+    anndata.AnnData(csr_matrix(VALUES)).write_h5ad(tmp_path / "a.h5ad")
+    np.testing.assert_array_equal(read(tmp_path / "a.h5ad"), VALUES)
+    with h5py.File(tmp_path / "a.h5ad", "r+") as file:
+        file["X/indptr"][...] = 7
+    with pytest.raises(DataError, match=naming("a.h5ad", 7)):
+        read(tmp_path / "a.h5ad")
+
+
+def test_chunks_of_zarr_beyond_64_bits_are_refused(tmp_path):
+    """zarr made a table of whatever the memory held before."""
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(tmp_path / "a.zarr", data=VALUES)
+    np.testing.assert_array_equal(read(tmp_path / "a.zarr"), VALUES)
+    card = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())
+    card["chunk_grid"]["configuration"]["chunk_shape"][0] = 10**300
+    (tmp_path / "a.zarr" / "zarr.json").write_text(json.dumps(card))
+    with pytest.raises(DataError, match=naming("a.zarr", "chunks")) as caught:
+        read(tmp_path / "a.zarr")
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))
+
+
+LONG = "x" * 5000
+
+
+def test_long_names_are_shortened_in_messages(tmp_path):
+    (tmp_path / "a.csv").write_text(f"{LONG},b\nword,2\n1,2\n")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "state.json").write_text(json.dumps({"_data_files": [{"filename": LONG}]}))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": LONG}}))
+    for path, call in (("a.csv", open_representation), ("set", open_representation), ("model", read_head)):
+        with pytest.raises(DataError, match=r"x{40}") as caught:
+            call(tmp_path / path)
+        assert len(str(caught.value)) < 400 + 2 * len(str(tmp_path))
+
+
+def test_what_others_say_is_shortened_after_it_is_spelled_out():
+    assert len(str(DataError(words_of(ValueError("\0" * 10**4))))) < 400

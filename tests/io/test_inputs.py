@@ -93,3 +93,20 @@ def test_what_cannot_be_an_input_is_named(tmp_path, monkeypatch):
         ids_of(["a", " "])
     with pytest.raises(DataError, match="inputs"):
         open_inputs([])
+
+
+def test_half_a_character_is_no_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "b\\ud800"}\n')
+    with pytest.raises(DataError, match=naming("a.jsonl", "line 2")):
+        ids_of(f"{tmp_path}/a.jsonl")
+    with pytest.raises(DataError, match=naming("texts", 1)):
+        ids_of(["one", "b\ud800"])
+
+
+def test_a_mask_is_numbers(tmp_path):
+    ids = np.arange(6).reshape(2, 3)
+    np.savez(tmp_path / "a.npz", ids=[1, 2], x=ids, attention_mask=ids > 0)
+    assert [row.tolist() for row in open_inputs(f"{tmp_path}/a.npz").get([0])] == [[1, 2]]
+    np.savez(tmp_path / "a.npz", x=ids, attention_mask=np.zeros((2, 3), "V4"))
+    with pytest.raises(DataError, match=naming("a.npz", "attention_mask", "V4")):
+        open_inputs(f"{tmp_path}/a.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +120,12 @@ def test_of_two_runs_that_begin_together_the_second_is_refused(tmp_path: Path) -
     first.put("k", {"a": np.zeros(2)})
     with pytest.raises(DataError, match=r"\(abc.*here\)"):
         second.put("k", {"a": np.ones(2)})
+
+
+def test_a_member_that_is_no_array_counts_as_absent(tmp_path: Path) -> None:
+    kept = KeptArrays(tmp_path, "abc")
+    kept.put("k", {"a": np.zeros(2)})
+    with zipfile.ZipFile(tmp_path / "k.npz", "w") as archive:
+        archive.writestr("a.npy", b"no array")  # numpy returns it as bytes
+    assert kept.get("k") is None
+    assert kept.damaged == ["k"]

@@ -230,7 +230,7 @@ class PngArchive:
         if max(size, packed) > most:
             raise DataError(f"{label}: expected at most {most:,} bytes, the archive declares {size:,}; {AGAIN}.")
         head = self._file.read(offset, LOCAL_HEADER.size).ljust(LOCAL_HEADER.size, b"\0")
-        signature, name_length, extra_length = LOCAL_HEADER.unpack(head)
+        signature, _, name_length, extra_length = LOCAL_HEADER.unpack(head)
         data = self._file.read(offset + LOCAL_HEADER.size + name_length + extra_length, packed)
         if method == zipfile.ZIP_DEFLATED:
             try:

@@ -24,7 +24,7 @@ from identifiable.rows import uniforms
 from identifiable.run import PLAIN, Run, Stage
 
 PIECE_VALUES = 2**18  # of a piece: 1 MB in float32; twice as many are a tenth slower at 384 columns
-SUMMED_ROWS = 512  # of a product in float32 that is whitened afterwards: kernels that add 4,096 one by one lose ten times as much
+SUMMED_ROWS = 512  # of a product in float32, to be whitened: kernels that add 4,096 one by one lose ten times as much
 HELD_BYTES = 96 * 2**20  # of rows of a part of the space that are held in memory
 POWERS = 8  # highest moment kept: what the standard error of a kurtosis needs
 RESOLVING = Stage("resolving")

@@ -206,6 +206,8 @@ class AnnDataFile(LabelledTable):
                 edges = ends[start : min(start + step, n) + 1].astype(np.int64)
                 if (np.diff(edges) < 0).any() or edges[0] < 0 or edges[-1] > group["data"].shape[0]:
                     raise self._damaged("the rows of a sparse matrix run backwards or past its end")
+                if start == 0 and edges[0]:
+                    raise self._damaged(f"the first row of a sparse matrix begins at value {edges[0]}")
                 columns = group["indices"][edges[0] : edges[-1]].astype(np.int64)
                 values = group["data"][edges[0] : edges[-1]]
             if columns.size and (columns.min() < 0 or columns.max() >= d):

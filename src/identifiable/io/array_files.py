@@ -56,7 +56,13 @@ HEADER_BYTES = 16_384  # numpy itself refuses headers above 10,000 characters
 VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the format of numpy
 COPY_BYTES = 2**20
 PIECE = 4096  # bytes at a time of lzma, which zipfile unpacks without a limit: these become at most 30 MB
-LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, length of its name, of its extra field
+LOCAL_HEADER = struct.Struct("<4s2xH18xHH")  # of a zip member: signature, flags, length of its name, of its extra field
+UTF8 = 0x800  # the flag of names in UTF-8
+FOLLOWING = (
+    b"PK\x03\x04",
+    b"PK\x07\x08",
+    b"PK\x01\x02",
+)  # what a member is followed by: another one, its sizes, the directory
 
 MAGIC = {b"PK\x03\x04": "a zip archive (.npz)", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"\x1f\x8b": "gzip"}
 DTYPES = {
@@ -424,14 +430,32 @@ def whole_array(file: FileBytes, layout: Layout, label: str) -> NDArray[Any]:
 
 
 def stored_at(file: FileBytes, member: zipfile.ZipInfo, inside: Layout, damaged: Callable[[str], DataError]) -> Layout:
-    """Where an array lies in an archive, from where it lies in a member that is stored as it is."""
-    head = file.read(member.header_offset, LOCAL_HEADER.size)
-    signature, name_length, extra_length = LOCAL_HEADER.unpack(head.ljust(LOCAL_HEADER.size, b"\0"))
+    """Where an array lies in an archive, from where it lies in a member that is stored as it is.
+
+    The directory of the archive and the header before the member must agree. Where nothing of a zip follows the member, its
+    place is in doubt: then its checksum is verified.
+    """
+    expected = member.orig_filename.encode("utf-8", "replace")
+    head = file.read(member.header_offset, LOCAL_HEADER.size + len(expected))
+    signature, flags, name_length, extra_length = LOCAL_HEADER.unpack(
+        head[: LOCAL_HEADER.size].ljust(LOCAL_HEADER.size, b"\0")
+    )
+    name = head[LOCAL_HEADER.size :][:name_length].decode("utf-8" if flags & UTF8 else "cp437", "replace")
     start = member.header_offset + LOCAL_HEADER.size + name_length + extra_length
-    fits = member.compress_size == member.file_size and start + member.file_size <= file.size
-    if signature != b"PK\x03\x04" or not fits:
+    end = start + member.file_size
+    fits = member.compress_size == member.file_size and end <= file.size
+    if signature != b"PK\x03\x04" or not fits or name != member.orig_filename:
         raise damaged(f"the entry of {member.filename!r} does not match the archive's directory")
+    if file.read(end, 4) not in FOLLOWING and _checksum(file, start, end) != member.CRC:
+        raise damaged(f"the checksum of {member.filename!r} does not match its content")
     return replace(inside, offset=start + inside.offset)
+
+
+def _checksum(file: FileBytes, start: int, end: int) -> int:
+    checksum = 0
+    for at in range(start, end, COPY_BYTES):
+        checksum = zlib.crc32(file.read(at, min(COPY_BYTES, end - at)), checksum)
+    return checksum
 
 
 def _head(stream: IO[bytes]) -> bytes:
@@ -449,9 +473,18 @@ def layout_of(head: bytes, label: str) -> Layout:
             version = npy_format.read_magic(stream)
             if version not in VERSIONS:
                 raise ValueError(f"version {version[0]}.{version[1]}")
+            width = 2 if version == (1, 0) else 4
+            length = int.from_bytes(stream.read(width), "little")
+            text = stream.read(length)
+            if len(text) < length:
+                raise ValueError(f"EOF after {len(text):,} of {length:,} bytes")
+            # without padding: where a byte is damaged, numpy takes time with the square of a run of spaces before it
+            short = b" ".join(text.split())
             # 3.0 differs from 2.0 only in the encoding of field names, which a table of numbers has none of
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-            shape, fortran, dtype = read(stream)
+            shape, fortran, dtype = read(io.BytesIO(len(short).to_bytes(width, "little") + short))
+            if dtype.subdtype is not None:
+                raise ValueError(f"each of its numbers is an array, {dtype}")
     except Exception as error:  # the text between the braces is anyone's: parsing it raises nearly anything
         raise DataError(f"{label}: the .npy header is damaged ({reason(error)}); write the file again.") from None
     if any(length < 0 for length in shape):

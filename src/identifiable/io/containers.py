@@ -24,6 +24,7 @@ PACKED = ".gz"
 IDS = "ids"  # an array of this name in a .npz or .safetensors file identifies the rows of the others
 SHOWN = 12  # names listed in a message
 NAME_CHARACTERS = 80
+LONGEST_NAME = 255  # bytes of the name of a file: where file systems end
 REASON_CHARACTERS = 120
 PACKAGE = "identifiable."
 
@@ -64,6 +65,13 @@ def shown(name: str) -> str:
     """A name from a file, as part of a line of ours: it may hold line breaks, or be as long as a page."""
     name = name if name.isprintable() else repr(name)
     return name if len(name) <= NAME_CHARACTERS else name[:NAME_CHARACTERS] + "…"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name from a file can be that of another file in the same folder."""
+    return (
+        name.isprintable() and len(name.encode()) <= LONGEST_NAME and name == Path(name).name and name not in ("", "..")
+    )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -181,8 +189,10 @@ def identities(values: NDArray[Any], label: str) -> NDArray[Any]:
         return text
     if kind in "iub":
         return values if kind == "u" and values.dtype.itemsize == 8 else values.astype(np.int64)
-    if kind == "f" and np.all(np.abs(values) < 2**53) and np.all(values == np.trunc(values)):
-        return values.astype(np.int64)
+    if kind == "f":
+        wide = values.astype(np.result_type(values, np.float64))  # 2**53 is infinite in half precision
+        if np.all(np.abs(wide) < 2**53) and np.all(wide == np.trunc(wide)):
+            return wide.astype(np.int64)
     raise DataError(f"{label}: expected text or whole numbers (ids, labels), got {values.dtype}.")
 
 

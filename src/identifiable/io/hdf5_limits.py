@@ -29,7 +29,8 @@ RATIO = 1032  # deflate's limit
 PACKED = 2**15  # of filters that others provide: a block of 128 kB in 4 bytes, as zstd has
 LEAST = 2**20  # bytes that a chunk may always have
 LARGE, DENSE = 2**27, 100  # bytes of a chunk, which is unpacked whole, above which it may not be packed 100 to 1
-DEFLATE, SHUFFLE, LZF = 1, 2, 32000  # numbers of filters
+DEFLATE, SHUFFLE, CHECKSUM, LZF = 1, 2, 3, 32000  # numbers of filters
+CHECKSUM_BYTES = 4
 OTHERS = 256  # from here on they are not HDF5's own
 REFERENCE = np.dtype(
     [("length", "<u4"), ("heap", "<u8"), ("number", "<u4")]
@@ -137,8 +138,23 @@ def check_dataset(dataset: Any) -> None:
     stored = dataset.id.get_num_chunks()
     if stored < expected:
         raise ValueError(f"{said}, and {expected - stored:,} of its {expected:,} chunks are missing")
+    _check_chunks(dataset, chunk)
     if dataset.dtype.hasobject:
         _check_texts(dataset)
+
+
+def _check_chunks(dataset: Any, size: int) -> None:
+    """Refuse chunks that are shorter than what is done to them needs: HDF5 (2.0 too) ends the process at the checksum of no bytes."""
+    filters = _filters(dataset)
+
+    def too_short(chunk: Any) -> bool | None:
+        applied = [code for bit, code in enumerate(filters) if not chunk.filter_mask >> bit & 1]
+        checksum = CHECKSUM_BYTES * applied.count(CHECKSUM)
+        least = checksum + (1 if {*applied} - {SHUFFLE, CHECKSUM} else size)
+        return True if chunk.size < least else None  # anything but None is the last
+
+    if dataset.id.chunk_iter(too_short):
+        raise ValueError(f"a chunk of {dataset.name[:80]!r} is shorter than its numbers")
 
 
 def check_attribute(element: Any, name: str) -> None:

@@ -18,6 +18,7 @@ from identifiable.io.containers import (
     check_is_file,
     did_you_mean,
     identities,
+    is_file_name,
     listed,
     named,
     shown,
@@ -215,7 +216,11 @@ class _Directory(_Held):
                 raise DataError(
                     f"{self._path / INDEX}: expected a weight_map, which says where each tensor is; copy it again."
                 )
-            return [self._path / Path(name).name for name in sorted(set(placed.values()))]
+            files = [Path(name).name for name in sorted(set(placed.values()))]
+            for name in files:
+                if not is_file_name(name):
+                    raise DataError(f"{self._path / INDEX}: names a file {shown(name)}; copy it again.")
+            return [self._path / name for name in files]
         found = [self._path / WHOLE] if (self._path / WHOLE).is_file() else sorted(self._path.glob("*.safetensors"))
         if not found:
             pickled = sorted(p.name for p in self._path.iterdir() if p.suffix in (*PICKLES, *SUFFIXES))

@@ -171,7 +171,19 @@ class JsonLines(TextLines):
                 f"{self.label}: line {i + 1} has no text in the field {self._field!r}; it has {held or 'nothing'}: name the field "
                 f"after a colon, as in {self.label}:FIELD"
             )
+        if not _is_text(found):
+            raise DataError(
+                f"{self.label}: line {i + 1} has half a character (a lone surrogate); write the file again."
+            )
         return found
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _line_ends(file: FileBytes) -> Iterator[int]:
@@ -197,7 +209,7 @@ class GivenTexts(Inputs):
 
     def contents(self, start: int, stop: int) -> Iterable[bytes]:
         for i in range(start, stop):
-            if not isinstance(self._texts[i], str) or not self._texts[i].strip():
+            if not isinstance(self._texts[i], str) or not self._texts[i].strip() or not _is_text(self._texts[i]):
                 raise DataError(f"{self.label}: expected a text at {i} (from 0), got {self._texts[i]!r}.")
         return [text.encode() for text in self._texts[start:stop]]
 
@@ -341,6 +353,8 @@ def _stored(at: Location) -> Inputs:
             raise DataError(
                 f"{at.label}: {MASK} has shape {file.layout(MASK).shape}, expected that of the ids, {layout.shape}."
             )
+        if file.layout(MASK).dtype.kind not in "biuf":
+            raise DataError(f"{at.label}: {MASK} is of {file.layout(MASK).dtype}, expected numbers; save it again.")
         mask = _items(file, MASK, at)
     return StoredArrays(at.name, at.label, layout.shape, layout.dtype, rows, mask)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from identifiable.io.arrow_files import LONGEST_TEXT, ArrowColumns
-from identifiable.io.containers import damage_named, shown
+from identifiable.io.containers import damage_named
 from identifiable.io.remote import RemotePath
 from identifiable.io.stored_rows import FileBytes
 
@@ -15,7 +15,8 @@ BUFFER_BYTES = 65_536  # read ahead in each column; without a limit a column of 
 # Files up to this size are read without that buffer, which a damaged page can make as large as it says: 2 GB of 5 kB.
 WITHOUT_BUFFER = 2**27
 FOOTER_BYTES = 8  # at the end of the file: how long the footer is, and PAR1
-LEAST_TEXT = 2**24  # bytes of a column in a group of rows that are allowed in any file
+LEAST_TEXT = 2**24  # bytes of a group of rows that are allowed in any file
+NUMBER_BYTES = 16  # of a number, with what a page says of it
 LEAST_THRIFT = 2**16  # bytes, or members, of a part of a header that are allowed in any file
 
 
@@ -31,20 +32,19 @@ class ParquetTable(ArrowColumns):
 
     def _column(self, name: str) -> Any:
         with self._opened() as file:
-            self._check_texts(file.metadata, name)
+            self._check_texts(file.metadata)
             return file.read(columns=[name], use_threads=False).column(name)
 
-    def _check_texts(self, metadata: Any, name: str) -> None:
-        """Refuse a column of very long texts before it is unpacked: 300 MB of equal letters are some kilobytes in the file."""
+    def _check_texts(self, metadata: Any) -> None:
+        """Refuse very long texts before they are unpacked: 300 MB of equal letters are some kilobytes in the file.
+
+        By groups of rows: pyarrow ends the process where it is asked about one column of a group and its statistics are damaged.
+        """
+        wide = sum(kind not in ("float", "whole") for kind in self._kinds.values())
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
-            for column in map(group.column, range(group.num_columns)):
-                if (
-                    column.path_in_schema == name
-                    and column.total_uncompressed_size > LEAST_TEXT + LONGEST_TEXT * group.num_rows
-                ):
-                    raise self._damaged(
-                        f"column {shown(name)!r} has {column.total_uncompressed_size:,} bytes in {group.num_rows:,} rows"
-                    )
+            most = LEAST_TEXT + group.num_rows * (LONGEST_TEXT * wide + NUMBER_BYTES * group.num_columns)
+            if group.total_byte_size > most:
+                raise self._damaged(f"{group.num_rows:,} rows are said to have {group.total_byte_size:,} bytes")
 
     def _batches(self, columns: tuple[str, ...], rows: int) -> Iterator[Any]:
         with self._opened() as file:

@@ -28,6 +28,7 @@ from identifiable.io.containers import (
     IdentifiedRows,
     check_is_file,
     identities_from_text,
+    is_file_name,
     is_folder,
     is_there,
     listed,
@@ -416,7 +417,7 @@ def dataset_files(folder: Path) -> list[Shard] | None:
     if indices:
         raise DataError(f"{folder}: its rows are chosen by an index; save it again after .flatten_indices().")
     for name in names:
-        if name != Path(name).name or name in ("", ".", ".."):
+        if not is_file_name(name):
             raise DataError(f"{state}: expected names of files in the same folder, got {shown(name)!r}.")
     if not names:
         raise DataError(f"{folder}: expected a data set with rows, got one without files.")

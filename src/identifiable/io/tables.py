@@ -325,7 +325,7 @@ class TextTable(LabelledTable):
 
     def headed(self, column: int) -> str:
         name = self._header[column] if self._has_header else ""
-        return f"column {name!r}" if name else f"column {column + 1}"
+        return f"column {shown(name)!r}" if name else f"column {column + 1}"
 
 
 def _unpacked(path: Path) -> FileBytes:

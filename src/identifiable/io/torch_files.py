@@ -75,6 +75,8 @@ class TorchFile(ArraysInFile):
 
     def _read(self, archive: zipfile.ZipFile) -> None:
         members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        if len(members) < len(archive.infolist()):
+            raise self._damaged("two of its members have the same name")
         index = members.get("data.pkl")
         if index is None:
             raise self._damaged("it has no data.pkl")

@@ -37,6 +37,7 @@ from identifiable.io.stored_rows import (
 
 KEPT_BYTES = 2**28  # of decoded chunks
 LARGEST_BAND = 2**31  # bytes of the chunks side by side that hold a row; codecs have this limit for one of them
+LARGEST_CHUNK = 2**43  # bytes declared; what is read has limits of its own
 MOST_CHUNKS = 2**17  # side by side, or of an array that is no table; zarr lists them first, 2 kB each
 AT_ONCE = 8  # members of a group that are looked at, which takes time in a remote store
 DEPTH = 8  # groups within groups that are looked into
@@ -239,11 +240,17 @@ def _members(group: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def counted(element: Any, damaged: Callable[[str], DataError]) -> Any:
-    """An array or a group, unless it declares more chunks than anyone writes."""
+    """An array or a group, unless it declares more chunks than anyone writes, or larger ones.
+
+    Of numbers beyond 64 bits zarr makes a table of whatever the memory held before.
+    """
     if element is not None and not is_group(element):
         beside = element.nchunks if element.ndim < 2 else math.prod(element.cdata_shape[1:])
         if beside > MOST_CHUNKS:
             raise damaged(f"{shown(element.path)!r} declares {beside:,} chunks")
+        chunk = math.prod(element.shards or element.chunks) * element.dtype.itemsize
+        if chunk > LARGEST_CHUNK:
+            raise damaged(f"{shown(element.path)!r} declares chunks of {shown(f'{chunk:,}')} bytes")
     return element
 
 

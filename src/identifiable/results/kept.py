@@ -56,7 +56,10 @@ class KeptArrays:
             return None
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # checksums are verified
-                return {name: archive[name] for name in archive.files}
+                held = {name: archive[name] for name in archive.files}
+                if not all(isinstance(array, np.ndarray) for array in held.values()):
+                    raise ValueError("members that are no arrays")  # which numpy returns as bytes
+                return held
         except Exception:  # zipfile and numpy raise a dozen unrelated types on damaged archives
             if key not in self.damaged:
                 self.damaged.append(key)
