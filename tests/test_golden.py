@@ -80,6 +80,9 @@ def test_a_cell_that_moves_is_seen():
         ({"a": "rigid"}, {"a": "linear"}, 1),
         ({"a": 1}, {}, 1),
         ({"a": 1}, {"a": 1, "b": 2}, 0),
+        ({"cells": [{"infom": 0.4}]}, {"cells": [{"infom": 0.401}]}, 0),
+        ({"cells": [{"infom": 0.4}]}, {"cells": [{"infom": 0.41}]}, 1),
+        ({"scores": [{"infom": 0.4}]}, {"scores": [{"infom": 0.401}]}, 1),
     ],
 )
 def test_a_number_that_moves_is_seen(kept, found, differ):
