@@ -30,7 +30,7 @@ from hardening import forks
 from hardening.checks import Check, Setting
 from hardening.commands import OUT, WRITERS, clear, content, make_inputs, warm
 
-BLOWS = 21  # of each signal, for each command
+BLOWS = 7  # of each signal, for each command
 RESUMED = 10  # moments at which a command with a checkpoint is killed
 STARTS = 24  # processes stopped from their start
 STALE = 4  # kills of each command after which the next run is looked at
