@@ -115,7 +115,8 @@ def test_a_row_whose_values_no_other_row_has_is_not_drawn(name):
 @both
 def test_factors_that_no_rows_share_are_left_out_and_none_left_is_an_error(name):
     S = grid(5, 5)
-    codes = as_codes(S.astype(float), [S[:, 0], S[:, 1], np.linspace(0, 1, 25)])
+    between = np.random.default_rng(0).permutation(np.linspace(0, 1, 25))
+    codes = as_codes(S.astype(float), [S[:, 0], S[:, 1], between])
     found = SCORES[name](codes, **FEW)
     assert found.scores[name] == 1.0
     assert codes_of_the_alert(found) == ["continuous_factor"]

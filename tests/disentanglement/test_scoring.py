@@ -72,6 +72,27 @@ def test_maximal_correlation_of_normal_numbers_is_their_correlation(r: float) ->
     assert fine == pytest.approx(r, abs=0.05)
 
 
+@pytest.mark.parametrize(("rows", "correlation"), [(60, 0.7), (100, 0.7), (200, 0.5), (500, 0.45), (2000, 0.4)])
+def test_dependence_of_factors_is_seen_in_few_rows(rows: int, correlation: float) -> None:
+    seen = 0
+    for seed in range(8):
+        S = np.random.default_rng(seed).multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], size=rows)
+        seen += "dependent_factors" in codes_of(mcc(S @ np.array([[1, 0.8], [0.8, 1]]), S))
+    assert seen >= 7
+
+
+@pytest.mark.parametrize("rows", [20, 60, 500])
+def test_independent_factors_of_any_tails_are_not_called_dependent(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    called = 0
+    for _ in range(40):
+        S = np.column_stack(
+            [rng.standard_cauchy(rows), rng.gamma(0.3, size=rows), rng.integers(0, 4, rows), rng.normal(size=rows)]
+        )
+        called += "dependent_factors" in codes_of(mcc(S, S))
+    assert called <= 3
+
+
 def test_an_mcc_of_0_97_of_mixed_dependent_factors_is_not_passed_over() -> None:
     """Dense mixing of factors that correlate 0.9: MCC says they are recovered."""
     S = correlated(2000, 0.9)

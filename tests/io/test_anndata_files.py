@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from errors import naming
 from identifiable import resolve, save_basis, transform
 from identifiable._checks import DataError, MissingExtra, UsageError
+from identifiable.api.transforming import apply_basis
 from identifiable.blocks import Blocks
 from identifiable.io import (
     extend_anndata,
@@ -394,6 +396,29 @@ def test_ids_that_were_asked_for_name_the_rows_of_the_copy(tmp_path, values):
     assert found.obs_names[0] == "w0"
     assert found.raw is not None
     assert set(adata.obs) <= set(found.obs)
+
+
+@pytest.mark.parametrize(
+    ("given", "output"),
+    [("memory", "out.h5ad"), ("in.zarr", "out.h5ad"), ("in.h5ad", "out.zarr"), ("in.zarr", "out.zarr")],
+)
+def test_what_goes_along_in_no_other_case_is_named(tmp_path, values, given, output):
+    pytest.importorskip("zarr")
+    adata = furnished(values)
+    del adata.obs["count"]  # its mask is all one value, of which zarr writes no chunk
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of anndata, about zarr
+        adata.write_h5ad(tmp_path / "in.h5ad")
+        adata.write_zarr(tmp_path / "in.zarr")
+    basis = resolve(tmp_path / "in.h5ad", stability=0, restarts=1)
+    done = apply_basis(basis, adata if given == "memory" else tmp_path / given, tmp_path / output)
+    (alert,) = [alert for alert in done.alerts if alert.code == "parts_dropped"]
+    named = set(alert.values["parts"])
+    assert {"obsm/X_pca", "obsp/connectivities", "uns/neighbors", "layers/counts", "var/gene", "raw"} <= named
+    assert any(name.startswith("obs/") for name in named) == (given == "memory")
+    assert "X" not in named
+    bare = apply_basis(basis, ad.AnnData(values), tmp_path / f"bare-{output}")
+    assert "parts_dropped" not in [alert.code for alert in bare.alerts]
 
 
 @pytest.mark.parametrize("kind", ["external link", "soft link", "array elsewhere", "reference"])

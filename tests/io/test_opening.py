@@ -20,9 +20,19 @@ from safetensors.numpy import load_file, save_file
 
 import children
 from errors import naming
+from identifiable import resolve, transform
 from identifiable._checks import DataError, OutputError, UsageError
 from identifiable.blocks import Blocks
-from identifiable.io import open_representation, read_label_table, read_labels, save_array, stored_rows, tables
+from identifiable.io import (
+    open_representation,
+    open_screen,
+    read_label_table,
+    read_labels,
+    save_array,
+    stored_rows,
+    tables,
+)
+from identifiable.io.tables import TextTable
 
 SEED = 20240517
 N, D = 57, 5
@@ -775,3 +785,63 @@ def test_ids_of_another_array_of_the_file_are_not_taken(tmp_path):
     np.savez(tmp_path / "wrong.npz", head=np.ones((4, 3)), ids=np.arange(6))
     with pytest.raises(DataError, match="4 rows but 6 ids"):
         open_representation(f"{tmp_path}/wrong.npz:head")
+
+
+# -- columns in another order
+
+NAMES = ["aa", "bb", "cc", "dd", "ee"]
+ORDER = [3, 0, 4, 2, 1]
+
+
+def written(path, values, order=None):
+    """A table with named columns, in another order if one is given."""
+    order = [*range(values.shape[1])] if order is None else order
+    lines = [",".join(NAMES[j] for j in order)] + [",".join(map(repr, row[order].tolist())) for row in values]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_all_columns_of_a_text_are_read_in_the_order_of_the_features(tmp_path):
+    values = np.random.default_rng(0).standard_normal((20, 5))
+    written(tmp_path / "a.csv", values, ORDER)
+    found = open_screen(tmp_path / "a.csv", features=NAMES).representation
+    np.testing.assert_array_equal(found.values[:], values[:, [NAMES.index(name) for name in found.columns]])
+    np.testing.assert_array_equal(TextTable(tmp_path / "a.csv").rows(NAMES)[0:20], values)
+    np.testing.assert_array_equal(TextTable(tmp_path / "a.csv").rows(NAMES[:2])[0:20], values[:, :2])
+
+
+@pytest.mark.parametrize("form", ["csv", "h5ad"])
+def test_shards_with_columns_in_another_order_are_matched_or_refused(tmp_path, form):
+    values = np.random.default_rng(0).gamma([0.5, 1, 2, 4, 3], size=(2000, 5))
+    names = list(NAMES)
+    written(tmp_path / "all.csv", values)
+    basis = resolve(tmp_path / "all.csv", stability=0, restarts=1)
+    for k, order in enumerate(([0, 1, 2, 3, 4], ORDER)):
+        half = values[1000 * k : 1000 * (k + 1)]
+        if form == "csv":
+            written(tmp_path / "set" / f"{k}.csv", half, order)
+        else:
+            anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+            (tmp_path / "set").mkdir(exist_ok=True)
+            frame = pandas.DataFrame(half[:, order], [f"r{k}{i}" for i in range(1000)], [names[j] for j in order])
+            anndata.AnnData(frame).write_h5ad(tmp_path / "set" / f"{k}.h5ad")
+    if form == "csv":
+        np.testing.assert_allclose(transform(basis, tmp_path / "set"), transform(basis, values_of(values)), atol=1e-9)
+    for call in (lambda: transform(basis, f"{tmp_path}/set/*.{form}"), lambda: resolve(tmp_path / "set", stability=0)):
+        with pytest.raises(DataError, match=naming(f"1.{form}", f"0.{form}")):
+            call()
+
+
+def values_of(values):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(values, columns=NAMES)
+
+
+@pytest.mark.parametrize(
+    ("header", "second", "counts"),
+    [("0,1,2", "0.5,1,2", True), ("2,0,1", "0.5,1,2", True), ("2,0,1", "1,0,2", False), ("2,0,3", "0.5,1,2", False)],
+)
+def test_numbers_that_count_the_columns_are_a_header(tmp_path, header, second, counts):
+    (tmp_path / "a.csv").write_text(f"{header}\n{second}\n{second}\n")
+    found = open_representation(tmp_path / "a.csv")
+    assert (found.n, found.columns) == ((2, tuple(header.split(","))) if counts else (3, None))

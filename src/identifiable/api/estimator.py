@@ -262,7 +262,7 @@ class ICA(TableTransformer):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The fitted estimator of a basis file, with the settings it was fitted with; runs no code from the file."""
+        """The fitted estimator of a basis file, with the settings it was fitted with (what `auto` became); runs no code from the file."""
         basis = as_basis(path)
         settings = dict(basis.result.settings)
         rank = settings.pop("rank", "auto")

@@ -24,15 +24,15 @@ from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.intake import NonFinite, as_representation, blocks_of
 from identifiable.io import load_basis, open_screen, open_with_metadata, save_anndata, save_array, save_table
-from identifiable.io.anndata_files import OBS_NAMES, AnnDataFile, Beside
+from identifiable.io.anndata_files import OBS_NAMES, AnnDataFile, Beside, parts_in_memory
 from identifiable.io.basis_files import Basis
 from identifiable.io.containers import check_is_file, is_pattern, listed, shown, suffix_of
 from identifiable.io.label_columns import is_id_name
-from identifiable.io.opening import column_names, located, shard_format
+from identifiable.io.opening import column_names, labelled_table, located, shard_format
 from identifiable.io.saving import WITH_LABELS
-from identifiable.io.shards import ShardRows
+from identifiable.io.shards import LabelledShards, ShardRows
 from identifiable.io.tables import DELIMITERS
-from identifiable.representation import Representation
+from identifiable.representation import Representation, is_anndata
 from identifiable.results import Alert, Mechanisms
 from identifiable.results.writing import together
 from identifiable.rows import uniforms
@@ -41,6 +41,7 @@ from identifiable.run import Progress, Stage
 FLOATS = ("float16", "float32", "float64")
 HALF_OR_SINGLE = ("float16", "float32")  # inputs whose digits a float32 result keeps
 ANNDATA = ".h5ad"
+ANNDATA_FORMS = (ANNDATA, ".zarr")
 WITHOUT_IDS = ".npy"  # the one format that has no place for them
 SHOWN_ROWS = 5
 # Rows whose leverage is computed unless all are asked for: it costs as much as the map.
@@ -234,6 +235,7 @@ def apply_basis(
             if beside is None:
                 shards = stored.files if not Path(output).suffix and isinstance(stored, ShardRows) else None
                 values = save_array(output, rows, table.ids if keeps_ids else None, table.labels, names, shards=shards)
+                alerts += _dropped(_left_behind(X, form), values)
             else:
                 values = save_anndata(output, rows, table.labels, ids=table.ids, feature_names=names, beside=beside)
                 alerts += _dropped(beside, values)
@@ -317,7 +319,7 @@ def _fitted_to(basis: Basis, inverse: bool = False) -> str:
 
 
 def _beside(X: Any, output: str | os.PathLike[str] | None, ids: str | None) -> Beside | None:
-    """What goes along from one `.h5ad` to another."""
+    """What goes along from one `.h5ad` to another; None of other files."""
     if output is None or Path(output).suffix.lower() != ANNDATA or not is_path(X):
         return None
     path, part = located(X)
@@ -327,8 +329,20 @@ def _beside(X: Any, output: str | os.PathLike[str] | None, ids: str | None) -> B
     return AnnDataFile(path).beside(part, obs=ids in (None, OBS_NAMES))
 
 
-def _dropped(beside: Beside, output: Path) -> tuple[Alert, ...]:
-    if not beside.dropped:
+def _left_behind(X: Any, form: str) -> Beside | None:
+    """What an AnnData that is not an `.h5ad`, or is not written as one, has and an AnnData that is written will not."""
+    if form not in ANNDATA_FORMS:
+        return None
+    if not is_path(X):
+        return Beside(Path(type(X).__name__), (), parts_in_memory(X)) if is_anndata(X) else None
+    path, part = located(X)
+    table = labelled_table(path)
+    table = table.first if isinstance(table, LabelledShards) else table
+    return Beside(path, (), table.parts(part)) if isinstance(table, AnnDataFile) else None
+
+
+def _dropped(beside: Beside | None, output: Path) -> tuple[Alert, ...]:
+    if beside is None or not beside.dropped:
         return ()
     return (
         Alert(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric, check_values, counted
@@ -357,7 +358,8 @@ def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
 
 MOST_BINS = 10  # of a continuous column
 MOST_CLASSES = 100  # a discrete column with more is put into bins, too: a table of classes by classes would be slow
-MOST_COLUMNS = 50  # more columns are compared by correlation alone: tables of all pairs would take seconds
+MOST_COLUMNS = 50  # more columns are compared by ranks alone: tables of all pairs would take seconds
+BY_CHANCE = 0.01  # tables of independent columns in which ranks correlate as much in some pair
 ROUNDING = 1e-9  # added to the variance of a column, so that copies leave a matrix that has an inverse
 
 
@@ -385,18 +387,21 @@ def maximal_correlation(a: Labels, b: Labels) -> float:
 
 
 def dependent_pairs(columns: Sequence[Array], discrete: Sequence[bool], above: float) -> list[Pair]:
-    """Pairs of columns whose maximal correlation exceeds `above` and the level of chance together, strongest first.
+    """Pairs of columns whose maximal correlation exceeds `above`, beyond chance, strongest first.
 
-    Ours. Continuous columns, and those of more than 100 classes, enter in up to 10 bins of equal frequency. The level of chance is
-    the largest singular value of noise, (sqrt(classes of a - 1) + sqrt(classes of b - 1)) / sqrt(n). With more than 50 columns:
-    |correlation| of the values.
+    Ours, by two lower bounds of the maximal correlation. The correlation of ranks exceeds `above`, and what one in a hundred tables
+    of independent columns reaches. Or the maximal correlation in bins exceeds `above` and the level of chance together: continuous
+    columns, and those of more than 100 classes, enter in up to 10 bins of equal frequency, and the level is the largest
+    singular value of noise, (sqrt(classes of a - 1) + sqrt(classes of b - 1)) / sqrt(n). More than 50 columns: ranks alone.
     """
-    n = len(columns[0])
-    if len(columns) > MOST_COLUMNS:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            strength = np.nan_to_num(np.abs(np.corrcoef(np.stack(columns))))
-        found = [Pair(i, j, float(strength[i, j]), 2 / math.sqrt(n)) for i, j in combinations(range(len(columns)), 2)]
-    else:
+    n, pairs = len(columns[0]), list(combinations(range(len(columns)), 2))
+    if not pairs:
+        return []
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ranked = np.nan_to_num(np.abs(np.corrcoef(rankdata(np.stack(columns), axis=1))))
+    level = -float(ndtri(BY_CHANCE / (2 * len(pairs)))) / math.sqrt(n)
+    found = [Pair(i, j, float(ranked[i, j]), level) for i, j in pairs if ranked[i, j] > max(above, level)]
+    if len(columns) <= MOST_COLUMNS:
         bins = min(MOST_BINS, max(2, int(math.sqrt(n) / 4)))
         classes = [
             _classes(column)
@@ -405,11 +410,12 @@ def dependent_pairs(columns: Sequence[Array], discrete: Sequence[bool], above: f
             for column, kept in zip(columns, discrete, strict=True)
         ]
         edges = [math.sqrt(int(c.max()) / n) for c in classes]
-        found = [
-            Pair(i, j, maximal_correlation(classes[i], classes[j]), edges[i] + edges[j])
-            for i, j in combinations(range(len(classes)), 2)
-        ]
-    return sorted((p for p in found if p.correlation > above + p.chance), key=lambda p: -p.correlation)
+        binned = (Pair(i, j, maximal_correlation(classes[i], classes[j]), edges[i] + edges[j]) for i, j in pairs)
+        found += [pair for pair in binned if pair.correlation > above + pair.chance]
+    strongest: dict[tuple[int, int], Pair] = {}
+    for pair in sorted(found, key=lambda pair: -pair.correlation):
+        strongest.setdefault((pair.first, pair.second), pair)
+    return list(strongest.values())
 
 
 def _classes(column: Array) -> Labels:

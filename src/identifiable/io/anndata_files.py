@@ -8,7 +8,7 @@ a temporary file without a name. Links and arrays that lead into other files are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -133,6 +133,14 @@ class AnnDataFile(LabelledTable):
                 else:
                     (kept if key == "raw" and _is_own(root, key) else dropped).append(key)
         return Beside(self._path, tuple(kept), tuple(name for name in dropped if name != place))
+
+    def parts(self, part: str | None) -> tuple[str, ...]:
+        """All that is known besides a matrix, the observations and the names of the variables."""
+        with self._opened() as root:
+            held = {key: self._keys(self._group(root, key)) for key in (*BY_ROWS, *BY_COLUMNS) if key in root}
+            of_var = column_order(self._group(root, "var")) if "var" in root else ()
+            whole = tuple(key for key in (X, "raw") if key in root)
+        return tuple(name for name in (*whole, *_listed(held), *_listed({"var": of_var})) if name != self._place(part))
 
     def copy_into(self, root: Any, places: Sequence[str]) -> None:
         """Copy parts of the file into another one, byte for byte, a piece at a time."""
@@ -396,6 +404,16 @@ def _unpack(dataset: Any, layout: Layout, damaged: Callable[[str], DataError], f
         with damage_named(damaged):
             slab = np.ascontiguousarray(dataset[start : start + step])
         file.write(slab.data)
+
+
+def parts_in_memory(adata: Any) -> tuple[str, ...]:
+    """The same of an AnnData object, of which `X` and the names are read; its observations too."""
+    held = {key: [*map(str, getattr(adata, key, ()))] for key in ("obs", *BY_ROWS, *BY_COLUMNS, "var")}
+    return (*(("raw",) if getattr(adata, "raw", None) is not None else ()), *_listed(held))
+
+
+def _listed(held: Mapping[str, Iterable[str]]) -> list[str]:
+    return [f"{key}/{name}" for key, names in held.items() for name in names]
 
 
 def is_group(element: Any) -> bool:

@@ -237,21 +237,25 @@ class LabelledShards(LabelledTable, Shards):
         self._kinds = self._checked()
 
     @property
+    def first(self) -> LabelledTable:
+        return self._labelled(self._first)
+
+    @property
     def column_names(self) -> tuple[str, ...]:
         return (*getattr(self._first, "column_names", ()), *self._keys)
 
     @property
     def columns(self) -> Sequence[str]:
-        return [*self._labelled(self._first).columns, *self._keys]
+        return [*self.first.columns, *self._keys]
 
     def kinds(self) -> dict[str, Kind]:
         return self._kinds
 
     def heads(self, features: tuple[str, ...], width: int) -> tuple[str, ...] | None:
-        return self._labelled(self._first).heads(features, width)
+        return self.first.heads(features, width)
 
     def stored(self, name: str) -> str:
-        return self._labelled(self._first).stored(name)
+        return self.first.stored(name)
 
     def table(self, part: str | None, *, ids: str | None, own_ids: bool) -> IdentifiedRows:
         return (Shards if isinstance(self._first, TextTable) else LabelledTable).table(
@@ -292,11 +296,17 @@ class LabelledShards(LabelledTable, Shards):
                 width = rows.shape[1]
                 if k < OPEN:
                     opened[k] = rows
+            heads = self._labelled(table).heads(features, width)
             if k == 0:
-                expected = width
+                expected, names = width, heads
             if width != expected:
                 raise DataError(
                     f"{shard.path}: expected {expected} columns, as {self.shards[0].path.name} has, got {width}."
+                )
+            if heads != names:
+                raise DataError(
+                    f"{shard.path}: expected the columns of {self.shards[0].path.name}, in its order, got "
+                    f"{named(heads or ()) or 'none with names'}; write it again in that order."
                 )
         result = ShardRows(found, expected, self._file_names(), decoded=not opened)
         for k, rows in opened.items():

@@ -67,10 +67,9 @@ class TextTable(LabelledTable):
         self._delimiter = DELIMITERS[suffix_of(path)]
         self._file = _unpacked(path) if suffix_of(path).endswith(PACKED) else local_copy(path, self.label)
         line, text = next(_pieces(self._file))
-        first = next(self._records(line, text))[1]
-        self._has_header = not all(_is_number(cell) for cell in first) or (
-            len(first) > 2 and first == [str(j) for j in range(len(first))]
-        )
+        records = self._records(line, text)
+        first = next(records)[1]
+        self._has_header = not all(_is_number(cell) for cell in first) or _counts_columns(first, records)
         self._header = [cell.strip() for cell in first] if self._has_header else [str(j) for j in range(len(first))]
         self.names = tuple(self._header)
         self._place = {name: j for j, name in reversed(list(enumerate(self._header)))}  # the first with that name
@@ -271,7 +270,7 @@ class TextTable(LabelledTable):
 
     def _fast(self, line: int, text: str, columns: list[int], id_column: int | None) -> Parsed | None:
         width, delimiter = len(self._header), self._delimiter
-        usecols: list[int] | None = columns if len(columns) < width else None
+        usecols: list[int] | None = None if columns == [*range(width)] else columns
         if '"' in text:
             records = [cells for _, cells in self._records(line, text)]
             if any(len(cells) != width for cells in records):
@@ -326,6 +325,15 @@ class TextTable(LabelledTable):
     def headed(self, column: int) -> str:
         name = self._header[column] if self._has_header else ""
         return f"column {shown(name)!r}" if name else f"column {column + 1}"
+
+
+def _counts_columns(first: Sequence[str], records: Iterator[tuple[int, Sequence[str]]]) -> bool:
+    """Whether a line of numbers is a header: 0, 1, 2 … as pandas writes it, or these in another order above numbers that are not whole."""
+    counted = [str(j) for j in range(len(first))]
+    if len(first) < 3 or sorted(first) != sorted(counted):
+        return False
+    second = next(records, (0, ()))[1]
+    return list(first) == counted or any(not cell.strip().isdecimal() for cell in second)
 
 
 def _unpacked(path: Path) -> FileBytes:
