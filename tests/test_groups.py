@@ -210,3 +210,8 @@ def test_a_member_is_one_up_to_rounding_only():
         assert g.contains(AffineMap(swap + 1e-12, np.zeros(2)))
         assert not g.contains(AffineMap(swap * stretched[g.name], np.zeros(2)))
         assert not g.contains(AffineMap(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]), np.zeros(2)))
+
+
+@by_group
+def test_a_map_between_widths_is_in_no_group_of_square_maps(group):
+    assert group.contains(AffineMap(np.ones((2, 3)), np.zeros(3))) is False

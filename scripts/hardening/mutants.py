@@ -100,6 +100,7 @@ def _short(path: Path) -> str:
 
 # ---- which changes there are ------------------------------------------------------------------------------------------
 
+SYMMETRIC = ("min", "max", "minimum", "maximum", "hypot", "gcd")
 Edit = tuple[ast.AST, Callable[[], None]]  # the node to show, and the change of the tree in place
 
 
@@ -159,6 +160,11 @@ def _exchange(node: ast.BinOp) -> Callable[[], None]:
     return exchange
 
 
+def _is_symmetric(call: ast.Call) -> bool:
+    """Whether its two arguments may be exchanged by definition."""
+    return len(call.args) == 2 and ast.unparse(call.func).rpartition(".")[2] in SYMMETRIC
+
+
 def _edits(node: ast.AST, parent: ast.AST) -> Iterator[Edit]:
     """The changes of one node; those inside it are its children's."""
     match node:
@@ -179,7 +185,8 @@ def _edits(node: ast.AST, parent: ast.AST) -> Iterator[Edit]:
             if changed is not None and not isinstance(parent, ast.Expr | ast.JoinedStr | ast.FormattedValue):
                 yield parent, _set(node, "value", changed[0])
         case ast.Call(args=[first, second, *_]):
-            if ast.dump(first) != ast.dump(second) and not any(isinstance(a, ast.Starred) for a in (first, second)):
+            starred = any(isinstance(a, ast.Starred) for a in (first, second))
+            if ast.dump(first) != ast.dump(second) and not starred and not _is_symmetric(node):
                 yield node, _set(node, "args", [second, first, *node.args[2:]])
         case ast.Slice():
             for name in ("lower", "upper"):

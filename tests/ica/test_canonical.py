@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from identifiable import resolve
 from identifiable.blocks import Blocks
 from identifiable.ica import Resolved, fit
-from identifiable.ica.canonical import Canonical, Shape, canonical
+from identifiable.ica.canonical import Canonical, Shape, _variance_errors, canonical
 from identifiable.ica.diagnostics import Judged, places, ties
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions as Settings
@@ -184,3 +184,19 @@ def test_the_error_of_the_variance_a_component_carries_is_that_seen_over_samples
     ratio = np.mean(said, axis=0) / np.std(seen, axis=0)
     assert np.all((ratio > 0.7) & (ratio < 1.4)), ratio
     assert np.min(np.mean(size_alone, axis=0) / np.std(seen, axis=0)) < 0.7
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_errors_of_carried_variance_are_the_formula_one_component_at_a_time(orthogonal: bool) -> None:
+    rng = np.random.default_rng(0)
+    loadings = np.diag([3.0, 2.0, 1.0]) if orthogonal else rng.standard_normal((3, 5))
+    angle, kurtosis, n, zero = np.array([0.1, 0.2, 0.3]), np.array([-1.0, 0.5, 3.0]), 400, np.zeros(3)
+    shape = Shape(zero, zero, zero, zero, kurtosis, zero, zero, zero, zero, n, "logcosh")
+    found = _variance_errors(shape, loadings, angle)
+    for i in range(3):
+        own = loadings[i] @ loadings[i]
+        others = [j for j in range(3) if j != i]
+        size = own**2 * (kurtosis[i] + 2) / n
+        turned = 4 * angle[i] ** 2 / 2 * sum((loadings[i] @ loadings[j]) ** 2 for j in others)
+        leaked = angle[i] ** 2 / 2 * sum(loadings[j] @ loadings[j] for j in others)
+        assert found[i] == pytest.approx(np.sqrt(size + turned + leaked**2), rel=1e-9)

@@ -357,3 +357,10 @@ def test_rows_that_only_one_model_has_are_dropped_and_counted():
     by_position = resolve_jointly([first.values, 2 * first.values], alone).result
     assert "paired_by_position" in codes(by_position)
     assert "rows_dropped" not in codes(by_position)
+
+
+def test_a_joint_basis_says_by_which_call_it_was_made():
+    rng = np.random.default_rng(0)
+    tables = [rng.laplace(size=(600, 3)) @ rng.standard_normal((3, 3)) for _ in range(2)]
+    found = resolve(*tables, stability=0, restarts=1)
+    assert found.result.provenance.command == "identifiable.resolve(...)"

@@ -169,8 +169,7 @@ def test_what_is_not_asked_for_is_empty_and_says_so(rng):
 
 @pytest.mark.parametrize(("rows", "known"), [(20, {"rows": 20}), (200, {})])
 def test_columns_beyond_the_rows_are_told_from_columns_that_repeat(rng, rows, known):
-    base = rng.standard_normal((rows, 12 if rows > 100 else 30))
-    X = np.hstack([base, base[:, :2]])
+    X = np.hstack([base := rng.standard_normal((rows, 12 if rows > 100 else 30)), base[:, :2]])
     span = min(rows - 1, 12 if rows > 100 else 30)
     alerts = identifiable.compare(X, rng.standard_normal((rows, 3)), **BARE).alerts
     (alert,) = (alert for alert in alerts if alert.code == "rank_deficient")
@@ -272,3 +271,16 @@ def test_groups_are_paired_whole_and_single_rows_are_permuted(groups):
         sizes = np.bincount(group)
         assert own == [min(sizes[name], sizes[next(iter(met[name]))]) for name in range(4)]
     assert any(each[0] != 0 for each in rows)
+
+
+def test_one_direction_less_than_the_rows_allow_is_no_lack_of_rows(rng):
+    X = rng.standard_normal((20, 18)) @ rng.standard_normal((18, 30))
+    alerts = identifiable.compare(X, rng.standard_normal((20, 3)), **BARE).alerts
+    (alert,) = (alert for alert in alerts if alert.code == "rank_deficient")
+    assert alert.values == {"name": "a", "columns": 30, "span": 18}
+
+
+def test_ica_that_has_converged_gives_no_alert(rng, monkeypatch):
+    X, Y = (rng.laplace(size=(1500, 3)) @ rng.standard_normal((3, 3)) for _ in range(2))
+    ask = BARE | {"groups": ("rigid", "ica")}
+    assert "ica_not_converged" not in [alert.code for alert in identifiable.compare(X, Y, **ask).alerts]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -11,7 +13,7 @@ from identifiable import DataError, PairingError, Representation, UsageError, co
 from identifiable.groups import haar_rotation
 from identifiable.identifiability import layer_sums
 from identifiable.identifiability.layer_measures import shuffled_cka
-from identifiable.identifiability.layers import Model, _above, gumbel_limit, same_depth
+from identifiable.identifiability.layers import Model, _above, _trend, gumbel_limit, same_depth
 from identifiable.results import LayerPair, without_time
 from identifiable.run import Run
 
@@ -442,3 +444,22 @@ def test_a_result_is_a_frame_of_pairs():
     frame = layers(first, turned(first, 42), null_draws=1).to_frame()
     assert list(frame.columns[:4]) == ["of", "first", "second", "cka"]
     assert len(frame) == 8
+
+
+@pytest.mark.parametrize(
+    ("cka", "codes"),
+    [
+        ([0.5], []),
+        ([0.5, 0.6], ["depth_between"]),
+        ([0.9, 0.7, 0.5, 0.3], ["depth_between"]),
+        ([0.9, 0.7, 0.5, 0.3, 0.1], ["depth_falls"]),
+        ([0.1, 0.3, 0.5, 0.7, 0.9], ["depth_rises"]),
+        ([0.9, 0.1, 0.5, 0.7, 0.3], ["depth_between"]),
+        ([0.501, 0.502, 0.503, 0.504, 0.5041], ["depth_between"]),
+    ],
+)
+def test_the_course_over_depth_is_told_from_its_range(cka, codes):
+    found = list(_trend([SimpleNamespace(cka=value) for value in cka]))
+    assert [answer.code for answer in found] == codes
+    if codes and codes[0] != "depth_between":
+        assert (found[0].values["begin"], found[0].values["end"]) == (cka[0], cka[-1])

@@ -22,6 +22,7 @@ from identifiable.identifiability.neighbours import (
     cknna,
     closeness,
     compare_neighbours,
+    overlap_of,
 )
 from identifiable.moments import Array
 from identifiable.results import Neighbours
@@ -243,3 +244,19 @@ def test_independent_rows_are_not_alike_however_dense(n: int, d: int) -> None:
     found = near(np.random.default_rng([18, d]).standard_normal((n, d)))
     assert not found.alike
     assert (found.median < neighbours.ALIKE) == (d <= 3)  # so the distance alone would take dense rows for copies
+
+
+def test_the_interval_of_an_overlap_stays_between_0_and_1() -> None:
+    rng = np.random.default_rng(0)
+    n, k = 30, 4
+    lists = np.array([rng.choice(np.delete(np.arange(n), i), k, replace=False) for i in range(n)])
+    found, part = lists.copy(), np.arange(n) % 3
+    for row in (0, 3, 6, 9):  # all of one part
+        found[row, 0] = next(j for j in range(n) if j not in lists[row] and j != row)
+    high = overlap_of(found, lists, part).ci95
+    assert high is not None
+    assert high[1] == 1.0
+    assert 0.0 < high[0] < 1.0
+    none = overlap_of(found, (lists + 1) % n, part).ci95
+    assert none is not None
+    assert 0.0 <= none[0] < none[1] < 1.0
