@@ -116,8 +116,8 @@ def transform(
         `.zarr`; from a table in many files also a folder, for as many files of the same names. Ids of the rows go along,
         except into a `.npy`; columns of metadata into `.parquet`, `.arrow`, `.feather`, `.h5ad`, `.zarr`. From one `.h5ad` to another
         `obs`, `obsm`, `obsp`, `uns` and `raw` are copied; `layers`, `varm`, `varp` and the columns of `var`, which belong to the
-        columns of the input, are not, and a warning (`parts_dropped`) names them. The path is returned; without `output` an
-        array is.
+        columns of the input, are not, and a warning (`parts_dropped`) names them, as it does all that an AnnData in memory or in a
+        `.zarr` has besides. The path is returned; without `output` an array is.
     inverse
         From components back to the space of the data. Directions without variance, which resolving drops, come back
         as their mean. Of a map of `align`: from the second representation to the first, where the map has an inverse.
