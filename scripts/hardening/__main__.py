@@ -23,7 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results" / "hardening.json"
-PARTS = ("mutants", "kills", "readers", "disks", "hostile", "values", "concurrency", "references")  # longest first
+PARTS = ("readers", "mutants", "kills", "disks", "hostile", "values", "concurrency", "references")  # longest first
 ALONE = ("load",)
 
 sys.path[0] = str(HERE.parent)  # not this folder: its modules are those of a package
