@@ -647,3 +647,12 @@ def test_rows_and_components_that_do_not_vary_are_refused() -> None:
         theorem_2_of(U[:1], U)
     with pytest.raises(DataError, match="two that vary"):
         log_cosh_margin(U[:, :1])
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_theorem_2_of_sees_missing_directions_in_any_unit(unit):
+    rng = np.random.default_rng(0)
+    U = rng.laplace(size=(500, 3))
+    assert np.isfinite(theorem_2_of(unit * U, U).whitening)
+    with pytest.raises(DataError, match="direction"):
+        theorem_2_of(unit * (U @ np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0]])), U)

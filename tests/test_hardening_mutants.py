@@ -137,3 +137,15 @@ def test_every_test_that_a_promise_names_exists():
 
 def functions(path: Path) -> set[str]:
     return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_change_of_free_variables_needs_a_fresh_process(tmp_path, hardening):
+    mutants = hardening["mutants"]
+    path = tmp_path / "toy.py"
+    path.write_text(
+        "class A(list):\n    def add(self, x):\n        super().append(x)\n        self.sort()\n        return min(x, 1)\n"
+    )
+    found = {m.change: m for m in map(mutants.described, mutants.mutants(path))}
+    assert mutants.rebinds(found["super().append(x) -> pass"])
+    assert not mutants.rebinds(found["self.sort() -> pass"])
+    assert not any("min(1, x)" in change for change in found)  # the same, by definition

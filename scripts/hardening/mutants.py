@@ -373,6 +373,15 @@ def exchange(mutant: Mutant) -> None:
         raise LookupError(f"no function {mutant.function} of {mutant.path.name} is in memory")
 
 
+def rebinds(mutant: Mutant) -> bool:
+    """Whether the change leaves a function with other free variables (`super()` gone): its code cannot be exchanged in place."""
+
+    def free(module: Code) -> dict[int, tuple[str, ...]]:
+        return {c.co_firstlineno: c.co_freevars for c in _codes(module) if c.co_qualname == mutant.function}
+
+    return free(compile(mutant.path.read_text(encoding="utf-8"), str(mutant.path), "exec")) != free(mutated(mutant))
+
+
 def _caches() -> list[Any]:
     """Functions that remember: what they remember, of the collection of tests perhaps, hides a change."""
     return [
@@ -578,7 +587,7 @@ class Judge:
         def judge(mutant: Mutant, *, control: bool) -> tuple[str | None, str | None]:
             names = watched.tests(mutant)
             run = [(name, test, watched.seconds[name]) for name, test in zip(names, in_order(names), strict=True)]
-            if watched.at_import(mutant):
+            if watched.at_import(mutant) or rebinds(mutant):
                 return self._fresh(mutant, names, _limit(sum(seconds for _, _, seconds in run)) + FRESH), None
             # the control: the same tests with nothing changed, which pass in a child too
             return fate(partial(exchange, mutant), run), fate(lambda: None, run[:30]) if control else None

@@ -364,3 +364,11 @@ def test_a_joint_basis_says_by_which_call_it_was_made():
     tables = [rng.laplace(size=(600, 3)) @ rng.standard_normal((3, 3)) for _ in range(2)]
     found = resolve(*tables, stability=0, restarts=1)
     assert found.result.provenance.command == "identifiable.resolve(...)"
+
+
+def test_pictures_are_kept_to_four_digits():
+    rng = np.random.default_rng(0)
+    found = resolve(rng.laplace(size=(900, 2)), stability=0, restarts=1)
+    densities = 1e4 * np.array([component.density for component in found.result.components])
+    np.testing.assert_allclose(densities, densities.round(), atol=1e-6)
+    assert densities.max() > 1000

@@ -13,7 +13,8 @@ from errors import naming
 from identifiable import Blocks, DataError, PairingError, Representation, UsageError, compare, structural
 from identifiable.groups import WhiteBasis
 from identifiable.identifiability.judgement import efficiency
-from identifiable.identifiability.ladder import PENALTIES
+from identifiable.identifiability.ladder import PENALTIES, Ridge
+from identifiable.moments import Moments
 from identifiable.results import without_time
 from identifiable.rows import plan_rows
 from laws import LADDER, member_outside, rows
@@ -711,3 +712,22 @@ def test_worst_rows_are_named_by_id_and_are_the_worst():
     pair = compare(Representation(X, ids, "a"), Representation(Y, ids, "b"), **BARE).pairs[0]
     assert pair.worst[0].row == "cell-17"
     assert [w.error for w in pair.worst] == sorted((w.error for w in pair.worst), reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_penalty_is_that_of_generalised_cross_validation_on_the_rows(seed):
+    """Of few rows, where the degree of freedom of the mean counts."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.standard_normal((9, 5)), rng.standard_normal((9, 2))
+    Y += 0.7 * X[:, :2]
+    x, y = X - X.mean(axis=0), Y - Y.mean(axis=0)
+    matrix, penalty = Ridge.of(Moments.of(X)).fit(x.T @ y, float((y**2).sum()))
+    top = np.linalg.eigvalsh(x.T @ x)[-1]
+    errors = []
+    for candidate in PENALTIES * top:
+        hat = x @ np.linalg.solve(x.T @ x + candidate * np.eye(5), x.T)
+        errors.append(((y - hat @ y) ** 2).sum() / (1 - np.trace(hat) / 8) ** 2)
+    best = int(np.argmin(errors))
+    assert penalty == pytest.approx(PENALTIES[best] * top if best else 0.0, rel=1e-9)
+    expected = np.linalg.solve(x.T @ x + PENALTIES[best] * top * np.eye(5), x.T @ y)
+    np.testing.assert_allclose(matrix, expected, rtol=1e-6, atol=1e-9)

@@ -94,3 +94,13 @@ def test_strata_that_do_not_vary_or_are_few_tell_nothing() -> None:
     assert of(x, y, strata).within == pytest.approx(1.0)  # the first holds rounding at best
     assert of(x[18:24], y[18:24], np.array([0, 0, 1, 1, 1, 1])).within is None
     assert (of(1 + L[:3], L[:3]).spearman, of(1 + L[:3], L[:3]).spearman_ci95) == (None, None)  # three units
+
+
+def test_distances_that_do_not_vary_have_no_share_of_variance() -> None:
+    found = trend(np.array([1.1, 1.2, 1.5, 2.0]), np.ones(4), units=np.arange(4), strata=np.zeros(4, int), rng=RNG())
+    assert found.r2 is None
+    assert found.spearman is None
+
+
+def RNG() -> np.random.Generator:
+    return np.random.default_rng(0)

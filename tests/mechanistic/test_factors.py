@@ -22,7 +22,17 @@ from identifiable.mechanistic.counting import (
     likely_number,
 )
 from identifiable.mechanistic.factors import _AtPoint, _by_few, _local_subspaces, find_factors, largest_angle
-from identifiable.mechanistic.operator import MOST, Frame, Spectrum, Split, local_spectrum, spectrum, split, whitened
+from identifiable.mechanistic.operator import (
+    MOST,
+    Frame,
+    Spectrum,
+    Split,
+    local_spectrum,
+    nearest_vertex,
+    spectrum,
+    split,
+    whitened,
+)
 from identifiable.mechanistic.sampling import rows_of
 from identifiable.worlds import MovingSprites, SlotWorld
 from mechanistic.blocks_world import block_jacobians, conditioned, same_partition, sine
@@ -599,3 +609,13 @@ def test_a_number_of_the_local_form_holds_where_no_few_outputs_make_it() -> None
     assert _by_few(points, 2.2e-16, 1)
     assert _by_few(one_dense(0), 2.2e-16, 2)
     assert not _by_few(one_dense(0), 2.2e-16, 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nodes_end_at_the_nearest_of_the_means_of_their_vertices(seed):
+    rng = np.random.default_rng(seed)
+    positions, sizes = rng.standard_normal((40, 3)), rng.uniform(0.5, 2, 40)
+    owners = nearest_vertex(Spectrum(np.array([0.0, 0, 0, 0.5, 0.6]), positions, sizes), 3)
+    means = np.stack([np.average(positions[owners == k], axis=0, weights=sizes[owners == k]) for k in range(3)])
+    distances = ((positions[:, None] - means) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(owners, distances.argmin(axis=1))

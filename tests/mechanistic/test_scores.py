@@ -16,6 +16,7 @@ from identifiable.mechanistic import (
     sparsity_gap,
     structural_sparsity,
 )
+from identifiable.mechanistic.scores import DIRECTIONS
 from identifiable.worlds import SlotWorld
 
 PAIR = [[0], [1]]
@@ -193,3 +194,21 @@ def test_second_differences_are_those_of_a_quadratic_at_the_scale_of_the_data() 
     # both in one block, each by 1 / sqrt(2): the cross terms are of two independent products
     variance = (2 * (c * widths.prod()) ** 2 + widths[0] ** 4) / 4
     assert joined.within == pytest.approx(math.sqrt(variance), rel=0.05)
+
+
+def test_second_order_is_the_root_mean_square_of_the_differences_drawn():
+    def jvp(z, v):
+        return np.column_stack([z[:, 0] * z[:, 1] * v[:, 0] + v[:, 1] ** 3, np.sin(z[:, 0]) * v[:, 1]])
+
+    Z, blocks = np.random.default_rng(0).standard_normal((3, 2)) * [1, 4], [[0], [1]]
+    found = second_order(jvp, Z, blocks, rng=np.random.default_rng(1))
+    rng, changes = np.random.default_rng(1), {True: [], False: []}
+    for _ in range(DIRECTIONS):
+        for i in (0, 1):
+            for j in (0, 1):
+                move, along = np.zeros((3, 2)), np.zeros((3, 2))
+                move[:, i] = rng.standard_normal((3, 1))[:, 0] * Z[:, i].std()
+                along[:, j] = rng.standard_normal((3, 1))[:, 0] * Z[:, j].std()
+                changes[i == j].append(jvp(Z + move, along) - jvp(Z, along))
+    for value, same in ((found.across, False), (found.within, True)):
+        assert value == pytest.approx(np.sqrt(np.mean(np.square(changes[same]))), rel=1e-12)
