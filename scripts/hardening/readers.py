@@ -312,8 +312,13 @@ def known_torch(path: Path) -> Iterator[Array]:
     archive = quietly(lambda: zipfile.ZipFile(path))  # torch also refuses a file for members that hold no tensor
     for member in archive.infolist() if archive is not None else ():
         raw = quietly(unchecked, archive, member)
-        if "/data/" in member.filename and raw is not None and len(raw) == VALUES.nbytes:
+        if "/data/" not in member.filename or raw is None:
+            continue
+        if len(raw) == VALUES.nbytes:
             yield np.frombuffer(raw, np.float32).reshape(VALUES.shape)
+        if len(raw) == VALUES.nbytes // 2:  # of bfloat16
+            wide = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
+            yield from (wide.reshape(VALUES.shape), wide.reshape(VALUES.shape).T)
 
 
 def known_columns(path: Path) -> Iterator[Array]:
