@@ -423,6 +423,9 @@ def known_elements(get: Callable[[str], Any], names: Sequence[str]) -> Iterator[
             found = quietly(coded)
             if found is not None:
                 yield found
+                numbers = quietly(found.astype, float)  # categories may be numbers
+                if numbers is not None:
+                    yield from (numbers, numbers.astype(np.float32))
 
 
 def known_text(path: Path) -> Iterator[Array]:
