@@ -59,7 +59,7 @@ def test_signals_at_random_moments_leave_nothing(signals: ModuleType, tmp_path: 
 def test_the_script_notices_a_process_that_ends_as_it_should_not(
     signals: ModuleType, tmp_path: Path, monkeypatch
 ) -> None:
-    rogue = "import time, sys\nopen('x.part', 'w')\nopen('r.json', 'w').write('{')\ntime.sleep(99)"
+    rogue = "import time, sys\nopen('r.json', 'w').write('{')\nopen('x.part', 'w')\ntime.sleep(99)"  # struck when x.part is there
     (tmp_path / "identifiable.py").write_text(f"import signal\nsignal.signal(15, lambda *_: 1 / 0)\n{rogue}\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     command = signals.Command(["compare"], ["r.json"])

@@ -396,7 +396,12 @@ class _Direction:
 
 
 def _values(blocks: Blocks, normalize: bool) -> Blocks:
-    return blocks.through(unit, blocks.d) if normalize else blocks
+    """Unit rows, or the rows as they are; columns in one order in memory, since BLAS adds those of another up in another order."""
+    if normalize:
+        return blocks.through(unit, blocks.d)
+    source = blocks.base
+    turned = isinstance(source, np.ndarray) and not source.flags.c_contiguous
+    return blocks.through(np.ascontiguousarray, blocks.d) if turned else blocks
 
 
 def _held_out(plan: RowPlan, options: AlignOptions) -> NDArray[np.bool_]:

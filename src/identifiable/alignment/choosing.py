@@ -46,7 +46,7 @@ Job = tuple[Family, float | None]
 def held_rows(table: Blocks, rows: NDArray[np.intp]) -> NDArray[np.floating]:
     """Rows of a table in memory, half precision and integers as floats in which they can be summed."""
     values = table[rows]
-    return np.asarray(values, np.result_type(values.dtype, np.float32))
+    return np.ascontiguousarray(values, np.result_type(values.dtype, np.float32))
 
 
 def place_weights(rows: int) -> Array:
