@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from identifiable._checks import DataError, UsageError
 from identifiable.alignment.advice import BOTH, LEAST_INDEX, MAP, RERANK, OldEncoder, advice
 from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
-from identifiable.alignment.choosing import FOLDS, INDEX, Sample, choose, fitted, held_rows
+from identifiable.alignment.choosing import FOLDS, INDEX, Sample, choose, fitted, held_rows, rows_of
 from identifiable.alignment.curve import pairs_needed
 from identifiable.alignment.families import families_of
 from identifiable.alignment.regions import worst_regions
@@ -30,7 +30,7 @@ from identifiable.alignment.retrieval import (
     true_lists,
     true_share,
 )
-from identifiable.blocks import Blocks, one_blas_thread
+from identifiable.blocks import one_blas_thread
 from identifiable.groups import AffineMap
 from identifiable.intake import (
     as_representation,
@@ -154,7 +154,7 @@ class _Pairs:
             groups=None if groups is None else groups[~held],
         ).fold
         blocks = [
-            _values(blocks_of(table) if rows is None else blocks_of(table).select(rows), options.normalize)
+            rows_of(blocks_of(table) if rows is None else blocks_of(table).select(rows), options.normalize)
             for table, rows in zip(tables, pairing.rows, strict=True)
         ]
         *folds, evaluation = gather_moments(
@@ -393,15 +393,6 @@ class _Direction:
             return bounded_share(self.recall(self.carried(by, self.queries)), self.parts)
 
         return pairs_needed(recall, len(rows))
-
-
-def _values(blocks: Blocks, normalize: bool) -> Blocks:
-    """Unit rows, or the rows as they are; columns in one order in memory, since BLAS adds those of another up in another order."""
-    if normalize:
-        return blocks.through(unit, blocks.d)
-    source = blocks.base
-    turned = isinstance(source, np.ndarray) and not source.flags.c_contiguous
-    return blocks.through(np.ascontiguousarray, blocks.d) if turned else blocks
 
 
 def _held_out(plan: RowPlan, options: AlignOptions) -> NDArray[np.bool_]:

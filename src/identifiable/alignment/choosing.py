@@ -49,6 +49,15 @@ def held_rows(table: Blocks, rows: NDArray[np.intp]) -> NDArray[np.floating]:
     return np.ascontiguousarray(values, np.result_type(values.dtype, np.float32))
 
 
+def rows_of(blocks: Blocks, normalize: bool) -> Blocks:
+    """Unit rows, or the rows as they are; columns in one order in memory, since BLAS adds those of another up in another order."""
+    if normalize:
+        return blocks.through(unit, blocks.d)
+    source = blocks.base
+    turned = isinstance(source, np.ndarray) and not source.flags.c_contiguous
+    return blocks.through(np.ascontiguousarray, blocks.d) if turned else blocks
+
+
 def place_weights(rows: int) -> Array:
     """What places in a list of nearest rows count, nearest first, in an index of so many rows.
 
@@ -117,9 +126,8 @@ def chosen_map(
     """
     pairing = joined([source, target], run)
     tables = [
-        blocks if not options.normalize else blocks.through(unit, blocks.d)
+        rows_of(blocks_of(table) if rows is None else blocks_of(table).select(rows), options.normalize)
         for table, rows in zip((source, target), pairing.rows, strict=True)
-        for blocks in [blocks_of(table) if rows is None else blocks_of(table).select(rows)]
     ]
     folds = min(FOLDS, pairing.n // 2)
     plan = plan_rows(pairing.n, pairing.ids, seed=run.seed, n_folds=folds)
