@@ -7,6 +7,7 @@ import json
 import struct
 import subprocess
 import sys
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -455,6 +456,23 @@ def test_sparse_rows_begin_with_the_first_value(tmp_path):
         file["X/indptr"][...] = 7
     with pytest.raises(DataError, match=naming("a.h5ad", 7)):
         read(tmp_path / "a.h5ad")
+
+
+@pytest.mark.parametrize("shape", [[[]], [8], [8, 3.5], [8, "3"], 8, "83", None, [[8, 3]], [-8, 3], [8, 2**70]])
+def test_a_sparse_matrix_has_two_lengths(tmp_path, shape):
+    pytest.importorskip("zarr")
+    anndata = pytest.importorskip("anndata")
+    from scipy.sparse import csr_matrix
+
+    with anndata.settings.override(zarr_write_format=2), warnings.catch_warnings(action="ignore"):
+        anndata.AnnData(csr_matrix(VALUES)).write_zarr(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(read(tmp_path / "a.zarr"), VALUES)
+    for kept in (tmp_path / "a.zarr" / "X" / ".zattrs", tmp_path / "a.zarr" / ".zmetadata"):
+        card = json.loads(kept.read_text())
+        (card["metadata"]["X/.zattrs"] if "metadata" in card else card)["shape"] = shape
+        kept.write_text(json.dumps(card))
+    with pytest.raises(DataError, match=naming("a.zarr")):
+        read(tmp_path / "a.zarr")
 
 
 def test_chunks_of_zarr_beyond_64_bits_are_refused(tmp_path):

@@ -197,10 +197,15 @@ class AnnDataFile(LabelledTable):
             )
         key = "shape" if "shape" in group.attrs else "h5sparse_shape"
         check_attribute(group, key)
-        shape = group.attrs[key]
         for name in ("data", "indices", "indptr"):
             self._element(group, name)
-        return Layout(0, tuple(int(length) for length in shape), np.dtype(group["data"].dtype))
+        return Layout(0, self._sparse_shape(group.attrs[key]), np.dtype(group["data"].dtype))
+
+    def _sparse_shape(self, stored: Any) -> tuple[int, int]:
+        lengths = stored.tolist() if isinstance(stored, np.ndarray) else stored
+        if not (isinstance(lengths, list) and len(lengths) == 2 and all(type(each) is int for each in lengths)):
+            raise self._damaged(f"expected two lengths as the shape of a sparse matrix, got {shown(str(lengths))}")
+        return lengths[0], lengths[1]
 
     def _unpack_sparse(self, group: Any, layout: Layout, file: IO[bytes]) -> None:
         n, d = layout.shape
