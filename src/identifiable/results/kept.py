@@ -55,7 +55,8 @@ class KeptArrays:
         if not path.exists():
             return None
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # checksums are verified
+            # Checksums are verified. numpy warns of shapes beyond 64 bits before it refuses them.
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive, np.errstate(invalid="ignore"):
                 held = {name: archive[name] for name in archive.files}
                 if not all(isinstance(array, np.ndarray) for array in held.values()):
                     raise ValueError("members that are no arrays")  # which numpy returns as bytes
