@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from errors import naming
 from identifiable import resolve
+from identifiable._checks import UsageError
 from identifiable.blocks import Blocks
 from identifiable.ica import Resolved, fit
 from identifiable.ica.canonical import Canonical, Shape, _variance_errors, canonical
@@ -69,6 +71,20 @@ def test_order_falls_by_the_key_asked_for(by, order):
     np.testing.assert_array_equal(backwards.order, order[::-1])
     by_size = canonical(shape_of(3, kurtosis=[0.5, -1.2, 1.0]), CLEAR, SURE, "kurtosis")
     np.testing.assert_array_equal(by_size.order, [1, 2, 0])
+
+
+def test_an_order_that_there_is_not_is_named():
+    with pytest.raises(UsageError, match=naming("negentropi", "kurtosis")):
+        canonical(shape_of(3), CLEAR, SURE, "negentropi")
+
+
+def test_a_basis_takes_columns_in_another_order():
+    X = mixed(3, n=500)
+    found, order = quick(X), [2, 0, 3, 1]
+    other = found.arranged(order)
+    np.testing.assert_allclose(other.to_components(X[:, order]), found.to_components(X), atol=1e-9)
+    np.testing.assert_allclose(other.from_components(found.to_components(X)), X[:, order], atol=1e-9)
+    assert np.abs(other.to_components(X) - found.to_components(X)).max() > 0.1  # not in the old order
 
 
 def test_sign_makes_skew_positive_and_else_the_largest_loading():
