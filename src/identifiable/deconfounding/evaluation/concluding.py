@@ -537,8 +537,16 @@ def _advice(e: Evidence, verdict: Verdict) -> IcaAdvice:
         return IcaAdvice("yes", Answer("helps_trees" if beaten else "helps"), reasons)
     if verdict in ("layout-confounded", "nothing-to-find", "ica-harms", "no-gain"):
         return IcaAdvice("no", Answer(verdict), reasons)
-    why = "unsplit" if _most(e.unsplit) else "rotations_alike" if verdict == "separable" else "wide_interval"
-    return IcaAdvice("unclear", Answer(why), reasons)
+    return IcaAdvice("unclear", Answer(_why_unclear(e, verdict)), reasons)
+
+
+def _why_unclear(e: Evidence, verdict: Verdict) -> str:
+    if _most(e.unsplit):
+        return "unsplit"
+    if verdict == "separable" and e.over_pca is not None:
+        return "rotations_alike"
+    measured = e.over_pca is not None and e.over_pca.ci95[0] == e.over_pca.ci95[0]
+    return "wide_interval" if measured else "no_interval_of_gain"
 
 
 def _reasons(e: Evidence) -> Iterator[Answer]:
