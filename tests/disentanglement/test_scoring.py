@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 from math import log, sqrt
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
+from builders import make_after
 from identifiable import disentangle
-from identifiable.disentanglement import METRICS
+from identifiable.disentanglement import METRICS, scoring
 from identifiable.disentanglement.codes import dependent_pairs, maximal_correlation, redundancy
 from identifiable.disentanglement.correlated import chance_level
 from identifiable.metrics import dci, infomec, mcc, mig, r2
@@ -268,6 +270,27 @@ def test_noise_of_continuous_factors_reaches_the_share_of_its_columns() -> None:
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+@pytest.mark.parametrize(
+    ("infoe", "invertible", "codes"),
+    [
+        ((0.991, 0.9914), True, []),
+        ((0.991, 0.95), True, ["infoe_moved"]),
+        ((0.991, 1.01), True, ["infoe_moved"]),
+        ((0.991, 0.95), False, []),  # directions were dropped: it may move
+    ],
+)
+def test_explicitness_that_an_invertible_map_moves_is_an_alert(
+    infoe: tuple[float, float], invertible: bool, codes: list[str]
+) -> None:
+    codes_of_a_table = SimpleNamespace(alerts=(), discrete=False)
+    after = [make_after(), make_after("whitened", infoe=infoe, invertible=invertible)]
+    found = scoring._alerts(codes_of_a_table, {}, after, asked_for_sweep=False)  # type: ignore[arg-type]
+    assert [alert.code for alert in found] == codes
+    assert [alert.values for alert in found] == [
+        {"mode": "whitened", "before": 0.991, "after": infoe[1]} for _ in codes
+    ]
 
 
 def test_the_guide_to_the_metrics_runs_and_names_every_metric_and_alert() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from builders import make_table1
 from identifiable import compare
 from identifiable._checks import DataError, UsageError
 from identifiable.api import load
 from identifiable.experiments import EXPERIMENTS, reproduce, table1
+from identifiable.options import ReproduceOptions
 from identifiable.results import Bounded
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "table1_small.json"
@@ -145,6 +148,24 @@ def test_what_is_missing_or_wrong_is_one_line(tmp_path, monkeypatch, words, erro
     with pytest.raises(error, match=message) as caught:
         reproduce("table1", **words)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scale", "kinds", "codes"),
+    [
+        ("paper", ("releases", "seeds", "published"), []),
+        ("paper", ("releases", "shared_pretraining"), ["shared_pretraining"]),
+        ("small", ("seeds",), ["stand_in"]),
+        ("smoke", ("shared_pretraining",), ["stand_in", "shared_pretraining"]),
+    ],
+)
+def test_models_that_are_alike_from_the_start_and_stand_ins_are_alerts(scale, kinds, codes):
+    first = make_table1().lines[0]
+    lines = [replace(first, name=f"line {k}", kind=kind) for k, kind in enumerate(kinds)]
+    alerts = {alert.code: alert.values for alert in table1._alerts(lines, ReproduceOptions(scale=scale))}
+    assert list(alerts) == codes
+    if "shared_pretraining" in codes:
+        assert alerts["shared_pretraining"] == {"names": [f"line {len(kinds) - 1}"]}
 
 
 def test_published_lines_have_the_order_and_the_efficiency_that_is_printed():

@@ -349,6 +349,26 @@ def test_words_and_single_values_become_lists_where_lists_are_wanted() -> None:
     assert table2.settings("smoke", {"profile": "tripod"}).profile == "tripod"
 
 
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({}, []),
+        ({"seeds": 1, "models": ("ae",)}, []),  # a smaller grid, but of the same networks
+        ({"steps": 40}, ["smaller_than_published"]),
+        ({"widths": (4,)}, ["smaller_than_published"]),
+        ({"resolution": 8}, ["smaller_than_published"]),
+        ({"data": ("sprites",), "resolution": 8}, ["procedural_data", "smaller_than_published"]),
+    ],
+)
+def test_networks_that_differ_from_the_published_ones_are_an_alert(changes: dict[str, Any], codes: list[str]) -> None:
+    chosen = replace(table2.Settings(data=("shapes3d",)), **changes)
+    found = {alert.code: alert.values for alert in table2._alerts([], chosen)}
+    assert list(found) == codes
+    if "smaller_than_published" in codes:
+        used = {"steps": chosen.steps, "widths": list(chosen.widths), "resolution": chosen.resolution}
+        assert found["smaller_than_published"] == used
+
+
 def test_a_grid_names_every_fit_once() -> None:
     chosen = table2.settings("paper", {})
     fits = [fit for model in chosen.models for fit in table2.GRIDS[model](chosen)]

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from builders import make_reproduction
 from identifiable._checks import DataError, UsageError
 from identifiable.experiments import EXPERIMENTS, reproduce, warm_up
 from identifiable.results import Reproduction
@@ -73,6 +74,24 @@ def test_a_pair_that_reconstructs_worse_than_the_reference_is_removed_and_says_w
         assert (run.removed is None) == (max(run.reconstruction) <= fig2.filter_threshold)
     assert any("above" in (r.removed or "") for r in fig2.runs)
     assert fig2.removed == sum(r.removed is not None for r in fig2.runs)
+
+
+@pytest.mark.parametrize(
+    ("kept", "empty"),
+    [((0.2, 0.7, 1.0), None), ((0.2, 1.0), [0.7]), ((), [0.2, 0.7, 1.0]), ((0.2, 0.2), [0.7, 1.0])],
+)
+def test_leaks_of_which_the_filter_leaves_no_pair_are_named(kept: tuple[float, ...], empty: list[float] | None) -> None:
+    chosen = warm_up.settings("fig2", "smoke", {**TINY, "leaks": (0.2, 0.7, 1.0)})
+    run = make_reproduction().runs[0]
+
+    def measured(leak: float) -> warm_up._Measured:
+        one = replace(run, leak=leak, stopped=("patience", "patience"))
+        return warm_up._Measured(one, np.ones(2), np.ones((2, 2)), np.ones((2, 2)))
+
+    alerts = warm_up._alerts([measured(leak) for leak in (0.2, 0.7, 1.0)], [measured(leak) for leak in kept], chosen)
+    assert [(alert.code, alert.values) for alert in alerts] == (
+        [] if empty is None else [("leaks_empty", {"leaks": empty})]
+    )
 
 
 @pytest.mark.long

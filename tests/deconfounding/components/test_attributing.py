@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from builders import make_card
 from deconfounding.short_calls import assign_roles, attribute
 from errors import naming
 from identifiable import resolve
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
+from identifiable.deconfounding.components import attributing
 from identifiable.deconfounding.components.resolving import ReproducibleRank
 from identifiable.deconfounding.components.shares import (
     Questions,
@@ -345,6 +347,30 @@ def test_components_that_refits_do_not_find_again_have_scores_and_no_card():
     untried = attribute(*as_components(X), design, permutations=20)
     assert (untried.refused, untried.told.remarks) == ((), ())  # nobody has tried to find them again
     assert all(card.top for card in untried.components)
+
+
+@pytest.mark.parametrize(
+    ("stability", "identifiable", "codes", "kept"),
+    [
+        (None, (None, None, None), ["roles"], 3),  # nobody has tried to find them again
+        (0.99, (True, True, True), ["roles"], 3),
+        (0.99, (True, False, True), ["roles", "cards_refused"], 2),
+        (0.99, (False, False, False), ["none_reproducible", "cards_refused"], 0),
+    ],
+)
+def test_only_components_that_are_found_again_are_said_to_have_a_role(stability, identifiable, codes, kept):
+    cards = [
+        make_card(k, role, stability=stability, identifiable=again)
+        for k, (role, again) in enumerate(zip(("technical", "biological", "technical"), identifiable, strict=True))
+    ]
+    told = attributing._answer(cards, ReproducibleRank(2, 1))
+    assert [told.code, *(remark.code for remark in told.remarks)] == codes
+    assert told.values["components"] == 3
+    roles = {"technical": 2, "biological": 1 if kept == 3 else 0, "both": 0, "neither": 0}
+    assert {name: told.values.get(name) for name in roles} == (roles if kept else dict.fromkeys(roles))
+    assert told.values.get("reproducible") == (kept if kept in (1, 2) else None)
+    for remark in told.remarks:
+        assert remark.values == {"refused": 3 - kept, "components": 3, "rank": 2, "reproducible": 1}
 
 
 def test_a_plate_map_shows_wells_with_plate_means_taken_out():

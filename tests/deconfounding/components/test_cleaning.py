@@ -330,7 +330,8 @@ def test_nothing_is_removed_where_nothing_is_technical():
     X, design, _ = screen(11, plate=0.0)
     found, blocks, attribution = attributed(X, design)
     result = clean(found, blocks, design, attribution, **QUICK)
-    assert result.verdict == "nothing-to-remove"
+    assert (result.verdict, result.told.code) == ("nothing-to-remove", "nothing_technical")
+    assert result.told.values == {"components": 6}
     assert result.weights == (1.0,) * 6
     assert result.differences == ()
     assert [point.removed for point in result.curve] == [0, 0, 0]
@@ -383,20 +384,21 @@ def check(difference, *, wide=0.05, better="high", held_out=True):
 
 
 @pytest.mark.parametrize(
-    ("whole", "pca", "above", "checks", "verdict"),
+    ("whole", "pca", "above", "checks", "verdict", "codes"),
     [
-        (0.1, 0.1, 0.1, [check(-0.02)], "ica-cleaning-helps"),
-        (0.1, 0.0, 0.1, [check(0.1)], "no-gain"),
-        (0.0, 0.1, 0.1, [], "no-gain"),
-        (0.1, 0.1, 0.0, [], "no-gain"),
-        (np.nan, np.nan, 0.1, [], "no-gain"),
-        (0.1, 0.1, 0.1, [check(0.1), check(-0.04)], "keep-as-is"),
-        (0.1, 0.1, 0.1, [check(-0.04, held_out=False)], "keep-as-is"),
-        (0.1, 0.1, 0.1, [check(-0.09, wide=0.1), check(-0.02, wide=0.01)], "harms"),
-        (0.1, 0.1, 0.1, [check(-0.3, better="low")], "ica-cleaning-helps"),
+        (0.1, 0.1, 0.1, [check(-0.02)], "ica-cleaning-helps", ["cleaned"]),
+        (0.1, 0.0, 0.1, [check(0.1)], "no-gain", ["cleaned"]),
+        (0.0, 0.1, 0.1, [], "no-gain", ["cleaned"]),
+        (0.1, 0.1, 0.0, [], "no-gain", ["cleaned", "replicates_at_chance"]),
+        (np.nan, np.nan, 0.1, [], "no-gain", ["no_replicates_held_out"]),
+        (0.1, 0.1, 0.1, [check(0.1), check(-0.04)], "keep-as-is", ["not_better"]),
+        (0.1, 0.1, 0.1, [check(-0.04, held_out=False)], "keep-as-is", ["not_better"]),
+        (np.nan, np.nan, 0.1, [check(-0.04)], "keep-as-is", ["not_better"]),
+        (0.1, 0.1, 0.1, [check(-0.09, wide=0.1), check(-0.02, wide=0.01)], "harms", ["cleaning_harms"]),
+        (0.1, 0.1, 0.1, [check(-0.3, better="low")], "ica-cleaning-helps", ["cleaned"]),
     ],
 )
-def test_the_verdict_needs_every_interval_on_its_side(whole, pca, above, checks, verdict):
+def test_the_verdict_needs_every_interval_on_its_side(whole, pca, above, checks, verdict, codes):
     def against(name, value):
         return CleanDifference(name, 1, value, (value - 0.05, value + 0.05))
 
@@ -405,9 +407,12 @@ def test_the_verdict_needs_every_interval_on_its_side(whole, pca, above, checks,
     chosen = Chosen(np.array([0.0, 1.0]), (0,), 0.0)
     differences = [against("whole", whole), against("pca", pca)]
     found, told = judge(chosen, differences, checks, compared_with(above), attribution, 0.03)
-    assert found == verdict
+    assert (found, [told.code, *(remark.code for remark in told.remarks)]) == (verdict, codes)
     assert (told.values["removed"], told.values["components"]) == (1, 2)
     assert any(is_worse(each, 0.03) for each in checks) == (verdict in ("keep-as-is", "harms"))
+    if codes == ["cleaned"]:
+        assert (told.values["whole"], told.values["pca"], told.values["before"]) == (whole, pca, 0.5)
+    assert ("worst" in told.values) == (told.code in ("not_better", "cleaning_harms"))
 
 
 def test_intervals_from_few_plates_are_an_alert():

@@ -232,6 +232,30 @@ def test_an_unseen_plate_is_scaled_by_its_own_controls_and_not_by_its_treatments
     assert np.abs(moved - kept).max() > 1
 
 
+@pytest.mark.parametrize(
+    ("name", "level", "unseen", "values"),
+    [
+        ("control-z", "plate", None, {"controls": 80, "groups": 8, "level": "plate"}),
+        ("control-z", "batch", None, {"controls": 80, "groups": 4, "level": "batch"}),
+        ("control-mad", "plate", 3, {"controls": 80, "groups": 8, "level": "plate"}),  # with those of the plate itself
+        ("control-mad", "batch", 3, {"controls": 70, "groups": 4, "level": "batch"}),
+        ("sphering", "auto", None, None),
+        ("count-regressed", "auto", None, None),
+        ("combat", "auto", None, None),
+    ],
+)
+def test_a_scaling_by_controls_says_how_many_it_was_measured_on(
+    name: str, level: Any, unseen: Any, values: Any
+) -> None:
+    X, design = screen()
+    rows = None if unseen is None else np.flatnonzero(design.plate.codes != unseen)
+    correction = fit_correction(name, Blocks(X), design, rows=rows, level=level)
+    found = [note.values for note in correction.notes if note.code == "measured_on_controls"]
+    assert found == ([] if values is None else [values])
+    own = unseen is not None and level == "plate"
+    assert ("own_controls" in [note.code for note in correction.notes]) == own
+
+
 def test_a_batch_with_fitted_controls_ignores_those_of_its_held_out_plate() -> None:
     X, design = screen()
     unseen = design.plate.codes == 3  # its batch has another plate

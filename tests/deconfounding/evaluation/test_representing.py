@@ -13,7 +13,7 @@ from identifiable._checks import UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.checkpoint import Checkpoint
 from identifiable.deconfounding.design import Design, Labels
-from identifiable.deconfounding.evaluation.representing import FEW_ROWS, RowMap, Transforms
+from identifiable.deconfounding.evaluation.representing import FEW_ROWS, RowMap, Transforms, only_transductive
 from identifiable.groups import AffineMap
 from identifiable.results import Alert, Note
 from identifiable.run import Run
@@ -42,6 +42,28 @@ def test_few_rows_for_each_component_are_an_alert(rows: int, codes: list[str]) -
         Blocks(X), design, Run(workers=1), rank="auto", given={}, by_fold=None, checkpoint=Checkpoint()
     )
     assert [alert.code for alert in transforms.ica(None, None).alerts] == codes
+
+
+def test_a_map_fitted_elsewhere_and_one_fitted_to_test_plates_say_so() -> None:
+    plate = np.repeat(np.arange(4), 20)
+    X = np.random.default_rng(1).laplace(size=(80, 3)) + plate[:, None]
+    control = np.arange(80) % 2 == 0
+    design = Design(Labels.of(plate), Labels.of(np.where(control, "control", "drug")), control)
+    given = {"mine": AffineMap.identity(3)}
+    transforms = Transforms(
+        Blocks(X), design, Run(workers=1), rank="auto", given=given, by_fold=None, checkpoint=Checkpoint()
+    )
+    caveats = {"fitted_elsewhere", "fitted_to_test"}
+    found = {}
+    for name in ("mine", "pca", "rand", "control-z", "sphering", "combat"):
+        made = transforms.row_map(name, 0, None, None)  # type: ignore[arg-type]
+        assert made is not None
+        found[name] = caveats & {note.code for note in made.notes}
+        assert only_transductive(name) == (name == "combat")
+    assert {name: notes for name, notes in found.items() if notes} == {
+        "mine": {"fitted_elsewhere"},
+        "combat": {"fitted_to_test"},
+    }
 
 
 def test_a_seed_is_a_whole_number_from_0() -> None:

@@ -20,6 +20,7 @@ from identifiable.deconfounding.metrics.space_metrics import (
     replicate_columns,
     replicate_rows,
     space_metrics,
+    unmet,
 )
 from identifiable.run import Run
 
@@ -80,7 +81,32 @@ def test_what_a_design_lacks_is_said_and_not_scored():
     once = np.unique(design.perturbation.codes, return_index=True)[1]
     single = {m.metric: m for m in space_metrics(X[once], design.take(once), space="whole")}
     assert np.isnan(single["consistency"].value)
+    assert codes_of(single["consistency"]) == ["no_two_rows"]
+    assert "no_two_rows" not in codes_of(found["consistency"])
     assert "two rows" in single["consistency"].note
+
+
+def codes_of(metric):
+    return [note.code for note in metric.notes]
+
+
+@pytest.mark.parametrize(
+    ("perturbation", "control", "plates", "needs", "code"),
+    [
+        ("cab", [1, 0, 0], [0, 1, 1], {"replicates"}, "no_two_rows"),
+        ("caa", [1, 0, 0], [0, 1, 1], {"replicates"}, None),
+        ("cca", [1, 1, 0], [0, 1, 1], {"replicates"}, "no_two_rows"),  # two controls are no replicates
+        ("ccc", [1, 1, 1], [0, 1, 1], {"replicates"}, "no_two_rows"),
+        ("cab", [1, 0, 0], [0, 1, 1], set(), None),
+        ("caa", [0, 0, 0], [0, 1, 1], {"controls", "replicates"}, "no_controls"),
+        ("caa", [0, 0, 0], [0, 1, 1], {"batches", "replicates"}, None),
+        ("caa", [1, 0, 0], [0, 0, 0], {"batches"}, "one_plate"),
+    ],
+)
+def test_what_a_metric_lacks_is_named_before_it_is_measured(perturbation, control, plates, needs, code):
+    design = Design(Labels.of(np.array(plates)), Labels.of(np.array(list(perturbation))), np.array(control, bool))
+    found = unmet(design, needs)
+    assert (None if found is None else found.code) == code
 
 
 def test_metrics_of_a_space_say_space_rows_and_batches():
@@ -121,6 +147,7 @@ def test_known_relations_are_recalled_from_the_mean_effects_of_genes_about_the_c
     (weaker,) = space_metrics(*pathways(effect=0.5)[:2], space="x", only=[RECALL], relations=known)
     assert 0.1 < weaker.ci95[0] < weaker.value < weaker.ci95[1] <= 1
     assert says(found.note, "20 of 20", "targets; 0.1 ")
+    assert codes_of(found) == ["pairs"]
     (turned,) = space_metrics(X @ haar(10, 1), design, space="x", only=[RECALL], relations=known)
     assert turned.value == found.value
     (without,) = space_metrics(*pathways(effect=0.0)[:2], space="x", only=[RECALL], relations=known)
@@ -152,6 +179,8 @@ def test_wells_without_a_target_are_neither_controls_nor_a_gene():
     assert "treated well" in none.note
     (strange,) = space_metrics(X, design, space="x", only=[RECALL], relations=[("x", "y")])
     assert says(strange.note, "none of 1", "perturbations")
+    assert (codes_of(none), codes_of(strange), codes_of(alone)) == (["no_names"], ["no_pairs"], ["pairs"])
+    assert strange.notes[0].values == {"pairs": 1, "what": "perturbations"}
 
 
 def test_recall_is_measured_only_where_relations_are_known():
@@ -161,6 +190,8 @@ def test_recall_is_measured_only_where_relations_are_known():
     (asked,) = space_metrics(X, design, space="x", only=[RECALL])
     assert np.isnan(asked.value)
     assert "known relations" in asked.note
+    (known_ones,) = space_metrics(X, design, space="x", only=[RECALL], relations=known)
+    assert (codes_of(asked), codes_of(known_ones)) == (["no_relations"], ["pairs"])
 
 
 # rows

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
@@ -9,8 +12,12 @@ from scipy.spatial.distance import pdist
 from identifiable import deconfound, transform
 from identifiable._checks import DataError, UsageError
 from identifiable.api import load_basis, save_basis
+from identifiable.deconfounding.metrics.retrieval import Found
+from identifiable.deconfounding.recommendation import recommending
 from identifiable.deconfounding.recommendation.candidates import Fits, candidates
-from identifiable.results import from_json
+from identifiable.deconfounding.recommendation.choosing import Choice
+from identifiable.deconfounding.recommendation.recommending import _Judged, _wide
+from identifiable.results import HeldOutScore, from_json
 from identifiable.run import Run
 from identifiable.worlds import cells
 
@@ -81,6 +88,28 @@ def test_a_correction_that_helps_is_recommended(helped):
     assert sum(method.picks for method in result.methods) == len(result.picks) == 6
     assert {pick.held_out for pick in result.picks} == {(f"b{b}",) for b in range(6)}
     assert result.stable == np.mean([pick.family == result.family for pick in result.picks])
+
+
+def test_intervals_too_wide_to_exclude_a_loss_are_said_with_their_number(helped):
+    """Of the metrics of biology only; `batch_readable` is not one."""
+    result = helped.result
+    wide = [s.difference_ci95[1] - s.difference_ci95[0] > 2 * result.margin for s in result.nested]
+    biological = [s.metric != "batch_readable" for s in result.nested]
+    assert 0 < sum(biological) < len(biological)
+    (values,) = (alert.values for alert in result.alerts if alert.code == "wide_intervals")
+    assert (values["metrics"], values["of"]) == (np.sum(np.logical_and(wide, biological)), sum(biological))
+    assert values["margin"] == result.margin
+
+
+@pytest.mark.parametrize("verdict", ["recommended", "tie", "keep-as-is"])
+def test_an_interval_is_wide_from_twice_the_margin_on(verdict):
+    widths = {"nn_cosine": 0.07, "nn_euclidean": 0.05, "consensus_batch": np.nan, "batch_readable": 0.5}
+    nested = tuple(HeldOutScore(metric, 0.5, 0.1, (0.1, 0.1 + width)) for metric, width in widths.items())
+    judged = _Judged(verdict, "recommended", {}, None, (), 1.0, 0, nested)
+    said = {"name": "wells", "metrics": 2, "of": 3, "margin": 0.03}
+    found = [(alert.code, alert.values) for alert in _wide(judged, 0.03, "wells")]
+    assert found == ([] if verdict == "keep-as-is" else [("wide_intervals", said)])
+    assert _wide(replace(judged, nested=nested[1:2]), 0.03, "wells") == []
 
 
 def test_a_screen_without_technical_effects_is_kept_as_it_is():
@@ -280,3 +309,61 @@ def test_what_was_fitted_to_all_rows_refuses_new_plates():
     assert found.result.written == "combat"
     with pytest.raises(UsageError, match="combat"):
         transform(found.basis, X)
+
+
+# -- what is said beside the verdict
+
+
+def board_of(families: list[str], **scores: list[float]) -> SimpleNamespace:
+    """As much of a board as a remark asks for: candidates of these families, and the mean of each in every metric."""
+
+    def whole(place: int, metric: str) -> Found:
+        return Found(np.full(2, scores[metric][place]), np.zeros((2, 1)), np.ones(2), np.zeros(2, dtype=np.intp))
+
+    return SimpleNamespace(
+        tried=[SimpleNamespace(family=family) for family in families],
+        inputs=np.array([family == "input" for family in families]),
+        metrics=tuple(scores),
+        whole=whole,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tied", "families"),
+    [
+        ([0, 1, 0, 0, 0], None),
+        ([0, 1, 1, 0, 0], None),  # another setting of the same family
+        ([0, 1, 0, 1, 0], ["combat"]),
+        ([0, 1, 1, 1, 1], ["combat", "harmony"]),
+        ([1, 1, 0, 0, 0], ["input"]),
+    ],
+)
+def test_other_families_that_tie_are_named_once(tied: list[int], families: list[str] | None) -> None:
+    board = board_of(["input", "sphering", "sphering", "combat", "harmony"])
+    choice = Choice(1, np.array(tied, dtype=bool), np.zeros(5), np.ones(5, dtype=bool))
+    said = recommending._ties(board, choice)  # type: ignore[arg-type]
+    assert [(each.code, each.values) for each in said] == (
+        [] if families is None else [("ties_with", {"families": families})]
+    )
+
+
+@pytest.mark.parametrize(
+    ("nn_cosine", "replicate_map", "batch_readable", "metric"),
+    [
+        ([0.5, 0.55], [0.4, 0.5], [0.9, 0.9], "replicate_map"),
+        ([0.5, 0.6], [0.4, 0.45], [0.9, 0.9], "nn_cosine"),
+        ([0.5, 0.52], [0.4, 0.42], [0.9, 0.9], None),  # by less than the margin
+        ([0.5, 0.4], [0.4, 0.3], [0.9, 0.9], None),
+        ([0.5, 0.5], [0.4, 0.4], [0.5, 0.9], None),  # readability is no biology
+    ],
+)
+def test_scaling_is_mentioned_where_z_scored_columns_compare_better(nn_cosine, replicate_map, batch_readable, metric):
+    scores = {"nn_cosine": nn_cosine, "replicate_map": replicate_map, "batch_readable": batch_readable}
+    board = board_of(["input", "input"], **scores)
+    said = recommending._scaling_helps(board, 0, 0.03)  # type: ignore[arg-type]
+    assert [each.code for each in said] == ([] if metric is None else ["scale_before_comparing"])
+    for each in said:
+        kept, scaled = scores[metric]
+        assert each.values == {"metric": metric, "kept": pytest.approx(kept), "scaled": pytest.approx(scaled)}
+    turned = board_of(["input", "input"], **{name: values[::-1] for name, values in scores.items()})
+    assert recommending._scaling_helps(turned, 1, 0.03) == said  # type: ignore[arg-type]

@@ -77,5 +77,7 @@ def test_without_features_the_weights_alone_are_told() -> None:
     assert "9 of 64" in made.headline
     assert "%" not in made.headline
     turned = replace(made, maps=made.maps[::-1])
+    assert (made.text.code, turned.text.code) == ("heads_untested", "heads_span")
+    assert (turned.text.values["expressed"], turned.text.values["chance"]) == (0.9, 0.5)
     assert all(part in turned.headline for part in ("90 %", "50 %"))
     check_drawn(turned)
