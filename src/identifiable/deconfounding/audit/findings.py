@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -76,15 +77,19 @@ class Evidence:
         return max(found, key=lambda b: b.ci95[0], default=None)
 
     def _testable(self) -> list[Finding]:
-        apart = sum(each.code == "controls_apart" for each in self.skipped.values())
+        why = Counter(each.code for each in self.skipped.values())
         if self.testable:
             skipped = {"skipped": len(self.skipped)} if self.skipped else {}
             values = {"perturbations": len(self.testable), "wells": self.min_wells, **skipped}
             return [Finding("testable", values, severity="fine")]
-        if apart:
-            return [Finding("controls_apart", {"perturbations": apart}, severity="stop")]
-        most = int(self.design.perturbation.take(~self.design.control).counts.max())
-        return [Finding("nothing_testable", {"least": self.min_wells, "most": most}, severity="stop")]
+        if why["controls_apart"]:
+            return [Finding("controls_apart", {"perturbations": why["controls_apart"]}, severity="stop")]
+        if why["one_plate"] or why["one_fold"]:  # wells enough, and none to predict from
+            values = {"few": why["few_wells"], "one_plate": why["one_plate"], "one_fold": why["one_fold"]}
+        else:
+            values = {"most": int(self.design.perturbation.take(~self.design.control).counts.max())}
+        values["least"] = self.min_wells
+        return [Finding("nothing_testable", values, severity="stop")]
 
     def _controls(self) -> list[Finding]:
         return [] if self.design.control.any() else [Finding("no_controls", severity="caution")]
