@@ -144,6 +144,32 @@ def test_what_limits_a_result_is_said(found: Aligned, change: Any, code: str) ->
     assert code in {alert.code for alert in align(*change(x, y), **QUICK).result.alerts}
 
 
+def told(found: Aligned, code: str) -> list[dict[str, Any]]:
+    return [dict(alert.values) for alert in found.result.alerts if alert.code == code]
+
+
+def test_a_small_index_is_said_with_what_would_be_enough(found: Aligned, monkeypatch: pytest.MonkeyPatch) -> None:
+    from identifiable.alignment import aligning
+
+    assert told(found, "small_index") == [{"index": 400, "least": 1000}]
+    monkeypatch.setattr(aligning, "LEAST_INDEX", 100)
+    assert told(align(*pair(100), **QUICK), "small_index") == []
+
+
+def test_a_map_that_finds_no_more_than_the_rows_as_they_are_is_said(found: Aligned) -> None:
+    rng = np.random.default_rng(1)
+    x = pair(100)[0]
+    near = align(x, x + 0.1 * rng.standard_normal(x.shape), **QUICK)
+    way = near.result.ways[0]
+    as_is = next(each.cosine.recall_10.value for each in way.baselines if each.name == "as_is")
+    recall = way.queries[0].recall_10.value
+    assert told(near, "map_not_needed") == [{"as_is": as_is, "recall": recall, "index": 100}]
+    assert as_is >= recall - 0.01 > 0.5
+    assert told(found, "map_not_needed") == []  # the second model has other axes
+    lost = align(x, rng.standard_normal(x.shape), **QUICK)
+    assert (lost.result.ways[0].advice, told(lost, "map_not_needed")) == ("re_embed", [])  # neither finds anything
+
+
 def test_a_large_table_is_searched_in_part(monkeypatch) -> None:
     from identifiable.alignment import aligning
 

@@ -90,6 +90,33 @@ def test_null_directions_stay_in_the_basis() -> None:
     assert np.linalg.matrix_rank(found.basis.matrix) == 4
 
 
+def two_blocks(points: int) -> np.ndarray:
+    """Jacobians of 40 outputs, half of which each of two pairs of mixed latents moves."""
+    rng = np.random.default_rng(3)
+    J = np.zeros((points, 40, 4))
+    J[:, :20, :2], J[:, 20:, 2:] = rng.standard_normal((2, points, 20, 2))
+    return np.asarray(J @ rng.standard_normal((4, 4)))
+
+
+def test_a_single_point_is_said_and_two_are_not() -> None:
+    one, two = (identifiable.mechanisms(two_blocks(points)) for points in (1, 2))
+    assert [alert.code for alert in one.alerts] == ["one_point_of_jacobian"]
+    assert two.alerts == ()
+
+
+def test_a_sample_of_the_rows_is_said_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    J = two_blocks(6)
+    assert (identifiable.mechanisms(J).complete, identifiable.mechanisms(J).alerts) == (True, ())
+    monkeypatch.setattr("identifiable.mechanistic.sampling.WORK", 1.0)
+    monkeypatch.setattr("identifiable.mechanistic.sampling.LEAST_ROWS", 100)
+    found = identifiable.mechanisms(J)
+    ((code, values),) = ((alert.code, alert.values) for alert in found.alerts)
+    assert (code, values["of"], found.complete) == ("jacobian_rows_sampled", 240, False)
+    assert 60 < values["rows"] < 140
+    monkeypatch.setattr("identifiable.mechanistic.sampling.LEAST_ROWS", 240)
+    assert identifiable.mechanisms(J).alerts == ()
+
+
 def test_the_shell_writes_a_basis_that_transform_applies(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -12,6 +12,7 @@ from errors import naming
 from identifiable._checks import DataError, UsageError
 from identifiable.deconfounding.design import Design, Labels
 from identifiable.deconfounding.folds import (
+    Contrast,
     Splits,
     choose_targets,
     cross_validation,
@@ -181,3 +182,38 @@ def test_single_batches_train_alone_and_small_ones_are_skipped_by_name() -> None
     assert set(design.batch.codes[contrast.rows[test]]) == {1, 2}
     with pytest.raises(DataError, match=r"'single-batch' .* 1"):
         single_batches(screen(plates=4))
+
+
+@pytest.mark.parametrize("hold_out", ["plate", "batch"])
+def test_fewer_folds_than_asked_for_are_said_with_the_groups_there_are(hold_out: str) -> None:
+    design = screen(plates=6, per_batch=2)  # 3 batches
+    groups = {"plate": 6, "batch": 3}[hold_out]
+    for asked in (2, groups, groups + 1, 10):
+        splits, alerts = cross_validation(design, hold_out, asked, 0)  # type: ignore[arg-type]
+        assert splits.count == len(set(splits.fold)) == min(asked, groups)
+        said = {"name": design.name, "groups": groups, "level": hold_out, "asked": asked}
+        assert [(a.code, a.values) for a in alerts] == ([("fewer_folds", said)] if asked > groups else [])
+
+
+def test_folds_left_out_are_said_for_each_target_that_is_scored_without_them() -> None:
+    design = screen(plates=6, targets=3)
+    wells = design.perturbation.text()
+    wells[(wells == "guide 1") & (design.plate.codes == 4)] = "other"  # not in one fold
+    wells[(wells == "guide 2") & (design.plate.codes > 0)] = "other"  # in one fold only
+    design = Design(design.plate, Labels.of(wells), design.control)
+    splits = Splits("plate", design.plate.codes, tuple(f"fold {k}" for k in range(6)), design.plate)
+    contrasts = [target_contrast(design, f"guide {t}", level="perturbation", against="controls") for t in range(3)]
+    folds, skipped, alerts = usable(contrasts, splits, "controls")
+    assert folds == {"guide 0": tuple(range(6)), "guide 1": (0, 1, 2, 3, 5)}
+    assert list(skipped) == ["guide 2"]
+    (alert,) = alerts
+    assert (alert.code, alert.values["level"], list(alert.values["left_out"])) == (
+        "folds_left_out",
+        "plate",
+        ["guide 1"],
+    )
+    (named,) = alert.values["left_out"]["guide 1"]
+    assert says(named, "fold 4", "guide 1")
+    assert usable([contrasts[0], contrasts[2]], splits, "controls")[2] == []
+    null = [Contrast(c.name, c.rows, c.positive, null=True) for c in contrasts]
+    assert usable(null, splits, "controls")[1:] == ({}, [])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
 import identifiable
-from identifiable import DataError, UsageError, match
+from identifiable import DataError, Representation, UsageError, match
+from identifiable.dictionaries import matching
+from identifiable.dictionaries.assignment import assign
+from identifiable.dictionaries.chance import chance
 
 RNG = np.random.default_rng(0)
 COMMON = RNG.standard_normal((60, 24))
@@ -135,8 +141,6 @@ def test_chance_of_stability_counts_features_without_a_partner_as_the_value_does
 
 
 def test_names_of_features_are_ids_or_columns():
-    from identifiable import Representation
-
     named = Representation(COMMON[:3], ids=["x", "y", "z"])
     rows = list(match(named, COMMON[:5], null_draws=1).matches())
     assert [(row["feature_a"], row["feature_b"]) for row in rows[:3]] == [("x", 0), ("y", 1), ("z", 2)]
@@ -176,6 +180,50 @@ def test_the_same_seed_gives_the_same_result_and_json_keeps_it():
 def test_fewer_features_than_dimensions_is_said_of_decoders():
     found = match(COMMON[:5], COMMON[:5], null_draws=1)
     assert [a.code for a in found.alerts] == ["features_as_rows", "identical_inputs"]
+
+
+def told(found, code):
+    return [alert.values for alert in found.alerts if alert.code == code]
+
+
+def test_dimensions_of_other_names_are_said_and_of_one_name_or_none_are_not():
+    names = [tuple(f"{letter}{j}" for j in range(24)) for letter in "pq"]
+    one, other = COMMON, COMMON[::-1] + 0.1
+
+    def matched(first, second, **options):
+        return match(Representation(one, columns=first), Representation(other, columns=second), null_draws=1, **options)
+
+    assert told(matched(*names), "columns_differ") == [{"first": "a", "second": "b"}]
+    for first, second in ((names[0], names[0]), (names[0], None), (None, None)):
+        assert told(matched(first, second), "columns_differ") == []
+    turned = [
+        Representation(table.T, columns=[f"{name}{i}" for i in range(60)])
+        for name, table in zip("ab", (one, other), strict=True)
+    ]
+    assert told(match(*turned, features=["columns"], null_draws=1), "columns_differ") == []  # they name features
+    with pytest.raises(DataError, match="a and b"):
+        matched(names[0], names[0][::-1])
+
+
+@pytest.mark.parametrize(("solver", "said"), [("sparse", True), ("hungarian", False)])
+def test_an_assignment_from_candidates_is_said(solver, said, monkeypatch):
+    """Which solver takes dictionaries of which size is a test of `assign`."""
+
+    def solved(*given):
+        return [replace(each, solver=solver) for each in assign(*given)]
+
+    monkeypatch.setattr(matching, "assign", solved)
+    found = match(COMMON[:50], COMMON + 0.1, COMMON[:40] - 0.1, null_draws=1)
+    assert told(found, "match_from_candidates") == ([{"features": 60}] if said else [])
+    assert {pair.solver for pair in found.pairs} == {solver}
+
+
+@pytest.mark.parametrize(("drawn", "said"), [(54, True), (55, False)])
+def test_chance_levels_from_smaller_dictionaries_are_said(drawn, said, monkeypatch):
+    monkeypatch.setattr(matching, "chance", partial(chance, drawn=drawn, ladder=(20, 30, 40)))
+    found = match(COMMON[:50], COMMON + 0.1, null_draws=4)
+    assert told(found, "chance_extrapolated") == ([{"sizes": [20, 30, 40], "features": 60}] if said else [])
+    assert found.pairs[0].null_features == ((20, 30, 40) if said else (54,))
 
 
 WRONG = {

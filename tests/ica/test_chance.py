@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.polynomial.hermite_e import HermiteE
+from scipy.integrate import quad
+from scipy.special import comb, gamma
+from scipy.stats import norm
 
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
 from identifiable.ica import Fit, fit, refits, resolve, search
-from identifiable.ica.chance import by_chance, too_weak, turn_variances
+from identifiable.ica.chance import by_chance, largest_p, too_weak, turn_variances
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.diagnostics import LEAST_STABILITY, WORST_STABILITY
 from identifiable.ica.passes import Passes
@@ -93,6 +97,47 @@ def test_the_limit_of_chance_grows_with_dimensions_and_falls_with_rows():
     none, one = turn_variances(np.array([0.0, 0.1]), 8000, LOGCOSH, 40)
     assert one == pytest.approx(40 * 0.0274 / 8000 / 0.01, rel=0.02)
     assert none > 1e6
+
+
+def mean_euler_characteristic(z: float, d: int, roughness: float) -> float:
+    """The formula of `largest_p`, with its integral by quadrature."""
+    t, k = np.sqrt(roughness / (roughness - 1)), d - 1
+    he = HermiteE.basis(k)
+    tail = quad(lambda x: he(t * x) * norm.pdf(x), z, z + 12, epsabs=0, limit=200)[0]
+    surface = 2 * np.pi ** (d / 2) / gamma(d / 2)
+    return float(surface * ((roughness - 1) / (2 * np.pi)) ** (k / 2) * tail)
+
+
+@pytest.mark.parametrize("roughness", [4.0, 4.33, 5.3])
+@pytest.mark.parametrize(("d", "z"), [(2, 3.0), (3, 3.5), (5, 4.5), (8, 6.0), (20, 8.5)])
+def test_the_p_value_of_the_largest_departure_is_the_integral_and_little_more(d, z, roughness):
+    """Above the largest zero of the polynomial the tangent bounds it; below, the p-value is 1."""
+    found = largest_p(np.array([z, z + 1, z + 2, 0.5]), np.full(4, d), roughness)
+    exact = np.array([mean_euler_characteristic(z + step, d, roughness) for step in range(3)])
+    assert (found[:3] >= exact).all()
+    np.testing.assert_allclose(found[:3], exact, rtol=0.04)
+    assert found[0] > 4 * found[1] > 16 * found[2]
+    assert found[3] == 1
+
+
+def test_one_direction_has_the_p_value_of_a_plain_test_and_several_have_their_own():
+    z = np.array([0.5, 2.0, 4.0])
+    np.testing.assert_allclose(largest_p(z, np.ones(3, np.intp), 4.0), 2 * norm.sf(z))
+    mixed = largest_p(np.full(3, 4.0), np.array([3, 1, 2]), 4.0)
+    np.testing.assert_allclose(mixed, [largest_p(np.array([4.0]), np.array([d]), 4.0)[0] for d in (3, 1, 2)])
+    assert mixed[0] > 4 * mixed[2] > 16 * mixed[1]
+
+
+def test_the_p_value_is_how_often_a_field_on_the_circle_goes_higher():
+    """The fourth-order field sum_j sqrt(C(4, j)) cos^j sin^(4 - j) g_j has unit variance and the roughness 4."""
+    rng, j = np.random.default_rng(9), np.arange(5)
+    angle = np.linspace(0, np.pi, 120, endpoint=False)[:, None]
+    waves = np.sqrt(comb(4, j)) * np.cos(angle) ** j * np.sin(angle) ** (4 - j)
+    top = np.abs(rng.standard_normal((40_000, 5)) @ waves.T).max(axis=1)
+    for z in (2.5, 3.0, 3.5):
+        p = largest_p(np.array([z]), np.array([2]), 4.0)[0]
+        assert np.mean(top > z) == pytest.approx(p, rel=0.15)
+        assert np.mean(top > z) > 4 * norm.sf(z)  # than that of one direction
 
 
 # -- the solver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from identifiable.ica import Fit, fit
 from identifiable.ica.canonical import Shape
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.curvature import curvature_errors, pair_curvature
-from identifiable.ica.diagnostics import gaussian_p, looks_gaussian
+from identifiable.ica.diagnostics import Judged, gaussian_p, judge, looks_gaussian
 from identifiable.ica.passes import Passes
-from identifiable.ica.stability import Refit, stability
+from identifiable.ica.stability import Refit, Stability, stability
 from identifiable.ica.whitening import Whitener
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions as Settings
@@ -281,6 +281,79 @@ def test_the_error_of_a_curvature_is_its_spread_over_samples():
 
 
 # Verdicts
+
+
+@pytest.fixture(scope="module")
+def three() -> Fit:
+    """Three sources, far from every limit."""
+    return fitted(independent("eul", 3000, np.random.default_rng(95)) * [5.0, 3.0, 1.0])
+
+
+def judged(found: Fit, first: dict[str, Any]) -> list[Judged]:
+    """The verdicts where some of what was measured of component 0 is as in `first`, and refits agree about all else."""
+    ones = np.ones(3)
+    stable = Stability(0.99 * ones, 0.97 * ones, ones > 0, 9.0 * ones, np.array([1, 2, 0]), 4)
+    parts: list[Any] = [found.shape, found.directions, found.form, stable]
+    for name, value in first.items():
+        (at,) = (i for i, part in enumerate(parts) if name in {field.name for field in fields(part)})
+        values = getattr(parts[at], name).copy()
+        values[0] = value
+        parts[at] = replace(parts[at], **{name: values})
+    return judge(*parts)
+
+
+def in_one_row(share: float) -> float:
+    """The value of the row that has this share of a component's variance, among 3000."""
+    return float(np.sqrt(share * 3000))
+
+
+BEYOND: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "one_row": ({"largest": in_one_row(0.21)}, {"largest": in_one_row(0.19)}, {"share": pytest.approx(0.21)}),
+    "not_settled": ({"residual": 0.051}, {"residual": 0.049}, {"turn": 0.051}),
+    "turns_into": (
+        {"angle_se": 0.31, "pair_se": [0, 0.26, 0.27]},
+        {"angle_se": 0.29, "pair_se": [0, 0.26, 0.27]},
+        {"component": 2},
+    ),
+    "uncertain_direction": (
+        {"angle_se": 0.31, "pair_se": [0, 0.24, 0.24]},
+        {"angle_se": 0.29, "pair_se": [0, 0.24, 0.24]},
+        {"angle_se": 0.31},
+    ),
+    "refits_differ": (
+        {"mean": 0.92, "least": 0.86},
+        {"mean": 0.94, "least": 0.86},
+        {"mean": 0.92, "worst": 0.86, "least_mean": 0.93, "least_worst": 0.85},
+    ),
+    "turns_into_unseen": ({"margin": 2.4, "flattest": 2}, {"margin": 2.6, "flattest": 2}, {"component": 2}),
+    "sign_uncertain": ({"sign_kept": False}, {"sign_kept": True}, {}),
+}
+
+
+@pytest.mark.parametrize("code", list(BEYOND))
+def test_a_component_beyond_a_limit_is_refused_with_the_limit_and_one_within_is_not(code, three):
+    beyond, within, values = BEYOND[code]
+    first, *others = judged(three, beyond)
+    assert (first.identifiable, first.reason.code, first.reason.values) == (False, code, values)
+    for verdict in (*others, *judged(three, within)):
+        assert (verdict.identifiable, verdict.reason.code) == (True, "reproducible")
+        assert verdict.reason.values["refits"] == 4
+    assert {verdict.reason.values["correlation"] for verdict in others} == {0.99}
+
+
+def test_refits_that_differ_once_are_enough_to_refuse_a_component(three):
+    first, *others = judged(three, {"mean": 0.98, "least": 0.84})
+    assert (first.reason.code, first.reason.values["worst"]) == ("refits_differ", 0.84)
+    assert all(verdict.identifiable for verdict in others)
+
+
+def test_the_first_objection_is_the_reason(three):
+    """Each is told only where none before it holds."""
+    codes, wrong = [], {}
+    for code in reversed(BEYOND):
+        wrong = {**wrong, **BEYOND[code][0]}
+        codes.append(judged(three, wrong)[0].reason.code)
+    assert codes == list(reversed(BEYOND))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from identifiable import resolve
 from identifiable._checks import DataError, PairingError, UsageError
 from identifiable.blocks import Blocks
+from identifiable.groups import haar_rotation
 from identifiable.ica import Resolved, resolve_jointly
 from identifiable.ica.matching import match_correlations
 from identifiable.ica.refits import _halves
@@ -311,6 +313,66 @@ def test_components_that_are_rounding_of_the_stored_values_are_said():
     assert found["f4"]["below_input_precision"]["components"] == 1
     assert found["f4"]["below_input_precision"]["dtype"] == "float32"
     assert "below_input_precision" not in found["f8"]
+
+
+def remembering(n: int, memory: float, rng: np.random.Generator) -> Matrix:
+    """Mixed sources, each of which keeps the share `memory` of its value in the row before."""
+    S = lfilter([np.sqrt(1 - memory**2)], [1, -memory], rng.laplace(size=(n, 2)), axis=0)
+    return np.asarray(S @ rng.standard_normal((2, 2)))
+
+
+def alike(X: Matrix, **settings: Any) -> float | None:
+    """The correlation of the alert about rows that are alike; None without it."""
+    return next((a.values["correlation"] for a in quick(X, **settings).result.alerts if a.code == "rows_alike"), None)
+
+
+def test_rows_like_their_neighbours_are_said_and_shuffled_or_grouped_ones_are_not():
+    rng = np.random.default_rng(31)
+    X = remembering(2000, 0.6, rng)
+    Y = quick(X).to_components(X)
+    lagged = [np.corrcoef(y[1:], y[:-1])[0, 1] for y in Y.T]
+    assert alike(X) == pytest.approx(max(lagged), abs=2e-3)
+    assert alike(X) == pytest.approx(0.6, abs=0.05)
+    assert alike(remembering(2000, -0.6, rng)) is None
+    assert alike(rng.permutation(X)) is None
+    assert alike(X, group_by=np.repeat(np.arange(20), 100)) is None
+
+
+@pytest.mark.parametrize(("memory", "said"), [(0.0, False), (0.1, False), (0.3, True), (0.6, True)])
+def test_first_rows_of_another_mean_are_compared_about_their_own(memory, said):
+    """Neighbours are compared in the first 5,000 rows, which here lie two standard deviations from the others."""
+    X = remembering(12_000, memory, np.random.default_rng(32))
+    X[:5000] += 2 * X.std(axis=0)
+    whole = max(np.corrcoef(y[1:], y[:-1])[0, 1] for y in quick(X).to_components(X).T)
+    assert whole > max(memory, 0.2) + 0.1  # about the mean of all rows even independent ones are alike
+    assert alike(X) == (pytest.approx(memory, abs=0.05) if said else None)
+
+
+def test_neighbours_of_fewer_than_a_hundred_rows_are_not_compared():
+    X = remembering(100, 0.9, np.random.default_rng(33))
+    assert alike(X) == pytest.approx(0.9, abs=0.15)
+    assert alike(X[:99]) is None
+
+
+@pytest.mark.parametrize(
+    ("smallest", "units", "precision", "said"),
+    [
+        (1e-5, 1.0, "single", True),
+        (1e-5, np.array([1.0, 1e4, 1e-4]), "single", True),
+        (1e-5, 1.0, "double", False),
+        (1e-3, 1.0, "single", False),
+        (1.0, np.array([1.0, 1e-5, 1e5]), "single", False),  # columns in other units are no directions of other sizes
+    ],
+)
+def test_directions_that_differ_much_in_scale_are_said_with_their_condition(smallest, units, precision, said):
+    rng = np.random.default_rng(34)
+    turn = haar_rotation(3, rng)
+    X = rng.laplace(size=(2000, 3)) * [1, 1, smallest] @ turn * units
+    told = [a.values["condition"] for a in quick(X, precision=precision).result.alerts if a.code == "ill_conditioned"]
+    centred = X - X.mean(axis=0)
+    condition = np.linalg.cond(centred / np.linalg.norm(centred, axis=0))
+    assert told == ([pytest.approx(condition, rel=1e-4)] if said else [])
+    assert (condition > 1e4) == (smallest == 1e-5)
 
 
 def test_a_run_that_ends_before_it_has_converged_says_so(monkeypatch):

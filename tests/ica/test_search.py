@@ -251,6 +251,22 @@ def test_densities_are_those_of_a_histogram(dtype):
     assert np.abs(found - expected[::-1]).max() > 0.03  # of other components
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_beyond_the_edges_count_in_the_first_and_the_last_bin(dtype):
+    X = np.random.default_rng(10).exponential(size=(3_000, 2)).astype(dtype)
+    passes, edges = passes_of(X, "single"), np.linspace(-0.5, 1.5, 5)
+    found = passes.densities(np.eye(2), edges.tolist(), 3_000)
+    y = (X - X.mean(axis=0)) @ passes.whitener.matrix
+    inner = [np.histogram(column, edges)[0][1:-1] for column in y.T]
+    counts = [[np.sum(c < edges[1]), *middle, np.sum(c >= edges[-2])] for c, middle in zip(y.T, inner, strict=True)]
+    np.testing.assert_allclose(
+        found * 3_000 * 0.5, counts, atol=2
+    )  # rounding puts a value on the other side of an edge
+    assert np.min(counts) > 100
+    two = passes_of(np.tile([-1.0, 1.0], 50)[:, None].astype(dtype))  # both at an edge
+    np.testing.assert_allclose(two.densities(np.eye(1), [-1.0, -0.5, 0.0, 0.5, 1.0], 100), [[1, 0, 0, 1]])
+
+
 def test_rows_stored_white_are_not_multiplied_again():
     """The sample of a held part is its rows; in a part of that part they are turned, as it says."""
     passes = passes_of(np.random.default_rng(8).laplace(size=(5_000, 6)), "single")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -9,13 +11,14 @@ import scipy.optimize
 import scipy.stats
 
 import identifiable
+from builders import make_pair
 from errors import naming
 from identifiable import Blocks, DataError, PairingError, Representation, UsageError, compare, structural
 from identifiable.groups import WhiteBasis
-from identifiable.identifiability.judgement import efficiency
+from identifiable.identifiability.judgement import alerts_of, efficiency
 from identifiable.identifiability.ladder import PENALTIES, Ridge
 from identifiable.moments import Moments
-from identifiable.results import without_time
+from identifiable.results import Efficiency, without_time
 from identifiable.rows import plan_rows
 from laws import LADDER, member_outside, rows
 
@@ -111,6 +114,83 @@ def test_a_second_pass_is_made_where_it_is_needed_and_said(case):
     assert result.pairs[0].solver.refined
     assert "ill_conditioned" in {a.code for a in result.alerts}
     assert not compare(rows(0), noisy_copy(rows(0), 0), **BARE).pairs[0].solver.refined
+
+
+def told(result, code):
+    return [alert.values for alert in result.alerts if alert.code == code]
+
+
+def test_a_linear_map_of_few_rows_is_said_to_be_worse_than_a_similarity():
+    """24 rows to fit 20 x 20 entries to, where a rotation is the truth."""
+    rng = np.random.default_rng(41)
+    X = rng.standard_normal((1000, 20))
+    Y = X[:, ::-1] + 0.3 * rng.standard_normal(X.shape)
+    few = compare(X[:30], Y[:30], **BARE)
+    for values, pair in zip(told(few, "larger_group_worse"), few.pairs, strict=True):
+        linear, similarity = (pair.rung(group).held_out.mean for group in ("linear", "similarity"))
+        assert (values["name"], values["larger"], values["smaller"]) == (
+            f"{pair.source} to {pair.target}",
+            "linear",
+            "similarity",
+        )
+        assert (values["larger_error"], values["smaller_error"]) == (linear, similarity)
+        assert linear > 1.02 * similarity
+    assert told(compare(X, Y, **BARE), "larger_group_worse") == []
+
+
+@pytest.mark.parametrize(
+    ("ladder", "said"),
+    [
+        ({"rigid": 0.100, "similarity": 0.1021}, [("similarity", "rigid")]),
+        ({"rigid": 0.100, "similarity": 0.1019}, []),
+        ({"rigid": 0.100, "linear": 0.2}, [("linear", "rigid")]),
+        (
+            {"signed_permutation": 0.1, "rigid": 0.2, "similarity": 0.1},
+            [],
+        ),  # the permutation has a scale, a rotation none
+        ({"signed_permutation": 0.1, "similarity": 0.2}, [("similarity", "signed permutation")]),
+        ({"rigid": 0.1, "similarity": 0.1, "linear": 0.1, "ica": 0.9}, []),  # ICA is no group
+        ({"rigid": 1e-9, "similarity": 2e-7}, []),  # rounding
+    ],
+)
+def test_a_larger_group_is_worse_beyond_two_in_a_hundred(ladder, said):
+    found = [alert.values for alert in alerts_of([make_pair(ladder=ladder)], "default")]
+    assert [(values["larger"], values["smaller"]) for values in found] == said
+
+
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_the_efficiency_is_said_to_be_undefined_where_a_permutation_is_as_good(protocol):
+    rng = np.random.default_rng(42)
+    X = rng.laplace(size=(600, 3))
+    noise, turn = 0.01 * rng.standard_normal(X.shape), np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    options = {"groups": (*FOUR, "ica"), "protocol": protocol, "nulls": (), **PLAIN}
+    permuted, turned = (compare(X, X @ by + noise, **options) for by in (np.eye(3)[::-1], turn))
+    arrows = [{"name": f"{pair.source} to {pair.target}"} for pair in permuted.pairs]
+    assert told(permuted, "efficiency_undefined") == arrows
+    assert told(turned, "efficiency_undefined") == []
+    assert turned.pairs[0].ica_efficiency.in_sample > 0.99
+
+
+@pytest.mark.parametrize(("in_sample", "held_out"), [(None, None), (0.5, None), (None, 0.5)])
+def test_an_efficiency_that_is_defined_either_way_is_not_said_to_be_undefined(in_sample, held_out):
+    pair = replace(make_pair(), ica_efficiency=Efficiency(in_sample, held_out))
+    neither = in_sample is held_out is None
+    assert [alert.code for alert in alerts_of([pair], "default")] == ["efficiency_undefined"] * neither
+    assert alerts_of([replace(pair, ica_efficiency=None)], "default") == []  # nobody asked
+
+
+def test_rows_that_have_near_copies_are_said_unless_they_are_declared():
+    rng = np.random.default_rng(43)
+    copies = np.repeat(np.arange(100), 3)
+    X = rng.standard_normal((100, 8))[copies] + 0.01 * rng.standard_normal((300, 8))
+    Y = rng.standard_normal((300, 8))
+    options = {"nulls": (), **PLAIN, "neighbours": 10}
+    (values,) = told(compare(X, Y, names=["jittered", "plain"], **options), "alike_rows")
+    distances = np.linalg.norm(X[:, None] - X, axis=2) / np.sqrt(2 * X.var(axis=0).sum())
+    np.fill_diagonal(distances, np.inf)
+    assert values == {"name": "jittered", "median": pytest.approx(np.median(distances.min(axis=1)), abs=1e-3)}
+    for other in ({"group_by": copies}, {"neighbours": 0}):
+        assert told(compare(X, Y, **options | other), "alike_rows") == []
 
 
 def test_normal_equations_alone_would_miss_condition_1e7(monkeypatch):

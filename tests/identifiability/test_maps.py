@@ -10,6 +10,8 @@ import pytest
 from identifiable import AffineMap, compare
 from identifiable._checks import UsageError
 from identifiable.identifiability import run as run_of_compare
+from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder
+from identifiable.moments import Moments
 from identifiable.results import from_json
 
 QUICK = {"nulls": (), "axes": False, "neighbours": 0}
@@ -78,3 +80,34 @@ def test_maps_are_not_kept_beyond_their_room(monkeypatch):
     assert pair.maps is None
     with pytest.raises(UsageError, match=f"{pair.source}.*{pair.target}"):
         pair.map("linear")
+
+
+PARTS = {
+    "signed_permutation": {"permutation", "permutation_scales"},
+    "rigid": {"rotation", "rotation_yx", "scale_xy", "scale_yx"},
+    "similarity": {"rotation", "rotation_yx", "scale_xy", "scale_yx"},
+    "linear": {"linear_xy", "linear_yx"},
+    "ica": {"ica_xy", "ica_yx"},
+}
+
+
+@pytest.mark.parametrize(
+    "asked", [(), *((rung,) for rung in PARTS), ("signed_permutation", "linear"), ("similarity", "ica"), tuple(PARTS)]
+)
+def test_a_ladder_of_some_rungs_has_their_maps_and_no_others(asked):
+    X, Y = views()
+    moments = Moments.of(np.hstack([X, Y]), (3, 3))
+    given = np.arange(9.0).reshape(3, 3)
+    ladder = Ladder.fit(moments, list(PARTS), linear=lambda _: (given, -given), ica=lambda _: (2 * given, -2 * given))
+    everything, kept = set().union(*PARTS.values()), set().union(*(PARTS[rung] for rung in asked))
+    assert all(getattr(ladder, name) is not None for name in everything)
+    only = ladder.only(asked)
+    assert {name for name in everything if getattr(only, name) is not None} == kept
+    assert all(getattr(only, name) is getattr(ladder, name) for name in (*kept, "mean_x", "mean_y"))
+    for rung, parts in PARTS.items():
+        for direction in (FORWARD, BACKWARD):
+            if parts <= kept:
+                np.testing.assert_array_equal(only.map(rung, direction)(X), ladder.map(rung, direction)(X))
+            else:
+                with pytest.raises(UsageError, match=rung):
+                    only.map(rung, direction)

@@ -332,6 +332,18 @@ def test_features_are_joined_by_id():
     assert [alert.code for alert in found.alerts] == ["rows_dropped"]
 
 
+def test_weights_of_unequal_size_are_said_where_no_features_choose_a_ridge():
+    rng = np.random.default_rng(6)
+    first, second = conditioned(12, 5, 9.9, rng), conditioned(12, 5, 10.1, rng)
+    F = rng.standard_normal((N, 5))
+    told, with_features = (
+        [alert.values for alert in heads(first, second, **given).alerts if alert.code == "head_ill_conditioned"]
+        for given in ({}, {"features": (F, F @ rng.standard_normal((5, 5))), "null_draws": 1})
+    )
+    assert told == [{"name": "second", "condition": pytest.approx(10.1)}]
+    assert with_features == []
+
+
 # -- layers, layouts
 
 
