@@ -354,6 +354,7 @@ def test_words_and_single_values_become_lists_where_lists_are_wanted() -> None:
     [
         ({}, []),
         ({"seeds": 1, "models": ("ae",)}, []),  # a smaller grid, but of the same networks
+        ({"steps": 400_000, "widths": (64, 128, 256, 512), "resolution": 128}, []),  # larger
         ({"steps": 40}, ["smaller_than_published"]),
         ({"widths": (4,)}, ["smaller_than_published"]),
         ({"resolution": 8}, ["smaller_than_published"]),

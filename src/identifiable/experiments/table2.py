@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -427,9 +427,9 @@ def _alerts(runs: Sequence[ModelRun], chosen: Settings) -> list[Alert]:
         alerts.append(Alert("diverged", {"diverged": diverged, "runs": len(runs)}))
     if set(chosen.data) & set(WORLDS):
         alerts.append(Alert("procedural_data", {"data": [d for d in chosen.data if d in WORLDS]}))
-    if any(
-        getattr(chosen, f.name) != f.default for f in fields(Settings) if f.name in ("steps", "widths", "resolution")
-    ):
+    published = Settings()
+    narrower = sum(chosen.widths) < sum(published.widths)
+    if narrower or chosen.steps < published.steps or chosen.resolution < published.resolution:
         alerts.append(
             Alert(
                 "smaller_than_published",
