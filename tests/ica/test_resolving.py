@@ -362,6 +362,8 @@ def test_neighbours_of_fewer_than_a_hundred_rows_are_not_compared():
         (1e-5, 1.0, "double", False),
         (1e-3, 1.0, "single", False),
         (1.0, np.array([1.0, 1e-5, 1e5]), "single", False),  # columns in other units are no directions of other sizes
+        (1.0, 1e30, "single", False),  # rows are whitened first, for float32 cannot hold products of them
+        (1e-5, 1e30, "single", True),
     ],
 )
 def test_directions_that_differ_much_in_scale_are_said_with_their_condition(smallest, units, precision, said):

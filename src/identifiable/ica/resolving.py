@@ -206,7 +206,7 @@ def _alerts(
             "starts_disagree",
             {"lowest": min(reached), "highest": max(reached)},
         ),
-        (not fitted.whitener.fused, "ill_conditioned", {"condition": record.condition}),
+        (fitted.whitener.ill_conditioned, "ill_conditioned", {"condition": record.condition}),
         (bool(refits) and not any(j.identifiable for j in judged), "nothing_reproducible", {}),
     ]
     return [Alert(code, {"name": name, **values}) for holds, code, values in found if holds]

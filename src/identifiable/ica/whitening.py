@@ -74,8 +74,7 @@ class Whitener:
             rule="auto" if rank == "auto" else "given",
             precision=precision,
         )
-        noise = _stretch(matrix, back) * float(np.finfo(np.float32).eps)
-        fused = precision == "double" or (noise < FUSED_NOISE and _within_float32(moments.mean, matrix, back))
+        fused = precision == "double" or (not _cancels(matrix, back) and _within_float32(moments.mean, matrix, back))
         with np.errstate(over="ignore", invalid="ignore"):
             lost = (moments.mean.astype(np.float32) - moments.mean) @ matrix
         return cls(moments.mean, matrix, back, dtype, fused, bool(np.abs(lost).max() < CENTER_NOISE), record)
@@ -83,6 +82,11 @@ class Whitener:
     @property
     def rank(self) -> int:
         return int(self.matrix.shape[1])
+
+    @property
+    def ill_conditioned(self) -> bool:
+        """Whether rows are whitened first because their directions differ in scale, and not for the units of the columns alone."""
+        return not self.fused and _cancels(self.matrix, self.back)
 
     @property
     def width(self) -> int:
@@ -155,6 +159,11 @@ def pack(y: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 CENTER_NOISE = 1e-4  # most that rounding the mean to float32 may move a component, in its standard deviations
 FUSED_NOISE = 1e-3  # most rounding, in standard deviations of a component, that folding the whitening may cost
+
+
+def _cancels(matrix: Array, back: Array) -> bool:
+    """Whether folding the whitening into products of float32 costs more than `FUSED_NOISE`: small directions are read off large ones."""
+    return not _stretch(matrix, back) * float(np.finfo(np.float32).eps) < FUSED_NOISE
 
 
 def _stretch(matrix: Array, back: Array) -> float:
