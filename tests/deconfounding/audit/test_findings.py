@@ -115,7 +115,11 @@ def test_nothing_is_testable_where_no_perturbation_has_the_wells() -> None:
 
 
 def test_where_plates_and_not_wells_are_missing_that_is_said() -> None:
-    skipped = {"a": Skipped("one_fold", "all plates in one fold"), "c": Skipped("one_plate", "on one plate only"), **FEW}
+    skipped = {
+        "a": Skipped("one_fold", "all plates in one fold"),
+        "c": Skipped("one_plate", "on one plate only"),
+        **FEW,
+    }
     findings, verdict, _ = concluded(evidence(**{**NO_TESTS, "skipped": skipped}))
     found = findings["nothing_testable"]
     assert (found.values, verdict) == ({"least": 7, "few": 1, "one_plate": 1, "one_fold": 1}, "unusable")
