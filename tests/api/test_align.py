@@ -156,6 +156,18 @@ def test_a_small_index_is_said_with_what_would_be_enough(found: Aligned, monkeyp
     assert told(align(*pair(100), **QUICK), "small_index") == []
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_versions_that_keep_their_axes_are_told_from_nothing_in_common(seed: int) -> None:
+    """A map drawn to the identity, fitted to shuffled pairs, was nearly the identity: the advice was to re-embed."""
+    rng = np.random.default_rng(seed)
+    x = pair(100)[0]
+    way = align(x, x + 0.1 * rng.standard_normal(x.shape), **QUICK).result.ways[0]
+    shuffled = next(each.cosine.recall_10.value for each in way.baselines if each.name == "shuffled_pairs")
+    assert shuffled < 0.4 < 0.8 < way.queries[0].recall_10.value
+    assert "re_embed" not in {use.advice for use in way.uses}
+    assert align(x, rng.standard_normal(x.shape), **QUICK).result.ways[0].advice == "re_embed"
+
+
 def test_a_map_that_finds_no_more_than_the_rows_as_they_are_is_said(found: Aligned) -> None:
     rng = np.random.default_rng(1)
     x = pair(100)[0]

@@ -15,7 +15,7 @@ from identifiable.alignment.advice import BOTH, LEAST_INDEX, MAP, RERANK, OldEnc
 from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
 from identifiable.alignment.choosing import FOLDS, INDEX, Sample, choose, fitted, held_rows, rows_of
 from identifiable.alignment.curve import pairs_needed
-from identifiable.alignment.families import families_of
+from identifiable.alignment.families import AXES_KEPT, families_of
 from identifiable.alignment.regions import worst_regions
 from identifiable.alignment.retrieval import (
     FETCHED,
@@ -31,7 +31,7 @@ from identifiable.alignment.retrieval import (
     true_share,
 )
 from identifiable.blocks import one_blas_thread
-from identifiable.groups import AffineMap
+from identifiable.groups import AffineMap, haar_rotation
 from identifiable.intake import (
     as_representation,
     blocks_of,
@@ -378,8 +378,19 @@ class _Direction:
         if widths[0] == widths[1]:
             yield "as_is", AffineMap.identity(widths[0])
         yield "random_rotation", random_rotation(self.training, self.rng)
+        yield "shuffled_pairs", self._of_shuffled_pairs()
+
+    def _of_shuffled_pairs(self) -> AffineMap:
+        """The family fitted to what knows neither which rows correspond nor, where it keeps axes, which columns do.
+
+        Drawn to the identity it would find between two versions of one encoder what the map finds.
+        """
         rows = self.work.shuffled
-        yield "shuffled_pairs", self._of(self.x[rows], self.y[self.rng.permutation(rows)])
+        x, y = self.x[rows], self.y[self.rng.permutation(rows)]
+        if self.choice.family not in AXES_KEPT:
+            return self._of(x, y)
+        turn = AffineMap(haar_rotation(x.shape[1], self.rng), np.zeros(x.shape[1]))
+        return turn.then(self._of(turn(x), y))
 
     def _baseline(self, name: BaselineName, by: AffineMap) -> Baseline:
         mapped = self.carried(by, self.queries)
