@@ -515,6 +515,7 @@ def test_theorem_1_is_zero_for_isometries_trivial_for_large_constants_and_grows(
     assert theorem_1(2.0, 2, other=4.0) == 2 + 7
     assert theorem_1(math.inf, 2) == theorem_1_by_shape(math.inf, np.ones(2)) == math.inf
     assert theorem_1(math.inf, 8, 2.0) == math.inf
+    assert theorem_1(math.inf, 8, 0.0) == theorem_1_by_shape(math.inf, np.ones(2), 0.0) == 0
     assert theorem_1(1.0, 8, 0.0) == theorem_1(1.1, 8, 0.0) == 0 < theorem_1(1.1, 8, 1e-9)
     values = [theorem_1(1 + L, 3) for L in np.geomspace(1e-12, 10, 60)]
     assert np.all(np.diff(values) > 0)

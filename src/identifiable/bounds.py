@@ -185,8 +185,8 @@ def theorem_1(constant: float, d: int, diameter: float = 1.0, *, other: float | 
     """
     eta = distortion(constant, other)
     _check_positive("diameter", diameter, zero=True)
-    if eta == 0 or math.isinf(eta):
-        return eta * diameter
+    if 0 in (eta, diameter):
+        return 0.0
     sharp = universal_constant(d) * math.sqrt(eta) if eta <= 1 else math.inf
     return min(sharp, 2 + eta) * diameter
 
@@ -203,6 +203,8 @@ def theorem_1_by_shape(
     """
     eta = distortion(constant, other)
     _check_positive("diameter", diameter, zero=True)
+    if 0 in (eta, diameter):
+        return 0.0
     return math.inf if math.isinf(eta) else near_isometry_error(shape, eta) * diameter
 
 

@@ -14,7 +14,7 @@ from identifiable.ica.contrasts import CONTRASTS, FEW, contrast
 from identifiable.ica.fitting import fit
 from identifiable.ica.kernels import add_shapes, tanh_and_squares
 from identifiable.ica.passes import Passes, RowChoice
-from identifiable.ica.search import _holds, far_rows, search_in_rounds
+from identifiable.ica.search import _holds, far_rows, orthogonal, search_in_rounds
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions as Settings
@@ -278,3 +278,15 @@ def test_rows_stored_white_are_not_multiplied_again():
     part = replace(held, whitener=held.whitener.within(turn))
     assert not part.whitener.stored_white
     np.testing.assert_allclose(part.sample(99_999), held.sample(99_999) @ turn.T, atol=1e-5)
+
+
+def test_where_divide_and_conquer_gives_up_another_decomposition_finds_the_same(monkeypatch):
+    matrix = np.random.default_rng(12).standard_normal((4, 6))
+    expected = orthogonal(matrix)
+    np.testing.assert_allclose(expected @ expected.T, np.eye(4), atol=1e-12)
+
+    def gives_up(*_, **__):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(np.linalg, "svd", gives_up)
+    np.testing.assert_allclose(orthogonal(matrix), expected, atol=1e-12)

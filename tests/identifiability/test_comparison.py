@@ -367,6 +367,7 @@ def test_ica_resolves_a_rotation_of_independent_sources_that_a_permutation_canno
     assert pair.ica_efficiency.held_out > 0.8
     assert pair.ica_efficiency.ci95[0] <= pair.ica_efficiency.held_out <= pair.ica_efficiency.ci95[1]
     assert pair.rung("ica").null["rotation"].p == 0.05  # no draw of 19 was as good
+    assert pair.rung("ica").null["rotation"].mean > 0.3
     assert pair.rung("rigid").null["rotation"] is None  # turning the axes says nothing about rigid motions
 
 
@@ -734,7 +735,8 @@ def test_the_row_of_a_hole_is_that_of_its_file():
 def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
     X = rows(0, n=40, d=60)
     assert "more_columns_than_rows" in {a.code for a in compare(X, X + 1, **BARE).alerts}
-    assert "more_columns_than_rows" not in {a.code for a in compare(X.T, X.T + 1, **BARE).alerts}
+    for tall in (X.T, X[:, :40]):
+        assert "more_columns_than_rows" not in {a.code for a in compare(tall, tall + 1, **BARE).alerts}
     huge = np.broadcast_to(np.float32(1.0), (20, 200_000))
     with pytest.raises(DataError, match=naming("200000 columns", "20 rows", "swapped")):
         compare(huge, huge, **BARE)
