@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import Any, Literal
 
 from identifiable.deconfounding.evaluation.options import Asked
@@ -545,8 +546,8 @@ def _why_unclear(e: Evidence, verdict: Verdict) -> str:
         return "unsplit"
     if verdict == "separable" and e.over_pca is not None:
         return "rotations_alike"
-    measured = e.over_pca is not None and e.over_pca.ci95[0] == e.over_pca.ci95[0]
-    return "wide_interval" if measured else "no_interval_of_gain"
+    unmeasured = e.over_pca is None or isnan(e.over_pca.ci95[0])
+    return "no_interval_of_gain" if unmeasured else "wide_interval"
 
 
 def _reasons(e: Evidence) -> Iterator[Answer]:
