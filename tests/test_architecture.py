@@ -10,7 +10,7 @@ import re
 import sys
 import tomllib
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import resolve_name
 from pathlib import Path
@@ -376,6 +376,48 @@ def test_a_code_without_words_would_be_noticed() -> None:
     assert coded("run.alert('no_such_code', n=1)\nAlert('a' if x == 'c' else 'b')") == {
         "Alert": {"no_such_code", "a", "b"}
     }
+
+
+def unnamed(codes: Iterable[str], sources: Iterable[str]) -> set[str]:
+    """The codes that are a word of no string in these sources; docstrings do not count."""
+    left = set(codes)
+    for source in sources:
+        if left.isdisjoint(re.findall(r"\w+", source)):
+            continue  # most sources, once the first are read: parsing all would take seconds
+        passed: set[int] = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Expr):
+                passed.add(id(node.value))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in passed:
+                left.difference_update(re.findall(r"\w+", node.value))
+    return left
+
+
+def test_every_alert_finding_and_reason_is_named_by_a_test() -> None:
+    """By one that sees the code appear, not its words: those are in `tests/report`."""
+    tests = ROOT / "tests"
+    files = [p for p in tests.rglob("test_*.py") if p != Path(__file__) and tests / "report" not in p.parents]
+    files.sort(key=lambda path: -path.stat().st_size)
+    codes = {code for kind in ("Alert", "Finding", "Reason") for code in wordings(kind)}
+    assert {"few_rows", "plate_read", "nearly_more"} <= codes
+    assert unnamed(codes, (path.read_text(encoding="utf-8") for path in files)) == set()
+
+
+@pytest.mark.parametrize(
+    ("sources", "left"),
+    [
+        ([], {"few_rows", "few_pairs"}),
+        (["assert 'few_rows' in codes", "said = {'few_pairs': 3}"], set()),
+        (["@pytest.mark.parametrize('code', ['few_rows'])\ndef f(code): ..."], {"few_pairs"}),
+        (["told == 'few_rows, few_pairs'"], set()),
+        (["f'{n} few_rows'"], {"few_pairs"}),
+        (["code = 'few_rows_for_layers'", "code = 'too_few_pairs'"], {"few_rows", "few_pairs"}),  # another code
+        (["def test_few_rows(): few_pairs = 1"], {"few_rows", "few_pairs"}),
+        (["def test():\n    'That few_rows is said.'\n    # few_pairs"], {"few_rows", "few_pairs"}),
+    ],
+)
+def test_a_code_that_no_test_names_would_be_noticed(sources: list[str], left: set[str]) -> None:
+    assert unnamed(["few_rows", "few_pairs"], sources) == left
 
 
 def test_no_wording_hides_another() -> None:

@@ -182,6 +182,28 @@ def test_a_map_that_finds_no_more_than_the_rows_as_they_are_is_said(found: Align
     assert (lost.result.ways[0].advice, told(lost, "map_not_needed")) == ("re_embed", [])  # neither finds anything
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["hidden clusters", "noise", "fair"])
+def test_mapped_and_true_rows_that_do_not_mix_are_said(kind: str, seed: int) -> None:
+    """Mapped rows miss clusters that the source does not see; without the noise of the target they are nearer than true ones."""
+    rng = np.random.default_rng([SEED, seed])
+    x = rng.standard_normal((200, 2 if kind == "noise" else 4))
+    if kind == "hidden clusters":
+        y = 5 * np.eye(4)[rng.integers(0, 4, 200)] + 0.3 * rng.standard_normal((200, 4))
+    elif kind == "noise":
+        y = x @ rng.standard_normal((2, 50)) + rng.standard_normal((200, 50))
+    else:
+        y = x @ rng.standard_normal((4, 4)) + 0.1 * rng.standard_normal((200, 4))
+    found = align(x, y, names=["old", "new"], group="linear", ridge=1.0, holdout=100, **QUICK)
+    (share,) = (way.mixed for way in found.result.ways if way.source == "old")
+    mapped, true = (
+        [values["share"] for values in told(found, code) if values["source"] == "old"]
+        for code in ("mapped_crowd_out", "true_crowd_out")
+    )
+    assert (mapped, true) == {"hidden clusters": ([], [share]), "noise": ([share], []), "fair": ([], [])}[kind]
+    assert {"hidden clusters": share > 0.6, "noise": share < 0.4, "fair": 0.4 <= share <= 0.6}[kind]
+
+
 def test_a_large_table_is_searched_in_part(monkeypatch) -> None:
     from identifiable.alignment import aligning
 

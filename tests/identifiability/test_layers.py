@@ -255,6 +255,25 @@ def test_layers_that_are_all_most_like_one_are_not_called_a_correspondence():
     assert (result.text.code, result.text.values["best"], result.text.values["times"]) == ("layers_alike", "layer_0", 4)
 
 
+@pytest.mark.parametrize(
+    ("order", "code"),
+    [
+        ([1, 0, 0, 2], "layers_partly"),  # one layer is the match of two, and depth does not say which
+        ([1, 1, 0, 0], "layers_partly"),
+        ([0, 0, 1, 2], "layers_in_order"),
+        ([2, 0, 1], "layers_reordered"),
+        ([1, 1, 1, 0], "layers_alike"),
+    ],
+)
+def test_a_match_in_part_has_neither_an_order_nor_one_layer_for_each(order, code):
+    rng = np.random.default_rng(49)
+    second = {f"layer_{k}": rng.standard_normal((100, 6)) for k in range(3)}
+    first = {f"layer_{i}": second[f"layer_{k}"] + 0.5 * rng.standard_normal((100, 6)) for i, k in enumerate(order)}
+    result = layers(first, second)
+    assert found_in(result) == [f"layer_{k}" for k in order]
+    assert (result.text.code, result.text.values["matched"]) == (code, len(order))
+
+
 def test_a_deeper_model_of_another_width_matches_in_order():
     deep = chain(21, 12, width=5, n=160)
     names = [f"layer_{2 * i + 1}" for i in range(6)]
@@ -277,6 +296,21 @@ def test_one_layer_is_found_among_many(turn):
     alone = layers({"layer_1": first["layer_2"]}, second)
     assert [(pair.first, pair.second) for pair in alone.diagonal] == [("layer_1", "layer_1")]
     assert not alone.matches[0].same
+
+
+def test_one_layer_that_is_as_much_like_several_is_tied_and_not_found():
+    first = chain(50, 3, n=120)
+    rows = first["layer_1"]
+    several = {"a": rows, "b": rows @ haar_rotation(6, np.random.default_rng(50)), "c": 3 * rows, "d": first["layer_0"]}
+    for result in (layers({"head": rows}, several), layers(several, {"head": rows})):
+        said = result.text
+        assert (said.code, said.values["layer"], sorted(said.values["others"])) == (
+            "layer_tied",
+            "head",
+            ["a", "b", "c"],
+        )
+    assert layers({"head": rows}, several).matched == 0
+    assert layers({"head": rows}, {name: several[name] for name in "ad"}).text.code == "layer_found"
 
 
 def test_depth_is_relative():

@@ -138,6 +138,28 @@ def test_copies_of_a_square_decoder_with_gains_are_no_certain_split() -> None:
     assert (find_factors(own[None]).n_factors, find_factors(own[None]).reason) == (4, "exact")
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        (0.0, (3, True, "exact")),
+        (0.02, (2, False, "nearly_more")),
+        (0.1, (2, False, "nearly_more")),
+        (1.0, (2, True, "exact")),
+    ],
+)
+def test_an_exact_factor_that_itself_nearly_splits_is_not_certain(
+    link: float, expected: tuple[int, bool, str], seed: int
+) -> None:
+    """Two latents of one output each, linked through all their outputs, beside a block of two."""
+    rng = np.random.default_rng([28, seed])
+    J = np.zeros((5, 40, 4))
+    J[:, :12, 0], J[:, 12:24, 1], J[:, 24:, 2:] = (rng.standard_normal((5, *n)) for n in ((12,), (12,), (16, 2)))
+    J[:, :24, :2] += link * rng.standard_normal((5, 24, 2))
+    found = find_factors(J @ rng.standard_normal((4, 4)))
+    assert (found.n_factors, found.certain, found.reason) == expected
+
+
 def test_one_latent_whose_derivatives_repeat_is_a_factor_beside_a_block() -> None:
     rng = np.random.default_rng(15)
     J = np.zeros((6, 20, 3))

@@ -406,6 +406,16 @@ def test_a_sample_of_plates_is_read_and_the_alert_says_so(monkeypatch):
     assert score(result, "embedding", "plate").targets == 5
 
 
+@pytest.mark.parametrize(("limit", "rows"), [(120, [120]), (240, [])])
+def test_a_batch_is_read_from_a_sample_where_controls_are_more_than_the_limit(limit, rows, monkeypatch):
+    """240 controls in four batches: 30 of each, or all of them."""
+    monkeypatch.setattr("identifiable.deconfounding.audit.auditing.READ_ROWS", limit)
+    result = audited(screen(29))
+    told = [alert.values for alert in result.alerts if alert.code == "batch_read_from_sample"]
+    assert [(each["rows"], each["groups"], each["kind"]) for each in told] == [(n, 4, "control row") for n in rows]
+    assert score(result, "embedding", "batch").targets == 4
+
+
 @pytest.mark.parametrize(
     ("shape", "gaussian"),
     [("normal", True), ("scores by plate", True), ("laplace", False), ("uniform", False), ("mixed", False)],

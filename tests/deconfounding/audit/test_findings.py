@@ -127,6 +127,16 @@ def test_where_plates_and_not_wells_are_missing_that_is_said() -> None:
     assert "--min-wells" not in found.message  # which could not help
 
 
+@pytest.mark.parametrize("read", [(), ("plate",), ("batch",), ("plate", "batch")])
+def test_what_the_embedding_contains_about_plates_and_batches_is_no_reason_for_caution(read) -> None:
+    scores = [BlindScore("embedding", what, 0.9, (0.8, 0.95), 3) for what in read]
+    unscored = BlindScore("embedding", "batch", np.nan, (np.nan, np.nan), 0)
+    findings, verdict, _ = concluded(evidence(blind=(QUIET, unscored, *scores)))
+    found = [findings[code] for code in ("plate_read", "batch_read") if code in findings]
+    told = [({"predicts": what, "auroc": 0.9, "low": 0.8, "high": 0.95, "groups": 3}, "fine") for what in read]
+    assert ([(each.values, each.severity) for each in found], verdict) == (told, "clear")
+
+
 @pytest.mark.parametrize(
     ("dependences", "severity"),
     [

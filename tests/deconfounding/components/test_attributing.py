@@ -416,6 +416,47 @@ def test_without_replicates_nothing_is_called_biological_and_few_controls_are_sa
     assert "no_replicates" in codes_of(found, blocks, single)
 
 
+def alerts_of(design: Design) -> dict[str, dict]:
+    return {alert.code: dict(alert.values) for alert in attributing._alerts(questions_of(design))}
+
+
+@pytest.mark.parametrize(
+    ("at", "covered"),
+    [
+        (lambda k: (k % ROWS, k // ROWS), ["2 of 8 columns"]),
+        (lambda k: (k // COLUMNS, k % COLUMNS), ["2 of 6 rows"]),
+        (lambda k: (k // 5, k % 5), ["2 of 6 rows"]),
+        (lambda k: (k % 3, k % 4), []),  # half of the rows, and of the columns
+    ],
+)
+def test_controls_in_less_than_half_of_the_rows_or_columns_are_an_alert(at, covered):
+    design = plain_design(np.random.default_rng(40))
+    row, column = design.row.copy(), design.column.copy()
+    for p in range(PLATES):
+        controls = np.flatnonzero(design.control & (design.plate.codes == p))
+        row[controls], column[controls] = at(np.arange(CONTROLS))
+    found = alerts_of(replace(design, row=row, column=column))
+    assert ("controls_in_few_places" in found) == bool(covered)
+    assert found.get("controls_in_few_places", {}).get("covered", []) == covered
+    assert "controls_in_few_places" not in alerts_of(replace(design, row=None, column=None))
+
+
+def test_treated_wells_without_a_replicate_elsewhere_or_a_control_are_counted():
+    design = plain_design(np.random.default_rng(41))
+    treated = PLATES * PERTURBATIONS * 2
+    first = design.plate.codes == 0
+    names = design.perturbation.text()
+    alone = replace(design, perturbation=Labels.of(np.where(first & (names == "drug03"), "alone", names)))
+    assert alerts_of(alone)["not_replicated"] == {"name": "plain", "wells": 2, "treated": treated}
+    bare = design.take(~(first & design.control))  # a plate without controls
+    assert alerts_of(bare)["not_replicated"] == {"name": "plain", "wells": 2 * PERTURBATIONS, "treated": treated}
+    assert "not_replicated" not in alerts_of(design)
+    once = np.where(design.control, "control", np.char.add("drug", np.arange(design.n).astype(str)))
+    none = alerts_of(replace(design, perturbation=Labels.of(once)))  # said as a whole, not as a count
+    assert "no_replicates" in none
+    assert "not_replicated" not in none
+
+
 def test_what_cannot_be_attributed_is_refused_with_a_reason():
     X, design = mixed()
     found, blocks = as_components(X)

@@ -13,6 +13,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks
 from identifiable.deconfounding.components.cleaning import (
     Chosen,
+    _alerts,
     choose_weights,
     cleaned_basis,
     cleaned_components,
@@ -279,6 +280,19 @@ def test_replicates_of_one_batch_are_ranked_within_it():
     bound = Design(design.plate, Labels.of(names), design.control, batch=Labels.of(week.astype(str)))
     assert len(set(drugs)) > len(set(names))
     assert compared(X, bound).halves[0].batch_bound
+
+
+@pytest.mark.parametrize(
+    ("batches", "alerted"),
+    [
+        (lambda plate, code: f"week{code % 3}", True),  # every perturbation in one batch
+        (lambda plate, code: f"week{plate % 2}", False),
+        (None, False),
+    ],
+)
+def test_replicates_of_one_batch_are_an_alert(batches, alerted):
+    X, design, _ = screen(11, batches=batches)
+    assert ("replicates_in_one_batch" in {a.code for a in _alerts(design, compared(X, design))}) == alerted
 
 
 # -- the verdict

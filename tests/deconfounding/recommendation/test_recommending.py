@@ -12,11 +12,12 @@ from scipy.spatial.distance import pdist
 from identifiable import deconfound, transform
 from identifiable._checks import DataError, UsageError
 from identifiable.api import load_basis, save_basis
-from identifiable.deconfounding.metrics.retrieval import Found
+from identifiable.deconfounding.design import Design, Labels
+from identifiable.deconfounding.metrics.retrieval import Found, Scores
 from identifiable.deconfounding.recommendation import recommending
 from identifiable.deconfounding.recommendation.candidates import Fits, candidates
 from identifiable.deconfounding.recommendation.choosing import Choice
-from identifiable.deconfounding.recommendation.recommending import _Judged, _wide
+from identifiable.deconfounding.recommendation.recommending import _Board, _judge, _Judged, _wide
 from identifiable.results import HeldOutScore, from_json
 from identifiable.run import Run
 from identifiable.worlds import cells
@@ -367,3 +368,99 @@ def test_scaling_is_mentioned_where_z_scored_columns_compare_better(nn_cosine, r
         assert each.values == {"metric": metric, "kept": pytest.approx(kept), "scaled": pytest.approx(scaled)}
     turned = board_of(["input", "input"], **{name: values[::-1] for name, values in scores.items()})
     assert recommending._scaling_helps(turned, 1, 0.03) == said  # type: ignore[arg-type]
+
+
+# -- the verdict, of scores built by hand
+
+BEFORE = {"nn_cosine": 0.5, "replicate_map": 0.4, "batch_readable": 0.9}
+CHANCE = 0.25  # of batch_readable
+GAIN, LITTLE = 0.1, 0.02  # more than the margin, and less
+
+
+def corrected(
+    *, held_out: dict, inside: dict | None = None, written: dict | None = None
+) -> dict[str, dict[str, float]]:
+    """What a correction adds to the input on the part held out, on the others, and fitted to all rows; like held out if not said."""
+    return {
+        "held_out": held_out,
+        **{k: held_out if v is None else v for k, v in (("inside", inside), ("written", written))},
+    }
+
+
+def evidence(*, parts: int = 4, before: dict = BEFORE, **added: dict) -> _Board:
+    """The board of the table as it is, its z-scored columns and these corrections: four wells a part, all alike."""
+    part = np.repeat(np.arange(parts), 4)
+    labels = Labels.of(np.array([f"b{k}" for k in part]))
+    design = Design(labels, Labels.of(np.tile(["c0", "c1"], 2 * parts)), np.zeros(len(part), bool), batch=labels)
+    nothing = corrected(held_out={})
+    known = {"as-is": nothing, "z-score": nothing, **added}
+
+    def scores(own: dict[str, float], other: dict[str, float], k: int) -> Scores:
+        def found(metric: str) -> Found:
+            value = before[metric] + np.where(part == k, own.get(metric, 0.0), other.get(metric, 0.0))
+            without = np.where(part[:, None] == np.arange(parts), np.nan, value[:, None])
+            return Found(value, without, np.ones(len(part)), part)
+
+        return Scores({metric: found(metric) for metric in before})
+
+    def candidate(name: str, changes: dict) -> SimpleNamespace:
+        final = SimpleNamespace(step=lambda sample, rows: scores({}, changes["written"], -1))
+        family = "input" if name in ("as-is", "z-score") else name
+        return SimpleNamespace(name=name, family=family, fit=lambda fits, k: final)
+
+    asked = SimpleNamespace(
+        rows=np.arange(len(part)),
+        group_of=lambda metric: part,
+        scores=lambda values: values,
+        coverage={"batch_readable": SimpleNamespace(chance=CHANCE)},
+    )
+    return _Board(
+        SimpleNamespace(part=labels, design=design),  # type: ignore[arg-type]
+        asked,  # type: ignore[arg-type]
+        tuple(before),
+        [candidate(name, changes) for name, changes in known.items()],  # type: ignore[misc]
+        {},
+        [[scores(c["held_out"], c["inside"], k) for k in range(parts)] for c in known.values()],
+        np.zeros((len(part), 1)),
+    )
+
+
+BIOLOGY = {"nn_cosine": GAIN, "replicate_map": GAIN}
+LOST = {"nn_cosine": -GAIN, "replicate_map": GAIN}
+UNREADABLE = {"batch_readable": -0.4}
+SOME = np.repeat([0.3, 0.3, 0.5, 0.5], 4)  # of four parts: the interval of their mean reaches below chance
+QUIETER = corrected(held_out={"batch_readable": -GAIN})
+HELPS = corrected(held_out=BIOLOGY)
+NESTED = {"nn_cosine": 2 * GAIN, "replicate_map": 2 * GAIN}  # on the other parts, so that every part chooses it
+ENOUGH = {"nn_cosine": 0.8 * GAIN, "replicate_map": 0.8 * GAIN}
+
+
+@pytest.mark.parametrize(
+    ("board", "code", "metrics"),
+    [
+        (evidence(sphering=HELPS), "recommended", None),
+        (evidence(sphering=corrected(held_out=UNREADABLE)), "recommended", None),
+        (evidence(sphering=HELPS, combat=corrected(held_out=ENOUGH, inside=NESTED)), "tie", None),
+        (evidence(sphering=HELPS, combat=corrected(held_out=LOST, inside=NESTED)), "choice_harms", ["nn_cosine"]),
+        (evidence(sphering=corrected(held_out=BIOLOGY, written=LOST)), "harms_when_written", ["nn_cosine"]),
+        (evidence(sphering=corrected(held_out=BIOLOGY, written={"nn_cosine": -LITTLE})), "recommended", None),
+        (evidence(sphering=corrected(held_out={"replicate_map": GAIN})), "no_clear_gain", None),  # among controls only
+        (evidence(sphering=corrected(held_out=BIOLOGY, inside={})), "no_clear_gain", None),  # no part would choose it
+        (evidence(sphering=QUIETER, before=BEFORE | {"batch_readable": CHANCE}), "no_clear_gain", None),
+        (evidence(sphering=QUIETER, before=BEFORE | {"batch_readable": SOME}), "no_clear_gain", None),
+        (evidence(sphering=QUIETER, before=BEFORE | {"batch_readable": SOME + 0.3}), "recommended", None),
+        (evidence(sphering=corrected(held_out={"nn_cosine": LITTLE})), "none_is_better", None),
+        (evidence(sphering=corrected(held_out=LOST)), "none_is_better", None),
+        (evidence(sphering=HELPS, before={"batch_readable": 0.9}), "nothing_to_judge_by", None),
+        (evidence(sphering=HELPS, parts=2), "too_few_to_judge", None),
+        (evidence(sphering=HELPS, parts=3), "recommended", None),
+    ],
+)
+def test_every_verdict_has_the_evidence_that_decides_it(board: _Board, code: str, metrics: list[str] | None) -> None:
+    judged = _judge(board, 0.03)
+    settled = code in ("recommended", "tie")
+    assert (judged.code, judged.verdict) == (code, code if settled else "keep-as-is")
+    assert board.tried[judged.written].name == ("sphering" if settled else "as-is")
+    assert judged.values["method"] == ("as-is" if code in ("none_is_better", "nothing_to_judge_by") else "sphering")
+    assert judged.values.get("metrics") == metrics
+    assert judged.values.get("parts") == (2 if code == "too_few_to_judge" else None)
