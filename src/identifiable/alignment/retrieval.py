@@ -201,7 +201,8 @@ def true_share(
 
     `mapped` are the rows of `true` through the map. Above .5 mapped rows are not found, below they crowd out true ones.
     """
-    kept = uniforms(seed, 0, len(true)) < 0.5
+    kept = np.zeros(len(true), bool)
+    kept[np.argsort(uniforms(seed, 0, len(true)), kind="stable")[: len(true) // 2]] = True
     index = Index(np.where(kept[:, None], true, mapped), metric=metric)
     found = true_lists(targets, index, own, run)
     return float(kept[found].mean())
