@@ -100,7 +100,7 @@ class RecommendOptions(ScreenOptions, Clustered):
         float, Option("how far below the input a biological metric may be at most", least=0, below=1, metavar="SHARE")
     ] = 0.03
     folds: Annotated[
-        int | None, Option("parts of the batches, each held out in turn", least=2, metavar="K", shown="up to 10")
+        int | None, Option("parts of the batches, each held out in turn", least=3, metavar="K", shown="up to 10")
     ] = None
 
 

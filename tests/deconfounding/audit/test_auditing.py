@@ -389,7 +389,7 @@ def test_plates_are_read_from_controls_where_there_are_enough_and_from_all_rows_
         few = design.take(np.flatnonzero(~design.control | (np.arange(design.n) % 16 < controls)))
         reading = read_classes(Blocks(embedding(few)), few, "plate", folds=3, rng=np.random.default_rng(0))
         assert reading.controls_only is expected
-        assert reading.all_rows
+        assert (reading.drawn, reading.left, reading.of) == (False, 0, 20)
         assert reading.rows == 20 * (12 if expected else 6)
     alone = replace(design, batch=Labels.of(design.plate.codes))
     assert read_classes(Blocks(embedding(design)), alone, "batch", folds=3, rng=np.random.default_rng(0)) is None
@@ -404,6 +404,18 @@ def test_a_sample_of_plates_is_read_and_the_alert_says_so(monkeypatch):
     assert says(told["plate_read_from_sample"], "30 control rows", "5 plates")
     assert says(told["information_from_some"], "2 perturbations", "of 4")
     assert score(result, "embedding", "plate").targets == 5
+
+
+def test_plates_and_batches_that_are_too_small_are_counted_and_nothing_is_called_drawn():
+    design = screen(29)
+    for code, few in (
+        ("plates_not_read", ~design.control | (design.plate.codes != 3) | (np.arange(design.n) % 16 < 3)),
+        ("batches_not_read", (design.batch.codes != 0) | (design.plate.codes == design.plate.codes[design.batch.codes == 0][0])),
+    ):  # fmt: skip
+        told = {alert.code: alert.values for alert in audited(design.take(np.flatnonzero(few))).alerts}
+        assert (told[code]["left"], told[code]["least"], told[code]["kind"]) == (1, 4, "control well")
+        assert told.keys().isdisjoint({"plate_read_from_sample", "batch_read_from_sample"})
+    assert {alert.code for alert in audited(design).alerts}.isdisjoint({"plates_not_read", "batches_not_read"})
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(120, [120]), (240, [])])

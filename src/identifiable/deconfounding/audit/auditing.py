@@ -284,11 +284,15 @@ def _adapted(min_wells: int, adapts: bool) -> list[Alert]:
 def _alerts(design: Design, readings: Sequence[tuple[Reading, BlindScore]], testable: int) -> list[Alert]:
     alerts = []
     for reading, score in readings:
-        if not reading.all_rows:
-            kind = "control row" if reading.controls_only else "row"
-            code = "plate_read_from_sample" if score.predicts == "plate" else "batch_read_from_sample"
-            values = {"name": design.name, "rows": reading.rows, "kind": kind, "groups": score.targets}
-            alerts.append(Alert(code, values))
+        plate, only = score.predicts == "plate", "control " if reading.controls_only else ""
+        if reading.left:
+            values = {"left": reading.left, "of": reading.of, "least": CLASS_ROWS, "kind": f"{only}well"}
+            code = "plates_not_read" if plate else "batches_not_read"
+            alerts.append(Alert(code, {"name": design.name, **values}))
+        if reading.drawn:
+            code = "plate_read_from_sample" if plate else "batch_read_from_sample"
+            values = {"rows": reading.rows, "kind": f"{only}row", "groups": score.targets}
+            alerts.append(Alert(code, {"name": design.name, **values}))
     if testable > layout.CONTRASTS:
         alerts.append(
             Alert("information_from_some", {"name": design.name, "perturbations": layout.CONTRASTS, "of": testable})
@@ -307,7 +311,9 @@ class Reading:
     aurocs: Array
     rows: int
     controls_only: bool
-    all_rows: bool
+    drawn: bool  # whether there are more rows of these classes
+    left: int  # classes that are too small,
+    of: int  # of so many
 
     @property
     def spread(self) -> float:
@@ -408,31 +414,36 @@ def read_classes(
     labels = design.plate if what == "plate" else design.batch
     if labels is None:
         return None
-    rows = _sample(design, labels, what, np.flatnonzero(design.control), rng)
-    controls_only = rows is not None
-    if rows is None:
-        rows = _sample(design, labels, what, np.arange(design.n), rng)
-    if rows is None:
+    known = np.flatnonzero(design.control)
+    large = _large_enough(design, labels, what, known)
+    controls_only = large.size > 1
+    if not controls_only:
+        known = np.arange(design.n)
+        large = _large_enough(design, labels, what, known)
+    if large.size < 2:
         return None
+    rows = _sample(labels, large, known, rng)
     classes = labels.take(rows)
     units = Labels.of(np.arange(rows.size)) if what == "plate" else design.plate.take(rows)
     part = _parts(classes, units, folds, rng)
     with one_blas_thread():
         aurocs = _held_out_aurocs(blocks[rows].astype(np.float64), classes, part, folds)
-    everything = int(design.control.sum()) if controls_only else design.n
-    return Reading(classes.names, aurocs, int(rows.size), controls_only, rows.size == everything)
+    drawn = rows.size < int(np.isin(labels.codes[known], large).sum())
+    return Reading(classes.names, aurocs, int(rows.size), controls_only, drawn, labels.size - large.size, labels.size)
 
 
-def _sample(design: Design, labels: Labels, what: str, rows: Codes, rng: np.random.Generator) -> Codes | None:
-    """Rows of classes that are large enough, at most `READ_ROWS` of `READ_CLASSES`; None if fewer than two are."""
+def _large_enough(design: Design, labels: Labels, what: str, rows: Codes) -> Codes:
+    """The classes with enough of the rows to learn from and to be held out."""
     counts = labels.count(rows)
     enough = counts >= CLASS_ROWS
     if what == "batch":  # one plate is left out, another must be there to learn from
         pairs = np.unique(np.stack([labels.codes[rows], design.plate.codes[rows]]), axis=1)[0]
         enough &= np.bincount(pairs, minlength=labels.size) >= 2
-    classes = np.flatnonzero(enough)
-    if classes.size < 2:
-        return None
+    return np.flatnonzero(enough)
+
+
+def _sample(labels: Labels, classes: Codes, rows: Codes, rng: np.random.Generator) -> Codes:
+    """At most `READ_ROWS` rows of `READ_CLASSES` classes."""
     classes = np.sort(rng.permutation(classes)[:READ_CLASSES])
     rows = rng.permutation(rows[np.isin(labels.codes[rows], classes)])
     taken = READ_ROWS // classes.size
