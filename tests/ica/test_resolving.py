@@ -423,6 +423,18 @@ def test_rows_that_only_one_model_has_are_dropped_and_counted():
     assert "rows_dropped" not in codes(by_position)
 
 
+def test_labels_of_groups_go_with_the_rows_of_the_first_model_that_others_have_too():
+    rng = np.random.default_rng(8)
+    S, labels = rng.laplace(size=(500, 2)), np.repeat(np.arange(50), 10)
+    ids = np.arange(500).astype(str)
+    first, second = S @ rng.standard_normal((2, 2)), S @ rng.standard_normal((2, 2))
+    tables = [Representation(first, ids=ids, name="first"), Representation(second[7:], ids=ids[7:], name="second")]
+    found = resolve_jointly(tables, ResolveOptions(stability=2, restarts=1, group_by=labels)).models[0].result
+    ours = ResolveOptions(stability=2, restarts=1, group_by=labels[7:])
+    assert found.components == resolve(first[7:], ours).result.components
+    assert found.components != resolve(first[7:], replace(ours, group_by=labels[:-7])).result.components
+
+
 def test_a_joint_basis_says_by_which_call_it_was_made():
     rng = np.random.default_rng(0)
     tables = [rng.laplace(size=(600, 3)) @ rng.standard_normal((3, 3)) for _ in range(2)]

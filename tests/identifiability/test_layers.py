@@ -293,6 +293,7 @@ def test_one_layer_is_found_among_many(turn):
     result = layers(second, one) if turn else layers(one, second)
     assert (result.text.code, result.diagonal) == ("layer_found", ())
     assert (result.text.values["layer"], result.text.values["best"]) == ("head", "layer_2")
+    assert result.text.values["cka"] == result.matches[0].cka > 0.8
     alone = layers({"layer_1": first["layer_2"]}, second)
     assert [(pair.first, pair.second) for pair in alone.diagonal] == [("layer_1", "layer_1")]
     assert not alone.matches[0].same
@@ -404,7 +405,8 @@ def test_rows_are_joined_by_id_and_layers_may_be_a_list():
     second = {name: rows[order] for name, rows in turned(first, 37).items()}
     result = layers({**first, "ids": ids}, {**second, "ids": ids[order]}, null_draws=1)
     assert (result.n, result.matched) == (200, 2)
-    assert "rows_dropped" in codes(result)
+    (dropped,) = (alert.values for alert in result.alerts if alert.code == "rows_dropped")
+    assert dropped == {"dropped": {"first": N - 200}, "remain": 200}
     listed = layers(list(first.values()), [Representation(rows) for rows in turned(first, 37).values()], null_draws=1)
     assert (listed.diagonal[1].first, listed.n) == ("layer_1", N)
     assert "paired_by_position" in codes(listed)

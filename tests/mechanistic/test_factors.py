@@ -355,6 +355,18 @@ def test_a_sample_does_not_depend_on_the_basis_or_the_order_of_outputs(monkeypat
     assert rows_of(J, seed=1, allowed=800).values.shape != rows_of(J, seed=2, allowed=800).values.shape
 
 
+def test_the_sums_of_a_sample_are_those_of_all_rows_on_average() -> None:
+    J = np.random.default_rng(26).standard_normal((40, 30, 3)) * np.geomspace(0.1, 3, 30)[:, None]
+    whole = J.reshape(-1, 3).T @ J.reshape(-1, 3)
+    samples = [rows_of(J, seed=seed, allowed=150) for seed in range(60)]
+    scale = np.linalg.inv(np.linalg.cholesky(whole))
+    found = [scale @ (rows.values.T @ rows.values) @ scale.T for rows in samples]
+    assert not any(rows.complete for rows in samples)
+    assert np.abs(np.mean(found, axis=0) - np.eye(3)).max() < 0.05
+    assert np.max([np.abs(each - np.eye(3)).max() for each in found]) > 0.1  # a single sample is not all rows
+    assert np.mean([len(rows.values) for rows in samples]) == pytest.approx(150, rel=0.1)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_derivatives_that_are_not_finite_are_refused_with_their_point(bad: float) -> None:
     J = np.ones((4, 3, 2))
