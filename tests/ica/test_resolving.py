@@ -430,9 +430,9 @@ def test_labels_of_groups_go_with_the_rows_of_the_first_model_that_others_have_t
     first, second = S @ rng.standard_normal((2, 2)), S @ rng.standard_normal((2, 2))
     tables = [Representation(first, ids=ids, name="first"), Representation(second[7:], ids=ids[7:], name="second")]
     found = resolve_jointly(tables, ResolveOptions(stability=2, restarts=1, group_by=labels)).models[0].result
-    ours = ResolveOptions(stability=2, restarts=1, group_by=labels[7:])
-    assert found.components == resolve(first[7:], ours).result.components
-    assert found.components != resolve(first[7:], replace(ours, group_by=labels[:-7])).result.components
+    ours, others = (resolve(first[7:], stability=2, restarts=1, group_by=by) for by in (labels[7:], labels[:-7]))
+    assert found.components == ours.result.components
+    assert found.components != others.result.components
 
 
 def test_a_joint_basis_says_by_which_call_it_was_made():
