@@ -149,6 +149,16 @@ def test_preconditioner_back_undoes_its_matrix():
     np.testing.assert_allclose(frame.matrix @ frame.back, np.eye(X.shape[1]), atol=1e-9)
 
 
+@pytest.mark.parametrize(("spread", "rank"), [(1e-10, 100), (1e-12, 99)])
+def test_a_second_pass_resolves_directions_to_a_share_of_the_largest(spread, rank):
+    """A hundred columns that go together spread ten times as far as one: 1e-12 of a column is 1e-13 of that."""
+    X = rows(8, n=400, d=1) + 0.1 * rows(9, n=400, d=99)
+    X = np.c_[X, X.mean(axis=1) + spread * rows(10, n=400, d=1)[:, 0]]
+    frame = Preconditioner.of(moments(X, X).alone(0))
+    again = (X - frame.center) @ frame.matrix
+    assert Preconditioner.white(moments(again, again).alone(0)).rank == rank
+
+
 def test_affine_map_composes_and_inverts():
     g, h = Linear().sample(3, np.random.default_rng(0)), Linear().sample(3, np.random.default_rng(1))
     X = rows(8, d=3)

@@ -197,6 +197,24 @@ def test_two_halves_merged_are_the_whole_and_one_is_not(table, statistic, outlie
         np.testing.assert_allclose(getattr(first, name), getattr(whole, name), rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+def test_rows_of_a_wide_table_are_kept_in_their_order():
+    """Of wide tables a chunk passes in several pieces."""
+    X = laplace_mix(8, 5000, 100)
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    expected = whitened(X, passes.whitener)
+    np.testing.assert_allclose(passes.sample(99_999), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        passes.within(np.eye(100)[:2], store=passes.store()).blocks[:], expected[:, :2], atol=1e-9
+    )
+    sent = _SentRows(
+        passes.whitener, passes.whitener.unmixing(np.eye(100)), RowChoice(), given=(expected.dtype, {0: 0})
+    )
+    sent.add(0, [X[:4096]])
+    assert len(sent.sent) > 1
+    for at, some in sent.sent:
+        np.testing.assert_allclose(some, expected[at : at + len(some)], atol=1e-9)
+
+
 def test_rows_sent_from_workers_are_those_of_a_table_and_travel_alone(table):
     whitener = Whitener.of(Moments.of(table), precision="double")
     unmixing = whitener.unmixing(np.eye(3))

@@ -407,6 +407,17 @@ def test_groups_reach_the_refits_and_labels_that_do_not_fit_are_refused():
             resolve(X, stability=2, group_by=wrong)
 
 
+def test_halves_of_which_one_is_constant_are_no_refit_and_that_is_said():
+    X = np.random.default_rng(9).laplace(size=(400, 2)) @ [[1.0, 2.0], [-1.0, 1.0]]
+    labels = np.repeat([0, 1], 200)
+    both = quick(X, stability=4, group_by=labels).result
+    assert {c.reason.code for c in both.components} == {"reproducible"}
+    X[:200] = 3
+    one = quick(X, stability=4, group_by=labels).result
+    assert {c.reason.code for c in one.components} == {"not_refitted"}
+    assert "stability_not_measured" in codes(one)
+
+
 def test_rows_that_only_one_model_has_are_dropped_and_counted():
     rng = np.random.default_rng(7)
     S, alone = rng.laplace(size=(500, 2)), ResolveOptions(stability=0, restarts=1)

@@ -14,7 +14,7 @@ from identifiable.ica.contrasts import CONTRASTS, FEW, contrast
 from identifiable.ica.fitting import fit
 from identifiable.ica.kernels import add_shapes, tanh_and_squares
 from identifiable.ica.passes import Passes, RowChoice
-from identifiable.ica.search import _holds, far_rows, orthogonal, search_in_rounds
+from identifiable.ica.search import _holds, _narrowed, by_kurtosis, far_rows, orthogonal, search_in_rounds
 from identifiable.ica.whitening import Whitener, pack
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions as Settings
@@ -192,6 +192,20 @@ def test_a_search_in_rounds_ends_where_there_is_nothing_to_find():
     rotation = np.vstack(search_in_rounds(passes, lambda part: np.eye(20), LOGCOSH, steps, rng, fresh, rows=5_000))
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(20), atol=1e-9)
     assert len(steps) < 300
+
+
+def test_weak_sources_that_are_alike_are_told_apart_among_many_gaussians():
+    """Their kurtoses, which are equal, tell the space that they span; the fixed point there tells them apart."""
+    rng = np.random.default_rng([3, 30])
+    S = rng.standard_normal((15_000, 24))
+    S[:, :3] = 0.6 * S[:, :3] + 0.8 * rng.laplace(scale=np.sqrt(0.5), size=(15_000, 3))
+    passes = passes_of(S)
+    truth = orthogonal((passes.whitener.back / S.std(axis=0)).T)[:3]
+    begun = _narrowed(passes, LOGCOSH, passes.store())
+    assert begun.shape == (8, 24)
+    assert np.abs(begun @ truth.T).max(axis=0).min() > 0.95
+    ordered = by_kurtosis(passes, np.eye(24))
+    assert np.abs(ordered @ truth.T).max(axis=0).min() < 0.9  # by kurtosis alone they are not
 
 
 def test_a_search_in_rounds_makes_lost_directions_wait():

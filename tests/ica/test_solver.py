@@ -149,10 +149,10 @@ def test_the_contrast_is_at_least_that_of_the_best_of_three_fastica_runs(kinds, 
 # The 45-degree audit
 
 
-def symmetric_pair(seed: int) -> Matrix:
-    """Rows in which two uniform sources, the first columns, may be swapped and flipped without changing the table."""
+def symmetric_pair(seed: int, kinds: str = "uull") -> Matrix:
+    """Rows in which two sources of one law, the first columns, may be swapped and flipped without changing the table."""
     rng = np.random.default_rng(seed)
-    base = drawn("uull", 500, rng)
+    base = drawn(kinds, 500, rng)
     parts = []
     for swap, flip in product((False, True), (1.0, -1.0)):
         part = base.copy()
@@ -191,6 +191,19 @@ def test_the_audit_finds_exactly_the_planted_pairs(name, kinds):
     planted = turned(np.eye(6), [(0, 3), (2, 4)] if kinds == "llllll" else [(0, 1)])
     expected = {(0, 3), (2, 4)} if kinds == "llllll" else {(0, 1)}
     assert set(audit(S, planted, contrast(name))) == expected
+
+
+def test_the_audit_turns_no_component_twice():
+    """Four sources, equally mixed: every two components gain by a turn."""
+    S = drawn("bbbb", 4000, np.random.default_rng(9))
+    S = (S - S.mean(axis=0)) / S.std(axis=0)
+    mixed = turned(turned(np.eye(4), [(0, 1), (2, 3)]), [(0, 2), (1, 3)])
+    for pair in ((0, 1), (0, 2), (0, 3)):
+        assert audit(S, mixed[list(pair)], LOGCOSH) == [(0, 1)]
+    pairs = audit(S, mixed, LOGCOSH)
+    assert sorted(i for pair in pairs for i in pair) == [0, 1, 2, 3]
+    rotation = turned(mixed, pairs)
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(4), atol=1e-12)
 
 
 # Laws of the steps
@@ -352,6 +365,17 @@ def test_a_newton_step_is_that_of_fastica():
     np.testing.assert_array_equal(far.newton, -far.gradient / far.curvature)
     near = _Point(here.rotation, here.signs, np.diag(np.diag(here.signed)) + 1e-5 * here.signed, here.curvature)
     np.testing.assert_allclose(near.newton, -near.gradient / near.curvature, atol=1e-8)
+
+
+def test_no_step_is_taken_for_a_reflection():
+    """Nearly the reflection in a direction that all eight components share alike: each turns by less than 60 degrees."""
+    curvature = np.full((8, 8), 2.0)
+    np.fill_diagonal(curvature, 1.5)
+    here = _Point(np.eye(8), np.ones(8), 0.25 + 0.02 * skews(0, 1, 8)[0], curvature)
+    turn = orthogonal(np.diag(np.diag(here.curvature) / 2 + np.diag(here.signed)) - here.signed)
+    assert np.linalg.det(turn) < 0 < solver.NEAR < np.diag(turn).min()
+    assert here.turn > solver.SMALL_TURN
+    np.testing.assert_array_equal(here.newton, -here.gradient / here.curvature)
 
 
 def test_a_tighter_tolerance_leaves_a_smaller_step_and_never_less_contrast():
@@ -558,6 +582,33 @@ def test_a_start_that_ends_at_45_degrees_is_turned_and_polished_again(monkeypatc
     none = np.zeros(0, np.intp)
     assert solved(turned(truth, [(0, 1)])) == (pytest.approx(1, abs=1e-3), 1)
     assert solved(truth) == (pytest.approx(1, abs=1e-3), 0)
+
+
+@pytest.mark.parametrize("untangling", [True, False])
+def test_a_source_that_was_not_looked_for_is_no_longer_left_alone_once_it_is_turned(monkeypatch, untangling):
+    """The search ends with a source half way to another one in either part; the other components are Gaussian."""
+    X = symmetric_pair(0, "lluugg")
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    begin = turned(truth, [(0, 1)])[[0, 2, 3, 1, 4, 5]]
+    searches = [(begin[:3], begin[3:])]  # a second one, among what is left alone, finds nothing
+
+    def search(part: Passes, *_: Any, **__: Any) -> tuple[Matrix, Matrix]:
+        d = part.whitener.rank
+        return searches.pop() if searches else (np.zeros((0, d)), np.eye(d))
+
+    monkeypatch.setattr(solver, "search_in_rounds", search)
+    if not untangling:
+        none = np.zeros(0, np.intp)
+        monkeypatch.setattr(solver, "_untangled", lambda p, s, rotation, *_: (rotation, Misplaced([], none, none)))
+        named = [[(0, 3)]]  # the first time whatever polishing made of the saddle, which hangs on last bits
+        monkeypatch.setattr(solver, "audit", lambda *given: named.pop() if named else audit(*given))
+    found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6)
+    assert found.rescued >= 1
+    assert not searches
+    place = np.abs(truth @ found.rotation.T).argmax(axis=1)
+    assert np.abs(truth @ found.rotation.T).max(axis=1)[:4].min() > 0.9
+    assert found.left[place].tolist() == [False] * 4 + [True] * 2
 
 
 def test_turns_among_what_is_left_alone_are_not_waited_for():

@@ -317,6 +317,8 @@ def test_float32_rows_give_the_figures_of_float64_arithmetic():
     for a, b in zip(narrow.rungs, wide.rungs, strict=True):
         for field in ("mean", "q50", "q95", "q99", "max"):
             assert getattr(a.held_out, field) == pytest.approx(getattr(b.held_out, field), rel=1e-6)
+    for side in (compare(X[:, :5], Y, **BARE), compare(X, Y[:, :5], **BARE)):  # whatever the widths
+        assert {pair.solver.error_dtype for pair in side.pairs} == {"float32"}
     tiny = compare(X, X + np.float32(1), **BARE).pairs[0]  # a residual of float32's rounding is measured in float64
     assert tiny.solver.error_dtype == "float64"
     assert tiny.rung("rigid").held_out.max < 1e-6
@@ -483,7 +485,8 @@ def test_in_sample_linear_error_of_independent_gaussians_looks_good_and_held_out
     nothing = np.sqrt(0.5)  # predicting the mean, in units of the rms pairwise distance
     assert linear.in_sample.mean < 0.9 * nothing
     assert linear.held_out.mean > 1.1 * nothing
-    assert "few_rows" in {a.code for a in result.alerts}
+    (few,) = (alert.values for alert in result.alerts if alert.code == "few_rows")
+    assert few == {"training": 800, "dimensions": 256, "per_dimension": 3.125}
     assert result.pairs[0].similarity.cka > 0.15  # biased: these share nothing
     assert abs(result.pairs[0].similarity.cka_debiased) < 0.01
 

@@ -201,6 +201,26 @@ def test_independent_layers_have_no_match(seed):
     assert max(pair.r2 for pair in result.diagonal) < 0.05
 
 
+@pytest.mark.parametrize(("draws", "code"), [(18, "layers_tied"), (19, "layers_unrelated")])
+def test_fewer_than_nineteen_shuffles_call_nothing_chance(draws, code):
+    result = layers(chain(51, 3), chain(52, 3), null_draws=draws)
+    assert min(match.p for match in result.matches) > 0.05
+    assert result.text.code == code
+
+
+def test_the_unit_of_a_layer_changes_no_measure():
+    first = chain(53, 3)
+    second = turned(first, 54)
+    plain = layers(first, second, null_draws=1)
+    for units in ((1, 2.0**-30), (2.0**-30, 1)):  # powers of two: no bit of a mantissa changes
+        scaled = layers(
+            *({k: rows * unit for k, rows in m.items()} for m, unit in zip((first, second), units, strict=True)),
+            null_draws=1,
+        )
+        assert scaled.grids == plain.grids
+        assert [pair.cka_ci95 for pair in scaled.diagonal] == [pair.cka_ci95 for pair in plain.diagonal]
+
+
 @pytest.mark.parametrize("seed", [1, 4])
 def test_the_largest_of_a_map_of_noise_is_not_a_similarity(seed):
     """These two are above all 19 shuffles, as 5 % of such maps are."""

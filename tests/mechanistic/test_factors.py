@@ -316,6 +316,23 @@ def test_a_mixing_that_changes_from_point_to_point_needs_the_local_form() -> Non
     assert found.subspaces == ()
 
 
+@pytest.mark.parametrize("live", [9, 14])
+def test_outputs_that_nothing_moves_change_nothing(live: int) -> None:
+    """Nor do they make few outputs enough for the local form, which takes four for each latent."""
+    J = np.random.default_rng(27).standard_normal((6, live, 3))
+    padded = np.zeros((6, live + 20, 3))
+    places = np.r_[:4, 24 : live + 20]
+    padded[:, places] = J
+    alone, among = find_factors(J), find_factors(padded)
+    assert [one.form for one in among.counts] == [one.form for one in alone.counts]
+    assert ("local" in [one.form for one in alone.counts]) == (live > 12)
+    for one, other in zip(alone.counts, among.counts, strict=True):
+        np.testing.assert_allclose(one.found.leak, other.found.leak, atol=1e-9)
+    assert (among.n_factors, among.reason, among.at_points) == (alone.n_factors, alone.reason, alone.at_points)
+    assert np.array_equal(among.owners[places], alone.owners)
+    assert (np.delete(among.owners, places) == -1).all()
+
+
 def test_local_spectrum_of_one_point_is_that_of_its_rows() -> None:
     white = np.linalg.qr(np.random.default_rng(11).standard_normal((30, 3)))[0]
     assert np.allclose(local_spectrum([white]).leak, spectrum(white).leak, atol=1e-12)
