@@ -529,6 +529,21 @@ def test_weak_saddles_are_found_on_more_rows(monkeypatch):
         assert not solver._untangled(passes, sample, wrong, LOGCOSH, 1.0, [], np.ones(8, bool))[1].saddles
 
 
+def test_weak_saddles_show_on_rows_that_are_not_white(monkeypatch):
+    """On half of the rows a component has a variance of 1 up to some hundredths, as much as its departure from a Gaussian."""
+    monkeypatch.setattr(solver, "WEAK_ROWS", 9_000)
+    found = []
+    for seed in range(6):
+        rng = np.random.default_rng([13, seed])
+        S = drawn("g" * 8, 20_000, rng) + 0.9 * drawn("l" * 8, 20_000, rng)
+        passes = Passes(Blocks(S), Whitener.of(Moments.of(S)))
+        truth = orthogonal((passes.whitener.back / S.std(axis=0)).T)
+        wrong, sample = turned(truth, [(0, 3), (2, 6)]), passes.sample(1_000, fresh=True)
+        found += solver._untangled(passes, sample, wrong, LOGCOSH, 1.0, [], np.zeros(8, bool))[1].saddles
+    assert set(found) == {(0, 3), (2, 6)}
+    assert len(found) >= 8  # of 12; 2 if that is not taken off
+
+
 def test_starts_that_agree_are_three_and_starts_that_do_not_are_more():
     """Half as many rows as the squared dimension: many optima, and a third start would not be the last word."""
     easy = sources(5000, 5, rng=np.random.default_rng(0), kinds=("super", "super", "sub", "sub", "skewed")).X
