@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 OUT = "out"  # where every command writes, in the folder of the inputs
 FORMATS = ("npy", "npz", "safetensors", "parquet", "arrow", "feather", "h5ad", "h5", "hdf5", "zarr")
@@ -196,20 +195,8 @@ def called(words: list[str], folder: Path) -> tuple[int, str]:
 
 
 def warm(words: list[str], folder: Path) -> None:
-    """Call a command once in this process: what is loaded and compiled at first use is then in every fork.
-
-    With one thread of OpenMP, as many as before in the forks: it waits for ever, in a fork, for threads that it has started here.
-    Only libraries that are loaded can be limited: these are the ones with an OpenMP of their own.
-    """
-    import lightgbm  # noqa: F401
-    import sklearn.neighbors  # noqa: F401
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with threadpool_limits(1, user_api="openmp"):
-        called(words, folder)
-    torch.set_num_threads(threads)
+    """Call a command once in this process: what is loaded and compiled at first use is then in every fork."""
+    called(words, folder)
     clear(folder / OUT)
 
 

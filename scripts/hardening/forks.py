@@ -21,6 +21,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
+from threadpoolctl import threadpool_limits
+
 from hardening.commands import OUT, Writer
 
 GIVE_UP = 300.0  # seconds until a run that does not end is killed
@@ -174,6 +176,7 @@ def _child(
         from identifiable._stopping import end_on_signals
 
         end_on_signals()
+        threadpool_limits(os.cpu_count(), user_api="openmp")  # the parent has one, see ONE_THREAD
         if prepare is not None:
             prepare()
         sys.addaudithook(partial(_heed, _Count(str(folder / OUT), writing, blow)))
