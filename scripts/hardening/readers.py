@@ -452,7 +452,10 @@ def known_lines(path: Path) -> Iterator[Array]:
     if path.suffix == ".npy":
         yield from known_npy(path)
     text = path.read_bytes().decode("utf-8-sig", "replace")
-    for lines in (text.splitlines(), text.replace("\r\n", "\n").split("\n")):  # the first also ends lines at \x1c and the like
+    for lines in (
+        text.splitlines(),
+        text.replace("\r\n", "\n").split("\n"),
+    ):  # the first also ends lines at \x1c and the like
         yield np.array([line.strip() for line in lines if line.strip()])
     yield from known_text(path)
 
