@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +98,69 @@ def test_a_damaged_entry_counts_as_absent_and_is_said(tmp_path: Path, damage: st
     assert kept.damaged == ["k"]
     kept.put("k", {"a": np.ones(2)})
     assert kept.get("k") is not None
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "gone": lambda held: {"b": held["b"]},
+    "named otherwise": lambda held: {"c": held["a"], "b": held["b"]},
+    "exchanged": lambda held: {"a": held["b"], "b": held["a"]},
+    "half": lambda held: held | {"a": held["a"][:1]},
+    "flat": lambda held: held | {"a": held["a"].ravel()},
+    "text": lambda held: held | {"a": held["a"].astype(str)},
+    "type": lambda held: held | {"a": held["a"].view("<i8")},
+    "NaN": lambda held: held | {"a": np.full((2, 3), np.nan)},
+    "order in memory": lambda held: held | {"a": np.asfortranarray(held["a"])},
+    "a number": lambda held: held | {"one": held["one"][0]},
+    "more": lambda held: held | {"more": np.zeros(2)},
+}
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """A valid archive with other arrays, all else as it was."""
+    with np.load(path) as archive:
+        comment, arrays = archive.zip.comment, {name: archive[name] for name in archive.files}
+    np.savez(path, **change(arrays))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = comment
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_entry_whose_content_was_changed_counts_as_absent(tmp_path: Path, change: str) -> None:
+    kept = KeptArrays(tmp_path, "abc")
+    kept.put("k", {"a": np.arange(6.0).reshape(2, 3), "b": np.ones((2, 3)), "one": np.ones(1)})
+    rewritten(tmp_path / "k.npz", lambda held: held)
+    assert kept.get("k") is not None
+    rewritten(tmp_path / "k.npz", CHANGES[change])
+    assert kept.get("k") is None
+    assert kept.damaged == ["k"]
+
+
+def test_an_entry_of_another_key_of_another_run_or_without_a_digest_counts_as_absent(tmp_path: Path) -> None:
+    kept, other = KeptArrays(tmp_path / "a", "abc"), KeptArrays(tmp_path / "b", "abd")
+    for key in "kl":
+        kept.put(key, {"a": np.zeros(2)})
+        other.put(key, {"a": np.zeros(2)})
+    for source in (tmp_path / "a" / "l.npz", tmp_path / "b" / "k.npz"):
+        shutil.copy(source, tmp_path / "a" / "k.npz")
+        assert kept.get("k") is None
+    np.savez(tmp_path / "a" / "l.npz", a=np.zeros(2))  # as an older version wrote it
+    assert kept.get("l") is None
+    assert kept.damaged == ["k", "l"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_place_of_an_entry_or_of_the_card_does_not_hang(tmp_path: Path) -> None:
+    kept = KeptArrays(tmp_path, "abc")
+    kept.put("l", {"a": np.zeros(2)})
+    os.mkfifo(tmp_path / "k.npz")
+    assert kept.get("k") is None
+    assert kept.damaged == ["k"]
+    kept.put("k", {"a": np.ones(2)})
+    assert kept.get("k") is not None
+    (tmp_path / CARD).unlink()
+    os.mkfifo(tmp_path / CARD)
+    with pytest.raises(DataError, match=naming(tmp_path, CARD)):
+        KeptArrays(tmp_path, "abc")
 
 
 def test_objects_and_empty_keys_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from errors import naming
+
 torch = pytest.importorskip("torch")
+
+from safetensors import safe_open  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
 import identifiable.nn.training as training_module  # noqa: E402
 from identifiable._checks import DataError, OutputError, UsageError  # noqa: E402
@@ -187,6 +193,33 @@ def test_a_checkpoint_of_something_else_is_refused(kept: Path, change: str) -> N
     watch = looking if change == "watch" else None
     with pytest.raises(DataError, match="other data"):
         train(other, *data, settings, seeds=seeds, watch=watch, checkpoint=kept)
+
+
+@pytest.mark.parametrize("change", ["NaN", "exchanged", "other epoch", "no digest"])
+def test_a_checkpoint_whose_content_was_changed_is_refused(kept: Path, tmp_path: Path, change: str) -> None:
+    """It would end with other parameters without a word."""
+    (path,) = kept.iterdir()
+    with safe_open(path, framework="pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    name = next(name for name in tensors if name.startswith("kept/"))
+    if change == "NaN":
+        tensors[name] = torch.full_like(tensors[name], torch.nan)
+    elif change == "exchanged":
+        tensors[name] = tensors[name].flip(0)
+    elif change == "other epoch":
+        metadata["best_epoch"] = "[0, 0, 0]"
+    else:
+        del metadata["digest"]
+    save_file(tensors, tmp_path / path.name, metadata)
+    with pytest.raises(DataError, match=naming(path.name)):
+        ran(checkpoint=tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_checkpoint_that_is_a_pipe_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "models-0000.safetensors")
+    with pytest.raises(DataError, match=naming("models-0000")):
+        ran(checkpoint=tmp_path)
 
 
 def test_a_damaged_checkpoint_or_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from identifiable._checks import DataError, OutputError, UsageError
 from identifiable._extras import require
 from identifiable.nn.applying import as_numbers, rows_at_once
 from identifiable.results import whole_file
+from identifiable.results.kept import digest
 from identifiable.run import Progress, Stage
 
 require("torch", extra="nn", what="identifiable.nn")
@@ -549,12 +550,16 @@ class _Run:
             "best_epoch": json.dumps(self.best_epoch.tolist()),
             "watched": json.dumps(self.watched),
         }
+        tensors = {name: value.contiguous() for name, value in tensors.items()}
+        metadata["digest"] = _content(tensors, metadata)
         with whole_file(path) as temporary:
-            temporary.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
+            temporary.write_bytes(save(tensors, metadata))
 
     def load(self, path: Path, fingerprint: str) -> None:
         """Go on from a checkpoint."""
         try:
+            if not path.is_file():
+                raise OSError("no file on disk")  # to open a pipe would wait for ever
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
                 # Cloned: memory aligned as that of a run never interrupted, for products that round alike.
@@ -568,6 +573,8 @@ class _Run:
                 f"{path}: a checkpoint of other data, models or settings; remove it, or choose another folder."
             )
         try:
+            if metadata.pop("digest", None) != _content(tensors, metadata):
+                raise ValueError("its content was changed, or an older version wrote it")
             self._restore(tensors, metadata)
         except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as error:
             raise DataError(f"{path}: not a checkpoint to go on from ({error}); remove it to begin anew.") from None
@@ -593,6 +600,15 @@ class _Run:
                 _, key, name = path.split("/", 2)
                 state.setdefault(name, {})[key] = tensors[path]
         self._set({name: tensors[f"now/{name}"] for name in self.parameters}, state)
+
+
+def _content(tensors: Stack, metadata: Mapping[str, str]) -> str:
+    """A digest of a checkpoint: its words, and the name, type, shape and bytes of every tensor."""
+    held = {
+        name: [str(values.dtype), list(values.shape), values.reshape(-1).view(torch.uint8).numpy()]
+        for name, values in tensors.items()
+    }
+    return digest({"tensors": held, **metadata})
 
 
 def _of_models(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

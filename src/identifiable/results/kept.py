@@ -29,8 +29,8 @@ class KeptArrays:
     """Arrays by key in a folder, one `.npz` for each key, each written whole.
 
     Ours. `fingerprint` tells runs apart: the same data and settings give the same one. A folder of another run is refused.
-    Arrays of numbers and text only: nothing is pickled. An entry that cannot be read counts as absent, and its key is in
-    `damaged`.
+    Arrays of numbers and text only: nothing is pickled. The comment of each archive holds a digest of the fingerprint, the key and
+    the arrays. An entry that cannot be read, or that has another digest or none, counts as absent, and its key is in `damaged`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str):
@@ -55,11 +55,13 @@ class KeptArrays:
         if not path.exists():
             return None
         try:
-            # Checksums are verified. numpy warns of shapes beyond 64 bits before it refuses them.
+            if not path.is_file():
+                raise OSError("a pipe or device")  # to open it might wait for ever
+            # numpy warns of shapes beyond 64 bits before it refuses them.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive, np.errstate(invalid="ignore"):
                 held = {name: archive[name] for name in archive.files}
-                if not all(isinstance(array, np.ndarray) for array in held.values()):
-                    raise ValueError("members that are no arrays")  # which numpy returns as bytes
+                if archive.zip.comment != self._seal(key, held):
+                    raise ValueError("content that was not kept under this key in this run")
                 return held
         except Exception:  # zipfile and numpy raise a dozen unrelated types on damaged archives
             if key not in self.damaged:
@@ -76,9 +78,10 @@ class KeptArrays:
                 )
         path = self._path(key)
         self._begin()
-        if path.is_symlink():  # the link is replaced: what it points to is not ours
-            path.unlink()
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):  # a link or a pipe is replaced, not written to
+            path.unlink(missing_ok=True)
         with whole_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+            archive.comment = self._seal(key, values)
             for name, array in values.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     npy_format.write_array(member, array, allow_pickle=False)
@@ -89,6 +92,11 @@ class KeptArrays:
         return tuple(
             sorted(unquote(n.removesuffix(ENTRY)) for n in names if n.endswith(ENTRY) and not n.startswith("."))
         )
+
+    def _seal(self, key: str, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+        """A digest of an entry. The order in memory counts: sums round by it."""
+        content = [[name, array.flags.fnc, array] for name, array in arrays.items()]
+        return digest({"run": self._fingerprint, "key": key, "arrays": content}).encode()
 
     def _is_there(self) -> bool:
         """Whether there is the folder; if not, that it can be made. A run that is refused in the end has then made nothing."""
@@ -125,8 +133,9 @@ class KeptArrays:
         return self.folder / name.replace(".", "%2E", 1) if name.startswith(".") else self.folder / name
 
     def _check(self, fingerprint: str) -> None:
+        path = self.folder / CARD
         try:
-            card = json.loads((self.folder / CARD).read_text(encoding="utf-8"))
+            card = json.loads(path.read_text(encoding="utf-8") if path.is_file() else "")  # a pipe would not end
             known = card["fingerprint"] if card["schema"] == SCHEMA else None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             known = None
@@ -149,6 +158,6 @@ def digest(what: Mapping[str, Any]) -> str:
 def plain_content(value: Any) -> Any:
     """What JSON does not know: arrays by their content, anything else by how it shows itself."""
     if isinstance(value, np.ndarray):
-        content = np.ascontiguousarray(value)
-        return [str(content.dtype), list(content.shape), hashlib.sha256(content.tobytes()).hexdigest()]
+        content: Any = np.ascontiguousarray(value)
+        return [str(content.dtype), list(value.shape), hashlib.sha256(content).hexdigest()]
     return value.item() if isinstance(value, np.generic) else repr(value)
