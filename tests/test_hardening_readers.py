@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError
+from identifiable.results.kept import KeptArrays
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 attempts, checks, mutations, readers, hostile, values = (
@@ -139,6 +140,14 @@ def test_a_reader_that_gives_other_numbers_or_nan_is_caught_and_a_right_one_is_n
     assert count(read_right) == 0
     assert count(read_anything) > 10
     assert count(lambda path: {"values": VALUES[:1]} if path.stat().st_size % 2 else read_right(path)) > 5
+
+
+def test_a_checkpoint_that_gives_what_was_not_kept_is_caught_and_ours_is_not(tmp_path, monkeypatch):
+    (part,) = (replace(each, tries=60) for each in readers.subjects() if each.name == "checkpoints")
+    setting = checks.Setting(0, 1.0, tmp_path)
+    assert readers.tried(part, setting).broken == 0
+    monkeypatch.setattr(KeptArrays, "_seal", lambda *given: b"")  # a digest that is always right
+    assert readers.tried(part, setting).broken > 10
 
 
 def test_every_mutation_can_be_made_again_and_changes_something():

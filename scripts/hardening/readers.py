@@ -38,6 +38,10 @@ Array = NDArray[Any]
 Arrays = dict[str, Array]
 VALUES = np.arange(12, dtype=np.float32).reshape(4, 3) / 3
 IDS = np.array(["u", "v", "w", "é"])
+PARTS: dict[str, Arrays] = {  # of a checkpoint
+    "pass 1": {"W": VALUES.astype(float), "n": np.array(4), "names": IDS},
+    "pass 2": {"W": VALUES.astype(float) + 1, "n": np.array(4), "names": IDS},
+}
 
 
 @dataclass(frozen=True)
@@ -199,11 +203,20 @@ def basis(path: Path) -> Arrays:
 
 
 def kept(folder: Path) -> Arrays:
+    """The arrays of all parts. Each is absent or as it was kept, in its types, too: who asks for it trusts them."""
     from identifiable.results.kept import KeptArrays
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # numpy, of headers that Python 2 wrote
-        return KeptArrays(folder, "f" * 32).get("pass 1") or {}
+    store, found = KeptArrays(folder, "f" * 32), Arrays()
+    for key, before in PARTS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # numpy, of headers that Python 2 wrote
+            held = store.get(key)
+        if held is None:
+            continue
+        if not same(held, before) or any(held[name].dtype != array.dtype for name, array in before.items()):
+            raise AssertionError(f"{key}: {str(held)[:120]} was not kept")
+        found |= {f"{key} {name}": array for name, array in held.items()}
+    return found
 
 
 def factors(path: Path) -> Arrays:
@@ -509,7 +522,7 @@ def subjects() -> list[Subject]:
         Subject("inputs", input_files, m.alone(changed_input), inputs),
         Subject("Jacobians", jacobian_files, m.alone(m.changed_npy, [other]), jacobians, known_npy),
         Subject("bases and maps", bases, m.alone(changed_basis), basis),
-        Subject("checkpoints", checkpoints, folder(in_shards), kept, known_folder(known_any), "."),
+        Subject("checkpoints", checkpoints, in_checkpoint, kept, opened="."),
         Subject("pt2", programs, m.alone(pickled), program, tries=SLOW_TRIES // 10),
     ]  # fmt: skip
 
@@ -766,7 +779,8 @@ def bases(folder: Path) -> list[m.Content]:
 def checkpoints(folder: Path) -> list[m.Content]:
     from identifiable.results.kept import KeptArrays
 
-    KeptArrays(folder, "f" * 32).put("pass 1", {"W": VALUES.astype(float), "names": IDS})
+    for key, arrays in PARTS.items():
+        KeptArrays(folder, "f" * 32).put(key, arrays)
     return [held(folder)]
 
 
@@ -781,6 +795,48 @@ def programs(folder: Path) -> list[m.Content]:
 
 
 # -- what is changed in files that hold files
+
+
+def in_checkpoint(content: m.Content, rng: Random) -> tuple[str, Mapping[str, bytes]]:
+    """Files exchanged, removed or damaged; or a valid archive with other arrays and the comment it had."""
+    if rng.random() < 0.5:
+        return m.changed_folder(in_shards)(content, rng)
+    name = rng.choice([each for each in sorted(content) if each.endswith(".npz")])
+    with zipfile.ZipFile(io.BytesIO(content[name])) as archive, np.load(io.BytesIO(content[name])) as arrays:
+        comment, inside = archive.comment, {each: arrays[each] for each in arrays.files}
+    how = changed_arrays(inside, rng)
+    stream = io.BytesIO(saved(np.savez, **inside))
+    with zipfile.ZipFile(stream, "a") as archive:
+        archive.comment = comment
+    return f"{name} {how}", {**content, name: stream.getvalue()}
+
+
+def changed_arrays(inside: Arrays, rng: Random) -> str:
+    name, other = rng.sample(sorted(inside), 2)
+    array = inside[name]
+    how = rng.choice(("gone", "renamed", "exchanged", "another", "more", "shape", "half", "type", "NaN", "number"))
+    if how in ("gone", "renamed"):
+        del inside[name]
+    if how in ("renamed", "more"):
+        inside[rng.choice(("V", "other"))] = array
+    elif how == "exchanged":
+        inside[name], inside[other] = inside[other], array
+    elif how == "another":
+        inside[name] = inside[other]
+    elif how == "shape":
+        inside[name] = rng.choice((array.reshape(1, *array.shape), array.T[None], array.ravel()[None]))
+    elif how == "half":
+        inside[name] = array.ravel()[: array.size // 2]
+    elif how == "type":
+        inside[name] = array.astype(
+            rng.choice(("U9", ">U1") if array.dtype.kind == "U" else ("U9", ">f8", "f4", "c16"))
+        )
+    elif how == "NaN":
+        inside[name] = np.full(array.shape, np.nan)
+    elif how == "number":
+        inside[name] = array.copy()
+        inside[name].flat[rng.randrange(array.size)] = rng.choice((0, 7))
+    return f"{name} {how}"
 
 
 def in_store(name: str) -> Callable[[bytes, Random], tuple[str, bytes]]:
