@@ -222,6 +222,35 @@ def test_a_condition_that_cannot_be_read_is_one_line_and_leaves_no_output(folder
     assert not Path("r.json").exists()
 
 
+def test_a_gate_on_shares_of_chance_cannot_decide_and_the_headline_says_so_first(folder, capsys):
+    np.save("noise.npy", np.random.default_rng(SEED).standard_normal((N, 3)))
+    words = ["disentangle", "noise.npy", "factors.csv", "--metrics", "infomec"]
+    for condition in ("infom < 0.01", "infoc > 0.99", "metrics.infomec.scores.infom < 0.01"):
+        code, out, err = run(*words, "--quiet", "--fail-if", condition, capsys=capsys)
+        assert (code, out, one_line(err)) == (2, "", True), err
+        assert "informative" in err
+    assert run(*words, "--quiet", "--fail-if", "infoe > 0.9", capsys=capsys)[0] == 0
+    shown = " ".join(run(*words, capsys=capsys)[1].split())
+    assert "carries mainly" not in shown
+    assert shown.index("largest NMI") < shown.index("InfoM 0.")
+    assert disentangle("noise.npy", "factors.csv", metrics=["infomec"]).headline.startswith("No latent is informative")
+
+
+def test_float_codes_and_whole_numbers_are_noticed_in_every_door(folder, capsys):
+    """`discrete` is asked for only where the user does."""
+    x = np.random.default_rng(SEED).integers(0, 4, (N, 2))
+    np.save("floats.npy", x / 3)
+    np.save("levels.npy", np.round(1000 * np.random.default_rng(0).uniform(size=(N, 2))).astype(np.int16))
+    np.savetxt("levels.csv", np.load("levels.npy"), fmt="%d", delimiter=",", header="a,b", comments="")
+    for table, expected in (("floats.npy", "few_values"), ("levels.npy", "taken_as_continuous")):
+        assert expected in run("disentangle", table, "factors.csv", "--metrics", "mig", capsys=capsys)[1]
+    found = [disentangle(table, x, metrics=["mig"]) for table in ("levels.npy", "levels.csv", "floats.npy")]
+    assert [f.latent_kind for f in found] == ["continuous"] * 3
+    codes = [{a.code for a in f.alerts} - {"paired_by_position"} for f in found]
+    assert codes == [{"taken_as_continuous"}] * 2 + [{"few_values"}]
+    assert "few_values" not in {a.code for a in disentangle("floats.npy", x, metrics=["mig"], discrete=False).alerts}
+
+
 def gate(condition, result, **asked):
     measured = {"metrics": ("infomec", "dci", "mig", "mcc_spearman"), "resolve": ("centred", "whitened")}
     options = DisentangleOptions(**{**measured, "bootstrap": 100, "null": 100, **asked})

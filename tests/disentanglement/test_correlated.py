@@ -14,6 +14,7 @@ from sklearn.metrics import r2_score
 from errors import naming
 from identifiable import DataError, UsageError
 from identifiable.disentanglement.correlated import mcc, split_rows
+from identifiable.disentanglement.predicted import explicitness, sap
 from identifiable.disentanglement.regressed import r2, sis
 
 TURN = np.array([[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])
@@ -92,8 +93,21 @@ def test_words_enter_by_the_alphabet_and_that_is_said():
     assert ordered.mcc > shuffled.mcc + 0.2
     assert all("words_as_numbers" in {a.code for a in found.alerts} for found in (ordered, shuffled))
     assert "words_as_numbers" not in {a.code for a in mcc(S[:, :1], codes).alerts}
-    by_indicators = [r2(S[:, :1], words).r2 for words in renamed]
+    by_class = [r2(S[:, :1], words) for words in renamed]
+    assert all(a.values["indicators"] for found in by_class for a in found.alerts if a.code == "words_as_numbers")
+    assert all("words_as_numbers" in {a.code for a in found.alerts} for found in by_class)
+    assert "words_as_numbers" not in {a.code for a in r2(S[:, :1], codes).alerts}
+    by_indicators = [found.r2 for found in by_class]
     assert by_indicators[0] == pytest.approx(by_indicators[1])
+
+
+@pytest.mark.parametrize("metric", [mcc, r2, sap, explicitness])
+def test_codes_of_a_code_book_enter_as_numbers_and_that_is_said(metric):
+    S = np.random.default_rng(9).integers(0, 5, (300, 2))
+    names = np.array([3, 0, 4, 1, 2])[S]
+    assert "codes_as_numbers" in {a.code for a in metric(names, S).alerts}
+    assert "codes_as_numbers" not in {a.code for a in metric(names // 3, S).alerts}  # two codes have no order
+    assert "codes_as_numbers" not in {a.code for a in metric(names * 1.0, S).alerts}
 
 
 def test_mcc_after_a_linear_map_is_not_inflated_where_latents_are_many():

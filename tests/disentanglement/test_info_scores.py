@@ -31,7 +31,7 @@ from identifiable.disentanglement.info_scores import (
     sorted_column,
 )
 from identifiable.disentanglement.kernels import descend, exponentials, logarithms, logistic_loss
-from identifiable.metrics import infomec, noise_sweep
+from identifiable.metrics import explicitness, infomec, mig, noise_sweep
 from identifiable.options import ScoreOptions
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -409,7 +409,7 @@ def test_a_regression_that_stopped_early_is_said() -> None:
         (np.eye(5), np.arange(5), {"parts": ()}, UsageError, "infom"),
         (np.eye(5), np.arange(5), {"holdout": 1.0}, UsageError, "holdout"),
         (np.eye(10), np.arange(20).reshape(10, 2) % 3, {"holdout": 0.96}, UsageError, "10 rows"),
-        (np.arange(40_000).reshape(-1, 2), np.arange(20_000) % 3, {}, DataError, "--continuous"),
+        (np.arange(40_000).reshape(-1, 2), np.arange(20_000) % 3, {"discrete": True}, DataError, "--continuous"),
         (np.eye(5), np.arange(5), {"seed": 2**32}, UsageError, "whole number"),
         (np.eye(5), np.arange(5), {"seed": 1.5}, UsageError, "whole number"),
         (np.eye(5) * 1e200, np.arange(5), {}, DataError, "ordinary size"),
@@ -443,6 +443,54 @@ def test_float_codes_of_few_values_are_noticed() -> None:
     assert "few_values" in {a.code for a in infomec(factors / 7, factors, parts=("infom",)).alerts}
     assert "few_values" not in {a.code for a in infomec(factors / 7, factors, parts=("infom",), discrete=True).alerts}
     assert "few_values" not in {a.code for a in infomec(*perfect(), parts=("infom",)).alerts}
+
+
+def test_whole_numbers_that_mostly_occur_once_are_no_codes() -> None:
+    factors = np.random.default_rng(3).uniform(size=(300, 2))
+    levels = np.round(1000 * factors).astype(np.int16)
+    found, asked = (infomec(levels, factors, parts=("infom",), discrete=discrete) for discrete in (None, True))
+    assert found.infom == infomec(levels.astype(float), factors, parts=("infom",)).infom > 0.9
+    assert "taken_as_continuous" in {a.code for a in found.alerts}
+    assert asked.infom < 0.2
+    assert {a.code for a in asked.alerts} == {"few_rows_per_class"}
+    assert infomec(levels // 100, factors, parts=("infom",)).alerts == ()
+
+
+def test_noise_is_no_information_and_a_code_is() -> None:
+    latents, factors = perfect(n=300)
+    noise = np.random.default_rng(4).standard_normal(latents.shape)
+    found = infomec(noise, factors)
+    (alert,) = (a for a in found.alerts if a.code == "no_information")
+    assert alert.values["nmi"] == np.max(found.matrix.values)
+    assert set(found.meaningless()) == {"infom", "infoc"}
+    assert not infomec(np.column_stack([noise, latents[:, 0]]), factors).meaningless()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_latents_that_carry_a_factor_and_are_left_out_for_their_scale_are_named(profile: str) -> None:
+    factors = np.random.default_rng(5).uniform(size=(400, 3))
+    (alert,) = infomec(factors * [0.04, 1, 1], factors, profile=profile, parts=("infoc",)).alerts
+    assert (alert.code, list(alert.values["informative"])) == ("pruned_latents", ["latent 1"])
+    still = np.column_stack([factors, 1e-3 * np.random.default_rng(6).standard_normal(400)])
+    assert infomec(still, factors, profile=profile, parts=("infoc",)).alerts == ()
+
+
+def test_latents_so_far_from_0_that_the_noise_of_ties_blurs_them_are_named() -> None:
+    factors = np.random.default_rng(7).uniform(size=(400, 2))
+    found = infomec(factors + np.array([1e10, 1e3]), factors, parts=("infom",))
+    (alert,) = (a for a in found.alerts if a.code == "far_from_zero")
+    assert alert.values["latents"] == ["latent 1"]
+    assert alert.values["noise"] == pytest.approx(1.0 / factors[:, 0].std(), rel=0.01)
+
+
+def test_a_far_outlier_of_a_factor_is_an_alert() -> None:
+    factors = np.random.default_rng(8).uniform(size=(400, 2))
+    far = factors.copy()
+    far[0, 1] = 1e6
+    for found in (infomec(factors, far), mig(factors, far), explicitness(factors, far)):
+        (alert,) = (a for a in found.alerts if a.code == "one_full_bin")
+        assert alert.values["factors"] == ["factor 2"]
+    assert "one_full_bin" not in {a.code for a in infomec(factors, factors).alerts}
 
 
 def test_tables_of_pandas_keep_names_and_are_joined_on_their_labels() -> None:

@@ -329,3 +329,12 @@ def test_values_no_predictor_can_hold_are_refused(metric):
     with pytest.raises(DataError, match=r"latent 2: .*1e\+30"):
         metric(latents * [1, 1e60], factors)
     assert metric(latents * [1, 1e-60], factors).scores
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-20])
+def test_sap_of_continuous_factors_does_not_depend_on_the_unit_of_the_latents(scale):
+    latents, factors = continuous_code(0)
+    still = np.column_stack([latents, np.full(len(latents), 0.1)])
+    expected = sap(still, factors).sap
+    assert expected > 0.5
+    assert sap(still * scale, factors).sap == pytest.approx(expected, abs=1e-9)

@@ -32,6 +32,10 @@ NEW = {
     "uninformative",
     "infoe_in_sample",
     "collinear_latents",
+    "rows_alike",
+    "no_information",
+    "far_from_zero",
+    "codes_as_numbers",
 }
 
 
@@ -125,6 +129,25 @@ def test_chance_does_not_make_factors_dependent() -> None:
         S = np.random.default_rng([seed, 83]).integers(0, 40, (n, 6))
         assert not dependent_pairs(list(S.astype(float)[:, :6].T), [True] * 6, 0.3)
         assert not dependent_pairs(list(np.random.default_rng([seed, 84]).uniform(size=(6, n))), [False] * 6, 0.3)
+
+
+@pytest.mark.parametrize("rows", [60, 200, 500])
+@pytest.mark.parametrize("law", ["rare", "zipf"])
+def test_rare_classes_that_meet_by_chance_are_not_called_dependent(rows: int, law: str) -> None:
+    called = 0
+    for seed in range(20):
+        rng = np.random.default_rng([seed, 87])
+        S = rng.uniform(size=(rows, 8)) < 0.03 if law == "rare" else np.minimum(rng.zipf(2.0, (rows, 8)), 20)
+        called += bool(dependent_pairs(list(S.astype(float).T), [True] * 8, 0.3))
+    assert called <= 1
+
+
+@pytest.mark.parametrize("copies", [8, 6])
+def test_rare_classes_that_keep_together_are_called_dependent(copies: int) -> None:
+    """Eight of 200 rows, of which nearly all are those of the other factor."""
+    first, second = np.zeros((2, 200))
+    first[:8] = second[8 - copies : 16 - copies] = 1
+    assert dependent_pairs([first, second], [True, True], 0.3)
 
 
 def test_many_factors_are_compared_by_correlation() -> None:
@@ -224,6 +247,28 @@ def test_a_common_class_alone_is_no_information() -> None:
     found = dci(rng.standard_normal((1200, 3)), S)
     assert found.informativeness_test > 0.9
     assert "uninformative" in codes_of(found)
+
+
+def test_rare_classes_that_are_found_are_not_called_a_guess() -> None:
+    """98 % of the rows have the same class, so a good accuracy is within two standard errors of that of a guess."""
+    S = (np.random.default_rng(94).uniform(size=(600, 3)) < 0.02).astype(int)
+    found = dci(S + 0.05 * np.random.default_rng(95).standard_normal(S.shape), S)
+    assert found.disentanglement > 0.95
+    assert "uninformative" not in codes_of(found)
+
+
+def test_copies_of_rows_are_seen_and_few_combinations_of_factors_are_none() -> None:
+    rng = np.random.default_rng(97)
+    Z, S = rng.standard_normal((100, 3)), rng.uniform(size=(100, 3))
+    four = rng.permutation(np.repeat(np.arange(100), 4))
+    assert codes_of(mcc(Z[four], S[four])) == {"rows_alike"}
+    assert codes_of(mcc(Z[four], (9 * S[four]).astype(int))) == {"rows_alike"}
+    (alert,) = mcc(np.vstack([Z, Z[:6]]), np.vstack([S, S[:6]])).alerts
+    assert alert.values["copied"] == 12 / 106
+    assert not mcc(np.vstack([Z, Z[:2]]), np.vstack([S, S[:2]])).alerts
+    grid = np.repeat(np.indices((4, 4)).reshape(2, -1).T, 20, axis=0)
+    for factors in (grid, rng.integers(0, 4, (300, 2))):
+        assert "rows_alike" not in codes_of(mcc(factors * 0.5, factors))  # a code without noise
 
 
 # InfoE in sample

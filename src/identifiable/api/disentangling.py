@@ -35,6 +35,7 @@ from identifiable.representation import (
 from identifiable.results import Alert, Disentanglement, Input
 from identifiable.run import Run
 
+EXACT = 2.0**53  # whole numbers below are exact in float64
 LATENTS, FACTORS = "latents", "factors"  # what tables without a name of their own are called
 
 
@@ -67,14 +68,14 @@ def disentangle(latents: Any, factors: Any, /, *, options: DisentangleOptions) -
     columns, counted = _factors(factors, id_of_factors, table.n, drop_missing=drop_missing)
     if columns.name == table.name:
         columns = replace(columns, name=f"{columns.name} (factors)")
-    values = np.asarray(blocks_of(table)[: table.n])
+    values = _as_typed(table, np.asarray(blocks_of(table)[: table.n]))
     gapped = _gapped(table, values, latents, id_of_latents, drop_missing=drop_missing)
     pairing, alerts = _joined(table, columns, counted)
     (of_latents, of_factors), dropped = _without_gaps(pairing, (table.name, gapped), (columns.name, columns.gapped))
     codes = as_codes(
         values if of_latents is None else values[of_latents],
         _table_of([c if of_factors is None else c[of_factors] for c in columns.columns]),
-        discrete=_whole_numbers(table, values) if options.discrete is None else options.discrete,
+        discrete=options.discrete,
         kinds=options.kinds[0] if len(options.kinds) == 1 else options.kinds,
         latent_names=table.columns,
         factor_names=options.factor_names if options.factor_names is not None else columns.names,
@@ -198,12 +199,12 @@ def _without_gaps(
     return rows, (Alert("rows_dropped", {"gaps": gaps, "remain": int(kept.size), "rows": pairing.n}),)
 
 
-def _whole_numbers(table: Representation, values: NDArray[Any]) -> bool:
-    """Whether latents are whole numbers by their type; text has no type, so there the values decide."""
-    source = blocks_of(table).source
-    if getattr(source, "stored_dtype", None) == "text":
-        return bool((values == np.trunc(values)).all())
-    return values.dtype.kind in "iub"
+def _as_typed(table: Representation, values: NDArray[Any]) -> NDArray[Any]:
+    """Text has no type: values that are all whole numbers are integers."""
+    if getattr(blocks_of(table).source, "stored_dtype", None) != "text":
+        return values
+    whole = (values == np.trunc(values)) & (np.abs(values) < EXACT)
+    return values.astype(np.int64) if whole.all() else values
 
 
 def _joined(table: Representation, factors: FactorTable, counted: NDArray[Any] | None) -> tuple[Pairing, list[Alert]]:

@@ -312,6 +312,13 @@ def _without_none(kind: Any) -> Any:
 
 def _reached(value: Any, whose: str, path: tuple[str, ...], *, chosen: bool = False) -> Iterator[tuple[str, Any]]:
     """Whose, and the value, of all that a path leads to; NaN where it ends early. `chosen`: records were picked by a word."""
+    if isinstance(value, results.Metric) and path[0] in ("scores", "intervals"):
+        score = "".join(path[1:2])
+        if score in value.meaningless():
+            raise UsageError(
+                f"no latent of {whose} is informative about any factor, so {score} is chance and the gate cannot decide; judge "
+                f"infoe, or {score}_p with --null."
+            )
     if not path or value is None:
         counted = isinstance(value, tuple) and (not value or is_dataclass(value[0]))
         yield whose, len(value) if counted else math.nan if path else value

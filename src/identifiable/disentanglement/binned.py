@@ -284,7 +284,7 @@ def _information(codes: Codes, bins: int) -> Information:
         factor_entropy=np.array([_entropy(np.bincount(factor)) for factor in classes]),
         latent_entropy=np.array([_entropy(latent_counts[a:b]) for a, b in pairwise(starts)]),
         sizes=sizes,
-        alerts=_filled_alert(codes, latents),
+        alerts=_filled_latents(codes, latents) + filled_factors(codes, bins),
     )
 
 
@@ -315,16 +315,21 @@ def _entropy(counts: Labels) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-FILLED = 0.99  # ours: a latent with more than this share of its rows in one bin is as good as constant to these metrics
+FILLED = 0.99  # ours: a column with more than this share of its rows in one bin is as good as constant to these metrics
 
 
-def _filled_alert(codes: Codes, latents: Labels) -> tuple[Alert, ...]:
-    """Varying latents that the bins make all but constant, as a far outlier does."""
-    varying = ~constant_latents(codes)
-    if codes.discrete:
-        return ()
-    fullest = np.array([np.bincount(column).max() for column in latents.T]) / codes.n
-    names = [codes.latent_names[j] for j in np.flatnonzero(varying & (fullest > FILLED))]
-    if not names:
-        return ()
-    return (Alert("one_full_bin", {"latents": names, "share": FILLED}),)
+def filled_factors(codes: Codes, bins: int = BINS) -> tuple[Alert, ...]:
+    """Continuous factors that the bins make all but constant."""
+    numbers = [f for f in codes.factors if f.codes is None]
+    return _filled_alert("factors", [f.about.name for f in numbers], [equal_width(f.values, bins) for f in numbers])
+
+
+def _filled_latents(codes: Codes, latents: Labels) -> tuple[Alert, ...]:
+    varying = np.flatnonzero([] if codes.discrete else ~constant_latents(codes))
+    return _filled_alert("latents", [codes.latent_names[j] for j in varying], [latents[:, j] for j in varying])
+
+
+def _filled_alert(which: str, names: Sequence[str], columns: Sequence[Labels]) -> tuple[Alert, ...]:
+    """Varying columns of which nearly all rows are in one bin, as a far outlier makes them."""
+    full = [name for name, bins in zip(names, columns, strict=True) if np.bincount(bins).max() > FILLED * len(bins)]
+    return (Alert("one_full_bin", {which: full, "share": FILLED}),) if full else ()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, rel_entr
 from scipy.stats import rankdata
 
 from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric, check_values, counted
@@ -25,6 +25,10 @@ ROWS_PER_VALUE = 10  # ... this often on average, is taken for a discrete factor
 MOSTLY_DIFFERENT = 2  # rows per value below which whole numbers are no classes, and words are ids
 QUANTISED = 32  # a table of floats with at most so many values in each column looks like codes
 FEW_ROWS = 50  # below, |correlation| of noise exceeds 2 / sqrt(50) = 0.28 in one of 20 pairs
+MANY_COPIED = (
+    0.05  # share of rows from which on copies are said: those held out of noise are predicted to about that R²
+)
+MORE_COPIES = 2  # times the pairs that few combinations of factors give; equal numbers of each give one
 DEPENDENT = 0.3  # maximal correlation of two factors, beyond chance, from which on they are called dependent
 LOOKED_AT = 10_000  # rows, at most, from which dependence is estimated
 LARGEST, SMALLEST = 1e100, 1e-100  # of a number in a table; squares of others overflow, or vanish
@@ -115,7 +119,7 @@ def as_codes(
         (n,) or (n, m): numbers or words; a list of columns of different kinds is an object array or a list of arrays of (n,).
         Of DataFrames the columns give names; two that have the same labels of rows in another order are joined on them.
     discrete
-        Whether latents are discrete codes; None: they are if they are integers.
+        Whether latents are discrete codes; None: they are if they are integers, unless most of a column occur once.
     kinds
         "auto", "discrete", "continuous", or one for each factor. auto: integers, booleans and words are discrete, but integers
         most of which occur once; floats are discrete with at most 256 different values that occur 10 times on average.
@@ -126,7 +130,9 @@ def as_codes(
         return latents
     factors = _in_order_of(latents, factors)
     values = _numbers(latents, "latents")
-    is_discrete = as_array(latents, "latents").dtype.kind in "iub" if discrete is None else bool(discrete)
+    whole = as_array(latents, "latents").dtype.kind in "iub"
+    varied = [j for j, column in enumerate(values.T) if whole and _mostly_different(column)]
+    is_discrete = whole and not varied if discrete is None else bool(discrete)
     columns = _columns(factors, values.shape[0])
     names = _given_names(factor_names, factors, len(columns), "factor")
     chosen = [kinds] * len(columns) if isinstance(kinds, str) else list(kinds)
@@ -138,7 +144,10 @@ def as_codes(
     ]
     named = _given_names(latent_names, latents, values.shape[1], "latent")
     made = codes_of(values, decided, discrete=is_discrete, latent_names=named)
-    return replace(made, alerts=(*made.alerts, *_doubts(made, chosen, columns, asked=discrete is not None)))
+    doubts = _doubts(made, chosen, columns, asked=discrete is not None)
+    if varied and discrete is None:
+        doubts.append(Alert("taken_as_continuous", {"latents": [named[j] for j in varied]}))
+    return replace(made, alerts=(*made.alerts, *doubts))
 
 
 def _given_names(names: Sequence[str] | None, table: Any, count: int, what: str) -> tuple[str, ...]:
@@ -187,11 +196,30 @@ def _doubts(codes: Codes, kinds: Sequence[str], columns: Sequence[NDArray[Any]],
     if turned:
         alerts.append(Alert("taken_as_continuous", {"factors": turned}))
     alerts += [*_too_few_rows(codes), *_dependent_factors(codes)]
-    if not codes.discrete and not asked:
-        values = max((len(np.unique(z)) for z in codes.latents.T), default=0)
-        if 1 < values <= min(QUANTISED, codes.n // ROWS_PER_VALUE):
-            alerts.append(Alert("few_values", {"values": values}))
-    return alerts
+    values = [len(np.unique(z)) for z in codes.latents.T]
+    if not codes.discrete and not asked and 1 < max(values, default=0) <= min(QUANTISED, codes.n // ROWS_PER_VALUE):
+        alerts.append(Alert("few_values", {"values": max(values)}))
+    if codes.discrete:
+        sparse = [name for name, k in zip(codes.latent_names, values, strict=True) if k * ROWS_PER_VALUE > codes.n]
+        return [*alerts, Alert("few_rows_per_class", {"latents": sparse, "rows": ROWS_PER_VALUE})] if sparse else alerts
+    copied = _copied(codes)
+    return [*alerts, Alert("rows_alike", {"copied": copied})] if copied > MANY_COPIED else alerts
+
+
+def _copied(codes: Codes) -> float:
+    """The share of rows that are in the table more than once, latents and factors; 0 where few combinations of factors explain it.
+
+    Independent factors give n² / 2 prod sum p² pairs of rows of one combination by themselves, and a code without noise repeats.
+    """
+    table = np.column_stack([codes.latents, *(f.values for f in codes.factors)]) + 0.0  # -0.0 is 0.0
+    rows = np.ascontiguousarray(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))
+    _, times = np.unique(rows, return_counts=True)
+    by_themselves = codes.n**2 / 2
+    for factor in codes.factors:
+        by_themselves *= float(((np.unique(factor.values, return_counts=True)[1] / codes.n) ** 2).sum())
+    if (times * (times - 1)).sum() / 2 <= MORE_COPIES * by_themselves:
+        return 0.0
+    return float(times[times > 1].sum() / codes.n)
 
 
 def _too_few_rows(codes: Codes) -> list[Alert]:
@@ -260,6 +288,11 @@ def _factor(column: Column) -> FactorColumn | None:
     return FactorColumn(Factor(name, kind, len(distinct), entropy, words), codes.astype(np.float64), codes)
 
 
+def _mostly_different(column: NDArray[Any]) -> bool:
+    """Whether values of more than a few rows occur less than twice on average."""
+    return len(np.unique(column)) * MOSTLY_DIFFERENT > len(column) > MOSTLY_DIFFERENT * ROWS_PER_VALUE
+
+
 def _kind(column: NDArray[Any], kind: str, name: str) -> Kind:
     if kind not in ("auto", "discrete", "continuous"):
         raise UsageError(f"kind of {name}: expected auto, discrete or continuous, got {kind!r}.")
@@ -268,7 +301,7 @@ def _kind(column: NDArray[Any], kind: str, name: str) -> Kind:
         raise DataError(f"{name}: expected numbers for a continuous factor, got {column.dtype}; call it discrete.")
     if kind == "auto":
         different = len(np.unique(column))
-        mostly_different = different * MOSTLY_DIFFERENT > len(column) > MOSTLY_DIFFERENT * ROWS_PER_VALUE
+        mostly_different = _mostly_different(column)
         if not is_number and mostly_different:
             raise DataError(
                 f"{name}: {different} different words in {len(column)} rows: an id? Name it as such (--ids), leave it out, or call "
@@ -360,6 +393,10 @@ MOST_BINS = 10  # of a continuous column
 MOST_CLASSES = 100  # a discrete column with more is put into bins, too: a table of classes by classes would be slow
 MOST_COLUMNS = 50  # more columns are compared by ranks alone: tables of all pairs would take seconds
 BY_CHANCE = 0.01  # tables of independent columns in which ranks correlate as much in some pair
+UNTIED = (
+    3.0  # largest product of two ranks without ties, in standard deviations: their correlation is normal in few rows
+)
+EXPECTED = 5  # rows expected where two classes meet, from which on counts are called normal (Cochran 1954)
 ROUNDING = 1e-9  # added to the variance of a column, so that copies leave a matrix that has an inverse
 
 
@@ -393,29 +430,65 @@ def dependent_pairs(columns: Sequence[Array], discrete: Sequence[bool], above: f
     of independent columns reaches. Or the maximal correlation in bins exceeds `above` and the level of chance together: continuous
     columns, and those of more than 100 classes, enter in up to 10 bins of equal frequency, and the level is the largest
     singular value of noise, (sqrt(classes of a - 1) + sqrt(classes of b - 1)) / sqrt(n). More than 50 columns: ranks alone.
+
+    Both levels are limits for many rows, which rare classes do not reach: two rare classes that meet twice correlate. Where the
+    limits may not hold, some cell of the two binned columns must also have a count that independence hardly gives (`_met`).
     """
     n, pairs = len(columns[0]), list(combinations(range(len(columns)), 2))
     if not pairs:
         return []
     with np.errstate(invalid="ignore", divide="ignore"):
-        ranked = np.nan_to_num(np.abs(np.corrcoef(rankdata(np.stack(columns), axis=1))))
+        ranks = rankdata(np.stack(columns), axis=1)
+        ranked = np.nan_to_num(np.abs(np.corrcoef(ranks)))
     level = -float(ndtri(BY_CHANCE / (2 * len(pairs)))) / math.sqrt(n)
     found = [Pair(i, j, float(ranked[i, j]), level) for i, j in pairs if ranked[i, j] > max(above, level)]
+    bins = min(MOST_BINS, max(2, int(math.sqrt(n) / 4)))
+    classes = [
+        _classes(column)
+        if kept and len(np.unique(column)) <= MOST_CLASSES
+        else _classes(rankdata(column) * bins // (n + 1))
+        for column, kept in zip(columns, discrete, strict=True)
+    ]
+    away = np.abs(ranks - ranks.mean(axis=1, keepdims=True))
+    farthest = away.max(axis=1) / np.maximum(np.sqrt((away**2).mean(axis=1)), 1e-300)  # sqrt(3) without ties
+    least = BY_CHANCE / len(pairs)
+    # Correlations of ranks are normal unless rows at the ends of both columns, as rare classes are, hold most of them.
+    found = [
+        pair
+        for pair in found
+        if (reach := farthest[pair.first] * farthest[pair.second]) <= UNTIED
+        or n >= EXPECTED * reach**2
+        or _met(classes[pair.first], classes[pair.second], least)
+    ]
     if len(columns) <= MOST_COLUMNS:
-        bins = min(MOST_BINS, max(2, int(math.sqrt(n) / 4)))
-        classes = [
-            _classes(column)
-            if kept and len(np.unique(column)) <= MOST_CLASSES
-            else _classes(rankdata(column) * bins // (n + 1))
-            for column, kept in zip(columns, discrete, strict=True)
-        ]
         edges = [math.sqrt(int(c.max()) / n) for c in classes]
         binned = (Pair(i, j, maximal_correlation(classes[i], classes[j]), edges[i] + edges[j]) for i, j in pairs)
-        found += [pair for pair in binned if pair.correlation > above + pair.chance]
+        found += [
+            pair
+            for pair in binned
+            if pair.correlation > above + pair.chance and _met(classes[pair.first], classes[pair.second], least)
+        ]
     strongest: dict[tuple[int, int], Pair] = {}
     for pair in sorted(found, key=lambda pair: -pair.correlation):
         strongest.setdefault((pair.first, pair.second), pair)
     return list(strongest.values())
+
+
+def _met(a: Labels, b: Labels, least: float) -> bool:
+    """Whether some class of `a` meets some class of `b` more or less often than independence gives, at level `least`.
+
+    A count of `a`'s rows in a class of `b` is hypergeometric, and Hoeffding's bound exp(-rows KL(share || expected share)) holds for
+    its tails at any size (Hoeffding 1963, theorems 1 and 4); both tails of all cells share the level.
+    """
+    shape = (int(a.max()) + 1, int(b.max()) + 1)
+    together = np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
+    evidence = 0.0
+    for counts in (together, together.T):
+        rows = counts.sum(axis=1, keepdims=True)
+        share, expected = counts / rows, counts.sum(axis=0) / len(a)
+        divergence = rel_entr(share, expected) + rel_entr(1 - share, 1 - expected)
+        evidence = max(evidence, float((rows * divergence).max()))
+    return evidence > math.log(2 * together.size / least)
 
 
 def _classes(column: Array) -> Labels:

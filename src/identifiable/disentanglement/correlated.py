@@ -70,7 +70,7 @@ def mcc(
         raise UsageError(f"after: expected none or linear, got {after!r}.")
     codes = as_codes(latents, factors, discrete=discrete, kinds=kinds)
     Z, S = codes.latents, np.column_stack([f.values for f in codes.factors])
-    alerts = (*codes.alerts, *words_alert(codes), *_dead_alert(codes))
+    alerts = (*codes.alerts, *words_alert(codes), *codes_alert(codes), *_dead_alert(codes))
     settings: dict[str, Any] = {"kind": kind, "after": after, "classes": "numbers"}
     if after == "linear":
         canonical = _held_out_canonical(Z, S, kind, seed)
@@ -131,6 +131,12 @@ def words_alert(codes: Codes) -> tuple[Alert, ...]:
     if not names:
         return ()
     return (Alert("words_as_numbers", {"factors": names}),)
+
+
+def codes_alert(codes: Codes) -> tuple[Alert, ...]:
+    """That discrete latents entered as numbers, which means nothing where they only name entries of a code book."""
+    names = [z for z, k in zip(codes.latent_names, codes.latents.T, strict=True) if len(np.unique(k)) > 2]
+    return (Alert("codes_as_numbers", {"latents": names}),) if codes.discrete and names else ()
 
 
 def _dead_alert(codes: Codes) -> tuple[Alert, ...]:

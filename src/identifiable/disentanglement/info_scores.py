@@ -16,7 +16,7 @@ from scipy.special import digamma
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import in_threads
 from identifiable.disentanglement import kernels, small
-from identifiable.disentanglement.binned import BINS, factor_classes, factor_latent, information
+from identifiable.disentanglement.binned import BINS, factor_classes, factor_latent, filled_factors, information
 from identifiable.disentanglement.codes import Array, Codes, FactorColumn, Labels, as_codes
 from identifiable.disentanglement.kernels import AT_ONCE, CONVERGED, GOES_ON, TAKEN
 from identifiable.results import Alert, Metric
@@ -29,6 +29,7 @@ Spread = Literal["range", "iqr"]
 PARTS: tuple[Part, ...] = ("infom", "infoe", "infoc")
 
 LARGEST_ONE_HOT = 2**27  # indicators: a gigabyte, and as much again while they are used
+LITTLE = 0.1  # largest NMI of noise in 100 rows and more; below, InfoM and InfoC are shares of chance
 HIGH_FLOOR = 0.05  # in-sample InfoE of noise from which on it is said
 CONVERGED_STEPS = 2000  # of `converged_infoe`, whose regressions are to end at their optimum
 CONVERGED_TOLERANCE = 1e-12
@@ -160,6 +161,7 @@ def infomec(
         normalised: Array = np.stack(done[len(explaining) :], axis=1)
         active = active_latents(codes, chosen)
         concentrated, more, found = _concentrations(normalised, active, chosen, codes)
+        found += _told_apart(normalised, active, chosen, codes)
         scores |= {name: value for name, value in concentrated.items() if name in wanted}
         details |= {"active": active.tolist(), **more}
         alerts += found
@@ -273,6 +275,33 @@ def _concentrations(
         figures[j] = None if math.isnan(value) else float(value)
     more = {"preference_of_latent": figures, "preference_of_factor": of_factor.tolist()}
     return {"infom": infom, "infoc": infoc}, more, alerts
+
+
+def _told_apart(normalised: Array, active: NDArray[np.bool_], profile: Profile, codes: Codes) -> list[Alert]:
+    """Where the mutual information is not what InfoM and InfoC take it for."""
+    alerts = []
+    if normalised.max() < LITTLE:
+        alerts.append(Alert("no_information", {"nmi": float(normalised.max()), "below": LITTLE}))
+    pruned = np.flatnonzero(~active & (normalised.max(axis=0) >= LITTLE))
+    if pruned.size:
+        names = {codes.latent_names[j]: float(normalised[:, j].max()) for j in pruned}
+        alerts.append(Alert("pruned_latents", {"informative": names, "spread": profile.spread}))
+    alerts += filled_factors(codes)
+    if codes.discrete:
+        return alerts
+    noise, spread = JITTER * np.abs(codes.latents).mean(axis=0), codes.latents.std(axis=0)
+    blurred = (noise * codes.n > spread) & (np.ptp(codes.latents, axis=0) > 0)  # values lie a spread / n apart
+    if blurred.any():
+        alerts.append(
+            Alert(
+                "far_from_zero",
+                {
+                    "latents": [codes.latent_names[j] for j in np.flatnonzero(blurred)],
+                    "noise": float((noise[blurred] / spread[blurred]).max()),
+                },
+            )
+        )
+    return alerts
 
 
 def _preferences(rows: Array, drop: bool) -> tuple[Array, NDArray[np.bool_]]:

@@ -35,9 +35,11 @@ from identifiable.disentanglement.binned import (
     constant_alert,
     factor_classes,
     factor_latent,
+    filled_factors,
     top_two_gap,
 )
 from identifiable.disentanglement.codes import LOOKED_AT, Array, Codes, FactorColumn, Labels, as_codes, redundancy
+from identifiable.disentanglement.correlated import codes_alert
 from identifiable.results import Alert, Metric
 
 LIB_ROWS = (10_000, 5_000)  # disentanglement_lib: rows to fit on, rows to score
@@ -51,7 +53,8 @@ SMALLEST_TESTED = 20  # ours: rows of a node from which on its split is tested, 
 CHANCE_SPLIT = 1e-3  # ours: level of that test for all splits of a factor together
 REDUNDANT = 0.8  # R² of a latent by the others from which on it is called collinear (variance inflation 5)
 HIDES_COPIES = ("boosting", "lasso")  # predictors that use one of two equal latents, and never the other
-UNLIKELY = 2.0  # standard errors by which a held-out accuracy must exceed that of a guess
+REORDERED = 99  # orders of held-out predictions, of which ...
+BY_LUCK = 1  # ... at most so many may be as accurate for a predictor that does not guess: 2 in 100
 LASSO_ALPHA = 0.01  # ours: Eastwood and Williams chose one for each model and factor on held-out rows
 SHUFFLES = 5  # ours: of each latent, for permutation importance
 ENTROPY_GUARD = 1e-11  # disentanglement_lib
@@ -75,11 +78,15 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How well one predictor did for one factor, on the rows it was fitted on and on the others; whether it finished."""
+    """How well one predictor did for one factor, on the rows it was fitted on and on the others; whether it finished.
+
+    `guessed`: the score on the others is not above what the same predictions reach in another order, or what the mean reaches.
+    """
 
     train: float
     test: float
     converged: bool = True
+    guessed: bool = False
 
 
 def dci(
@@ -166,7 +173,7 @@ def dci(
         "converged_of_factor": [fit.converged for fit in fits],
     }
     alerts = codes.alerts + _lonely_alerts(codes) + _converged_alert(codes, [fit.converged for fit in fits])
-    alerts += _uninformative_alert(codes, predictor, split, [fit.test for fit in fits])
+    alerts += _uninformative_alert(codes, split, fits)
     alerts += _collinear_alert(codes, predictor)
     return Metric(
         scores, settings, factor_latent(f"importance of the latent ({predictor})", importance), details, alerts
@@ -186,7 +193,8 @@ def sap(
     Implements Kumar et al. 2018 as disentanglement_lib computes it: the mean over factors of the gap between the two best
     scores of a single latent. The score is, on 10,000 rows to fit and 5,000 to score (two thirds and one third of fewer),
         discrete factor    held-out accuracy of LinearSVC(C=0.01, class_weight="balanced"),
-        continuous factor  squared correlation on the rows to fit, 0 where the latent's variance is at most 1e-12.
+        continuous factor  squared correlation on the rows to fit, 0 where the latent's variance is at most 1e-12 (ours: of the
+                           largest variance of a latent, where that is below 1).
     For a discrete factor an uninformed latent, a constant one too, keeps the accuracy of a guess, as in disentanglement_lib:
     a perfect code scores 1 for continuous factors, but 1 - 1/2 for one of two classes, and about 0.05 for one of 40, which
     straight lines in one number cannot tell apart. Ours: with a single latent the second best is 0.
@@ -214,7 +222,10 @@ def sap(
         settings,
         factor_latent("held-out accuracy or squared correlation", matrix),
         {"gap_of_factor": gaps.tolist(), "converged_of_factor": list(converged)},
-        codes.alerts + constant_alert(codes, "prediction") + _converged_alert(codes, list(converged)),
+        codes.alerts
+        + codes_alert(codes)
+        + constant_alert(codes, "prediction")
+        + _converged_alert(codes, list(converged)),
     )
 
 
@@ -268,6 +279,8 @@ def explicitness(
             "converged_of_factor": converged,
         },
         codes.alerts
+        + codes_alert(codes)
+        + filled_factors(codes, bins)
         + _converged_alert(codes, converged)
         + ((Alert("too_few_classes", {"factors": undefined}),) if undefined else ()),
     )
@@ -331,20 +344,22 @@ def _lonely_alerts(codes: Codes) -> tuple[Alert, ...]:
     return tuple(found)
 
 
-def _uninformative_alert(codes: Codes, predictor: str, split: Split, scores: Sequence[float]) -> tuple[Alert, ...]:
-    """Names factors predicted no better than by a guess: the commonest class of the rows fitted, or their mean."""
-    low = {}
-    for factor, score in zip(codes.factors, scores, strict=True):
-        least = 0.0
-        if factor.codes is not None and predictor != "lasso":
-            guess = np.bincount(factor.codes[split.train]).argmax()
-            right = _accuracy(np.asarray(guess), factor.codes[split.test])
-            least = right + UNLIKELY * float(np.sqrt(right * (1 - right) / len(split.test)))
-        if score <= min(least, 1.0 - 1e-9):
-            low[factor.about.name] = score
+def _uninformative_alert(codes: Codes, split: Split, fits: Sequence[Fit]) -> tuple[Alert, ...]:
+    """Names factors predicted no better than by a guess."""
+    low = {name: fit.test for name, fit in zip(codes.names, fits, strict=True) if fit.guessed}
     if not low:
         return ()
     return (Alert("uninformative", {"factors": list(low), "lowest": min(low.values()), "rows": len(split.test)}),)
+
+
+def _guessed(predicted: NDArray[Any], true: NDArray[Any], score: float) -> bool:
+    """Whether predictions of classes agree with the true ones no more than in another order; a perfect score is no guess.
+
+    The accuracy of rare classes is nearly that of always naming the common one, however well they are found.
+    """
+    rng = np.random.default_rng(0)
+    reached = sum(_accuracy(rng.permutation(predicted), true) >= score for _ in range(REORDERED))
+    return score < 1.0 - 1e-9 and reached > BY_LUCK
 
 
 def _collinear_alert(codes: Codes, predictor: str) -> tuple[Alert, ...]:
@@ -383,7 +398,7 @@ def _predict(
     if (y_train == y_train[0]).all():  # nothing to learn, and scikit-learn would refuse
         guess = y_train[0]
         train, test = ((_accuracy if factor.discrete else _r2)(np.full_like(y, guess), y) for y in (y_train, y_test))
-        return np.zeros(latents.shape[1]), Fit(train, test)
+        return np.zeros(latents.shape[1]), Fit(train, test, guessed=test < 1.0 - 1e-9)
     if predictor == "lasso":
         return _lasso(latents, factor.values, split, alpha)
     model = _ENSEMBLES[predictor](factor.discrete, seed, n_jobs)
@@ -391,14 +406,16 @@ def _predict(
     if n_jobs is not None and "n_jobs" in model.get_params():
         model.set_params(n_jobs=1)  # its trees vote in the order in which threads finish, which rounds differently
     score = _accuracy if factor.discrete else _r2
-    train, test = (score(model.predict(latents[rows]), target[rows]) for rows in (split.train, split.test))
+    predicted = model.predict(latents[split.test])
+    train, test = score(model.predict(latents[split.train]), y_train), score(predicted, y_test)
+    fit = Fit(train, test, guessed=_guessed(predicted, y_test, test) if factor.discrete else test <= 0)
     if predictor == "extra_trees":
-        return _tested_importance(model, latents.shape[1], discrete=factor.discrete), Fit(train, test)
+        return _tested_importance(model, latents.shape[1], discrete=factor.discrete), fit
     if predictor != "boosting":
-        return np.abs(model.feature_importances_), Fit(train, test)
+        return np.abs(model.feature_importances_), fit
     lost = permutation_importance(model, latents[split.test], y_test, n_repeats=SHUFFLES, random_state=seed)
     kept = np.clip(lost.importances_mean, 0, None)
-    return kept / kept.sum() if kept.any() else kept, Fit(train, test)
+    return kept / kept.sum() if kept.any() else kept, fit
 
 
 def _tested_importance(model: Any, d: int, *, discrete: bool) -> Array:
@@ -502,7 +519,7 @@ def _lasso(latents: Array, values: Array, split: Split, alpha: float) -> tuple[A
     model = Lasso(alpha=alpha)
     _fit(model, X[split.train], y[split.train])
     train, test = (_r2(model.predict(X[rows]), y[rows]) for rows in (split.train, split.test))
-    return np.abs(model.coef_), Fit(train, test, bool(model.n_iter_ < model.max_iter))
+    return np.abs(model.coef_), Fit(train, test, bool(model.n_iter_ < model.max_iter), guessed=test <= 0)
 
 
 def _standardised(values: Array, train: NDArray[np.intp]) -> Array:
@@ -540,7 +557,8 @@ def _sap_row(latents: Array, factor: FactorColumn, split: Split) -> tuple[list[f
 def _squared_correlations(latents: Array, factor: Array) -> list[float]:
     centred, y = latents - latents.mean(axis=0), factor - factor.mean()
     variance = (centred**2).sum(axis=0) / max(len(y) - 1, 1)
-    varies = (variance > NO_VARIANCE) & bool(y.any())
+    variance = np.where(np.ptp(latents, axis=0) > 0, variance, 0.0)  # rounding of a constant
+    varies = (variance > NO_VARIANCE * min(1.0, variance.max())) & bool(y.any())
     scale = np.where(varies, (centred**2).sum(axis=0) * (y @ y), 1.0)
     found: list[float] = np.where(varies, (y @ centred) ** 2 / scale, 0.0).tolist()
     return found

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from identifiable._checks import DataError, UsageError
 from identifiable.disentanglement.binned import factor_latent
 from identifiable.disentanglement.codes import Array, Codes, FactorColumn, as_codes
-from identifiable.disentanglement.correlated import FEWEST_ROWS, Rows, best_pairing, split_rows
+from identifiable.disentanglement.correlated import FEWEST_ROWS, Rows, best_pairing, codes_alert, split_rows
 from identifiable.results import Alert, Metric
 
 Predictor = Literal["linear", "kernel"]
@@ -73,7 +73,11 @@ def r2(
         scores={"r2": _mean_of_defined(by_factor)},
         settings=settings,
         details={"r2": by_factor.tolist()},
-        alerts=codes.alerts + _undefined_alert(codes, by_factor) + _far_below_alert(codes, by_factor, fitted, held_out),
+        alerts=codes.alerts
+        + _words_alert(codes)
+        + codes_alert(codes)
+        + _undefined_alert(codes, by_factor)
+        + _far_below_alert(codes, by_factor, fitted, held_out),
     )
 
 
@@ -195,6 +199,12 @@ def _undefined_alert(codes: Codes, by_factor: Array) -> tuple[Alert, ...]:
     if not names:
         return ()
     return (Alert("constant_when_held_out", {"factors": names}),)
+
+
+def _words_alert(codes: Codes) -> tuple[Alert, ...]:
+    """That words were predicted class by class, which no straight line in the number of the class does."""
+    names = [f.about.name for f in codes.factors if f.about.words and f.about.classes > 2]
+    return (Alert("words_as_numbers", {"indicators": names}),) if names else ()
 
 
 def _far_below_alert(codes: Codes, by_factor: Array, fitted: Rows, held_out: Rows) -> tuple[Alert, ...]:

@@ -64,14 +64,15 @@ def _joint(result: JointResolution) -> str:
 
 
 def _disentanglement(result: Disentanglement) -> str:
-    """The three InfoMEC scores, or how many metrics there are."""
+    """The three InfoMEC scores, after what voids them, or how many metrics there are."""
     found = result.metrics.get("infomec")
     size = f"{counted(len(result.latents), 'latent')}, {counted(len(result.factors), 'factor')}"
     if found is None:
         return f"{counted(len(result.metrics), 'metric')} of {size}"
     named = (("InfoM", "infom"), ("InfoE", "infoe"), ("InfoC", "infoc"))
     shown = [f"{name} {found.scores[key]:.2f}" for name, key in named if not math.isnan(found.scores[key])]
-    return f"{', '.join(shown) or 'InfoMEC is undefined'} ({found.settings['profile']}; {size})"
+    void = "".join(f"{alert.message} " for alert in dict.fromkeys(found.meaningless().values()))
+    return f"{void}{', '.join(shown) or 'InfoMEC is undefined'} ({found.settings['profile']}; {size})"
 
 
 def _distortion(result: Distortion) -> str:

@@ -48,6 +48,11 @@ class Metric:
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     nulls: Mapping[str, ScoreNull] = field(default_factory=dict)
 
+    def meaningless(self) -> Mapping[str, Alert]:
+        """The scores that are chance here, shares of information that latents do not have, with the alert that says so."""
+        said = next((alert for alert in self.alerts if alert.code == "no_information"), None)
+        return {} if said is None else dict.fromkeys(("infom", "infoc"), said)
+
     def __getattr__(self, name: str) -> float:
         scores = self.__dict__.get("scores", {})  # not there yet while an instance is being copied
         if name in scores:

@@ -29,10 +29,11 @@ from identifiable import report
 from identifiable.disentanglement import METRICS as KNOWN
 from identifiable.report import words as wording
 from identifiable.report.frame import glossary
+from identifiable.report.headlines import headline
 from identifiable.report.page import Table, Text
 from identifiable.report.pages.disentanglement import BY_CHANCE, METRICS, SAID, UNSETTLED
 from identifiable.report.pages.latents import LATENTS_SHOWN, diagonal_order
-from identifiable.results import Disentanglement, Factor, FactorLatentMatrix, ScoreNull
+from identifiable.results import Alert, Disentanglement, Factor, FactorLatentMatrix, ScoreNull
 
 WORDS = glossary("disentanglement")
 FULL = make_disentanglement(after=(make_after(), make_after("literal"), make_after("whitened", invertible=False)))
@@ -152,10 +153,14 @@ def test_a_metric_that_chance_reaches_is_named_where_there_is_no_infomec() -> No
 
 
 def test_where_no_latent_is_informative_the_shares_are_a_caution() -> None:
-    result = with_nmi(tuple(tuple(v / 20 for v in row) for row in NMI))
-    assert card_of(result).tone == "caution"
-    assert "largest NMI 0.05" in notes(result, "verdict")
-    assert "largest NMI" not in notes(FULL, "verdict")
+    silent = Alert("no_information", {"nmi": 0.05, "below": 0.1})
+    result = make_disentanglement(infomec=make_infomec(alerts=(silent,)))
+    card = card_of(result)
+    assert card.tone == "caution"
+    assert card.sentence.index("largest NMI 0.05") < card.sentence.index("InfoM 0")
+    assert not any(said in card.sentence for key in ("infom", "infoc") for said in SAID[key])
+    assert headline(result).index("largest NMI 0.05") < headline(result).index("InfoM 0")
+    assert "largest NMI" not in card_of(FULL).sentence + headline(FULL)
     assert "leak" not in notes(result, "verdict")
 
 

@@ -28,7 +28,6 @@ from identifiable.report.pages.latents import (
     component_blocks,
     fits,
     folded,
-    largest,
     matrix_blocks,
 )
 from identifiable.report.words import (
@@ -113,7 +112,6 @@ SAID = {
     ),
 }
 LIFTED = 0.1  # gain in InfoM under noise from which on leakage is said to be the reason
-LITTLE = 0.1  # largest NMI below which no latent is called informative
 MOVED = 0.01  # change of the profile's own InfoE from which on it is explained
 LEVEL = 0.05  # of p
 UNSEEN = 5e-5  # change of a score below which none is shown
@@ -187,8 +185,8 @@ def _kinds(result: Disentanglement) -> str:
 
 
 def _informative(result: Disentanglement) -> bool:
-    """Whether any latent carries more than a tenth of any factor; taken for granted where it was not measured."""
-    return INFOMEC not in result.metrics or not largest(result.metrics[INFOMEC].matrix) < LITTLE
+    """Whether any latent is informative; taken for granted where it was not measured."""
+    return INFOMEC not in result.metrics or not result.metrics[INFOMEC].meaningless()
 
 
 def _at_floor(null: ScoreNull, draws: object) -> bool:
@@ -239,7 +237,8 @@ def _sentence(result: Disentanglement) -> str:
     """The three scores of InfoMEC, and what they mean."""
     infomec, draws = result.metrics.get(INFOMEC), result.settings.get("null")
     if infomec is not None:
-        return f"{'; '.join(_said(infomec, key, draws) for key in INFO)}."
+        void = "".join(f"{alert.message} " for alert in dict.fromkeys(infomec.meaningless().values()))
+        return f"{void}{'; '.join(_said(infomec, key, draws) for key in INFO)}."
     reached = [
         metric_name(key) for key, m in result.metrics.items() if any(_by_chance(m, name, draws) for name in m.nulls)
     ]
@@ -254,19 +253,17 @@ def _said(infomec: Metric, key: str, draws: object) -> str:
     within = f" [{number(bounds[0], 2)}, {number(bounds[1], 2)}]" if bounds is not None else ""
     step = next((i for i, least in enumerate(STEPS) if value >= least), len(STEPS))
     chance = f", but {BY_CHANCE}" if _by_chance(infomec, key, draws) else ""
-    return f"{_score_name(key)} {_score(value, 2)}{within}: {SAID[key][step]}{chance}"
+    meant = "" if key in infomec.meaningless() else f": {SAID[key][step]}"
+    return f"{_score_name(key)} {_score(value, 2)}{within}{meant}{chance}"
 
 
 def _chance(result: Disentanglement) -> str:
-    """What shuffled factors score, and whether any latent is informative."""
+    """What shuffled factors score."""
     infomec, draws, words = result.metrics.get(INFOMEC), result.settings.get("null"), glossary("disentanglement")
     if infomec is None:
         return ""
     nulls = [f"{_score_name(k)} {cell(n.mean)} (p {_p(n, draws)})" for k, n in infomec.nulls.items() if k in INFO]
     told = f"Shuffled factors score {', '.join(nulls)}." if nulls else words["No shuffles"]
-    if not _informative(result):
-        most = number(largest(infomec.matrix), 2)
-        return f"{told} No latent is informative (largest NMI {most}), so InfoM and InfoC are not meaningful."
     if any(_by_chance(infomec, key, draws) for key in SHARES):
         told += f" {words['Chance in InfoM and InfoC']}"
     return told
