@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import identifiable
+from errors import naming
 from identifiable import metrics
 from identifiable._checks import LARGEST, SMALLEST, DataError, KindError, check_magnitude
 
@@ -37,6 +39,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "ICA": lambda X: identifiable.ICA(restarts=1).fit(X),
     "ICA, transform": lambda X: FITTED_ICA.transform(X),
     "ICA, inverse": lambda X: FITTED_ICA.inverse_transform(X),
+    "to_components": lambda X: FITTED.to_components(X),
+    "Moments": lambda X: identifiable.Moments.of(X),
     "transform": lambda X: identifiable.transform(FITTED, X),
     "align": lambda X: identifiable.align(B, X),
     "Aligner": lambda X: identifiable.Aligner().fit(X, B),
@@ -64,6 +68,61 @@ UNREADABLE: dict[str, Any] = {
     "ragged": [[1.0, 2.0], [3.0]],
 }
 EXTREME = {"large": S * 1e150, "small": S * 1e-150, "beyond squares": S * 1e300, "subnormal": S * 1e-310}
+
+
+NO_NUMBERS = {"dates": S.astype("M8[s]"), "text": S.astype(str), "text of objects": S.astype(str).astype(object)}
+OF_SCIKIT_LEARN = ("ICA", "ICA, transform", "ICA, inverse", "Aligner", "Aligner, target")
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+@pytest.mark.parametrize("name", ["compare", "transform", "to_components", "Moments", *OF_SCIKIT_LEARN])
+def test_dates_and_text_are_no_numbers(name: str, kind: str) -> None:
+    frame = pd.DataFrame(NO_NUMBERS[kind], columns=list("abc"))
+    for given in (NO_NUMBERS[kind], frame) if name in OF_SCIKIT_LEARN else (NO_NUMBERS[kind],):
+        with pytest.raises(DataError, match=r"\S") as caught:
+            CALLS[name](given)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["dates", "text", "complex", "masked"])
+def test_a_map_is_made_of_real_numbers(kind: str) -> None:
+    with pytest.raises(DataError, match=r"^matrix: "):
+        identifiable.AffineMap({**NO_NUMBERS, **UNREADABLE}[kind], np.zeros(3))
+
+
+def test_numbers_among_python_objects_are_left_to_scikit_learn() -> None:
+    fitted = identifiable.ICA(restarts=1).fit(S.astype(object))
+    assert np.array_equal(fitted.components_, FITTED_ICA.components_)
+
+
+def test_rows_of_another_width_are_refused_by_a_map() -> None:
+    with pytest.raises(DataError, match=naming(3, 2)):
+        FITTED.to_components(S[:, :2])
+    with pytest.raises(DataError, match=naming(3)):
+        identifiable.Moments.of(S, (1, 1))
+
+
+def test_views_of_anndata_are_read_as_other_arrays_are() -> None:
+    whole = pytest.importorskip("anndata").AnnData(S, obsm={"E": B})
+    view = whole[:50]
+    for source, values in (
+        (view, S[:50]),
+        (view.X, S[:50]),
+        (view.obsm["E"], B[:50]),
+        (identifiable.Blocks(view.X), S[:50]),
+    ):
+        found = identifiable.resolve(source, stability=0, restarts=1)
+        assert np.array_equal(
+            found.to_components.matrix, identifiable.resolve(values, stability=0, restarts=1).to_components.matrix
+        )
+    assert metrics.mcc(view, F[:50]).scores == metrics.mcc(S[:50], F[:50]).scores
+    assert identifiable.ICA(restarts=1).fit(view).n_features_in_ == 3
+
+
+@pytest.mark.parametrize("source", [pd.DataFrame(S), S.tolist(), None])
+def test_blocks_of_what_is_no_array_are_refused(source: Any) -> None:
+    with pytest.raises(DataError, match=type(source).__name__):
+        identifiable.Blocks(source)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -109,9 +109,30 @@ def check_matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
 def check_values(values: Any, name: str) -> tuple[int, int]:
     """Return `(n, d)` of a table that every call reads: a plain array, in rows and columns, of real numbers."""
     check_plain(values, name)
+    try:
+        dtype = np.dtype(values.dtype)
+    except (AttributeError, TypeError):  # a data frame, a list, a tensor
+        raise DataError(
+            f"{name}: expected an array or what is read like one (shape, dtype, rows), got {type(values).__name__}; "
+            "pass it as it is to a call that takes tables, or an array of its values."
+        ) from None
     shape = check_matrix_shape(tuple(values.shape), name)
-    check_numeric(np.dtype(values.dtype), name)
+    check_numeric(dtype, name)
     return shape
+
+
+def rows_in_memory(values: Any, name: str) -> NDArray[Any]:
+    """`values` as a table of finite numbers in memory, refused as every call refuses what is none."""
+    rows = as_array(values, name)
+    check_values(rows, name)
+    bad = ~np.isfinite(rows)
+    if bad.any():
+        first = ", ".join(map(str, np.flatnonzero(bad.any(axis=1))[:5]))
+        raise DataError(
+            f"{name}: expected finite numbers, got {counted(int(bad.sum()), 'NaN or infinite value')} "
+            f"(first rows, from 0: {first}); remove or impute them."
+        )
+    return rows
 
 
 def check_plain(values: Any, name: str) -> None:
@@ -125,7 +146,9 @@ def check_plain(values: Any, name: str) -> None:
             else "nothing is masked: pass np.asarray(...)"
         )
         raise DataError(f"{name}: masked arrays are not read; {how}.")
-    if hasattr(values, "toarray"):
+    if hasattr(values, "toarray") and not isinstance(
+        values, np.ndarray
+    ):  # views of AnnData are arrays that have it, too
         raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
 
 

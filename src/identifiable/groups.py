@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, as_array, check_numeric, rows_in_memory
 from identifiable.moments import Array, Moments
 
 # A direction whose standard deviation, relative to the largest, is below this is rounding: the rule of
@@ -29,6 +29,8 @@ REFINE_ABOVE = 1e4
 class AffineMap:
     """``X @ matrix + offset``. Every alignment, whitening and unmixing is one.
 
+    A map has no names of columns, so a data frame is refused: `transform` finds columns by name.
+
     >>> double = AffineMap(2 * np.eye(2), np.ones(2))
     >>> double.then(double.inverse())(np.array([[3.0, 4.0]]))
     array([[3., 4.]])
@@ -38,6 +40,10 @@ class AffineMap:
     offset: Array
 
     def __post_init__(self) -> None:
+        for part in ("matrix", "offset"):
+            values = as_array(getattr(self, part), part)
+            check_numeric(values.dtype, part)
+            object.__setattr__(self, part, values)
         if self.matrix.ndim != 2 or self.offset.shape != (self.matrix.shape[1],):
             raise DataError(
                 f"an affine map needs a matrix (d_in, d_out) and an offset (d_out,), "
@@ -45,6 +51,20 @@ class AffineMap:
             )
 
     def __call__(self, X: NDArray[Any]) -> Array:
+        if hasattr(X, "columns") or hasattr(X, "obs_names"):
+            raise DataError(
+                f"rows: expected an array, got {type(X).__name__}, whose columns a map cannot find by name; pass it to transform "
+                "with the basis or map, or pass an array with columns in the order of the fit."
+            )
+        rows = rows_in_memory(X, "rows")
+        if rows.shape[1] != len(self.matrix):
+            raise DataError(
+                f"rows: expected {len(self.matrix)} columns, as the map takes, got {rows.shape[1]}; pass rows of the same model."
+            )
+        return self.apply(rows)
+
+    def apply(self, X: NDArray[Any]) -> Array:
+        """The same of rows that were checked before, for the inside of loops."""
         result: Array = np.asarray(X, dtype=np.float64) @ self.matrix + self.offset
         return result
 

@@ -24,7 +24,7 @@ from identifiable.blocks import (
     silent,
 )
 from identifiable.moments import Array, Moments, MomentSums
-from identifiable.representation import Pairing, Representation, is_anndata, is_frame, pair, read_frame
+from identifiable.representation import Pairing, Representation, as_frame, is_anndata, is_frame, pair, read_frame
 from identifiable.results import Alert, Input, Provenance
 from identifiable.run import PLAIN, Run, Stage
 
@@ -40,7 +40,7 @@ def as_representation(
     Whatever has no name of its own is called `name`, or a letter by its `position` in the call. `ids` is a column of a data
     frame. `alone`: there is no other table to join with, so an index that names rows twice does not matter.
     """
-    name = name or _letter(position)
+    name, source = name or _letter(position), as_frame(source)
     if isinstance(source, Representation):
         return replace(source, name=name) if source.name == Representation.name else source
     if isinstance(source, Blocks):

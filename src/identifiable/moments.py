@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, as_array, rows_in_memory
 
 Array = NDArray[np.float64]
 
@@ -48,6 +48,11 @@ class Moments:
     @classmethod
     def of(cls, rows: NDArray[Any], widths: tuple[int, ...] | None = None) -> Moments:
         """Moments of rows held in memory."""
+        rows = as_array(rows, "rows")
+        if rows.size or rows.ndim != 2:
+            rows = rows_in_memory(rows, "rows")
+        if widths is not None and (np.ndim(widths) != 1 or sum(widths) != rows.shape[1]):
+            raise DataError(f"widths: expected numbers of columns that add up to {rows.shape[1]}, got {widths!r:.60}.")
         rows = np.asarray(rows, dtype=np.float64)
         shift = rows[: max(len(rows), 1)].mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
         centred = rows - shift

@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable._checks import DataError, PairingError, as_array, check_unique_ids, check_values
+from identifiable._extras import require
 
 
 @dataclass(frozen=True, eq=False)
 class Representation:
     """What a model says about n samples: `values` (n, d), who the rows are, and a name.
 
-    `values` is a numpy array, a torch tensor, a data frame (pandas, polars), AnnData, or any table that is read lazily (a
-    memory-mapped file, a Dask array, `identifiable.Blocks`). `ids` are one text or integer for each row, or the name of a
-    column of a data frame, which is then no value. `labels` are further columns of the same rows, by name. `columns` are the
+    `values` is a numpy array, a torch tensor, a data frame (pandas, polars, Dask), a pyarrow table, AnnData, or any table that is
+    read lazily (a memory-mapped file, a Dask array, `identifiable.Blocks`). `ids` are one text or integer for each row, or the
+    name of a column of a data frame, which is then no value. `labels` are further columns of the same rows, by name. `columns` are the
     names of the columns of `values`, None where they have none.
 
     Without `ids` the index of a pandas frame, or `obs_names` of AnnData, are the ids. Those that only count the rows from 0
@@ -36,6 +37,7 @@ class Representation:
     counted: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "values", as_frame(self.values))
         if is_frame(self.values) or is_anndata(self.values):
             read = read_frame(self.values, self.ids, self.name)
             for key, value in (("values", read.values), ("ids", read.ids), ("counted", read.counted)):
@@ -202,12 +204,31 @@ def is_anndata(source: Any) -> bool:
     return hasattr(source, "obs_names") and hasattr(source, "to_df")
 
 
+def as_frame(source: Any) -> Any:
+    """A table of pyarrow (or of what gives one) and a Dask data frame as a frame of pandas; all else as it is."""
+    if hasattr(source, "column_names") and hasattr(source, "to_pandas"):
+        require("pandas", extra="frames", what="a table of pyarrow")
+        return source.to_pandas()
+    if hasattr(source, "__dask_graph__") and hasattr(source, "columns"):
+        frame = source.compute()
+        return frame if frame.index.is_unique else frame.reset_index(drop=True)  # each partition counts from 0
+    return source
+
+
 def from_torch(source: Any) -> Any:
     """A torch tensor as an array, bfloat16 as float32, which holds it exactly; all else as it is."""
     if not (hasattr(source, "detach") and hasattr(source, "cpu")):
         return source
     tensor = source.detach().cpu()
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
+def frame_of(source: Any, name: str = "X") -> Any:
+    """A table in memory as others than us read it: `X` of an AnnData as a data frame with its names, a torch tensor as an array."""
+    if not is_anndata(source):
+        return from_torch(as_frame(source))
+    read_frame(source, None, name)  # which refuses what is not dense
+    return source.to_df()
 
 
 def row_labels(frame: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:

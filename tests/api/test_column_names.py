@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from errors import naming
-from identifiable import ICA, DataError, Representation, compare, load_basis, resolve, save_basis, transform
+from identifiable import ICA, Aligner, DataError, Representation, compare, load_basis, resolve, save_basis, transform
 from identifiable import deconfound as screens
 from identifiable.blocks import Blocks
 from identifiable.cli import main
@@ -20,6 +21,8 @@ from identifiable.worlds.cell_world import cells
 
 NAMES = ("alpha", "beta", "gamma")
 ORDER = [2, 0, 1]
+OTHER = tuple(NAMES[j] for j in ORDER)
+MIXED = np.array([[2.0, 1, 0], [1, 1, 1], [0, -1, 3]])
 X = np.random.default_rng(17).gamma([1, 2, 3], size=(400, 3)) @ [[2.0, 1, 0], [1, 1, 1], [0, -1, 3]]
 KINDS = ["csv", "tsv", "csv.gz", "parquet", "h5ad", "frame"]
 QUICK: dict[str, Any] = {"stability": 0, "restarts": 1}
@@ -152,6 +155,118 @@ def test_a_saved_ica_knows_the_names_of_its_features(tmp_path, kind):
         with pytest.warns(UserWarning, match="feature names") as said:
             fitted.transform(X)
         assert len(said) == 1
+
+
+def numbered(first: int = 0) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=range(first, first + 3))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_names_that_are_numbers_are_matched_by_an_ica_too(tmp_path, first):
+    frame = numbered(first)
+    model = ICA(restarts=1).fit(frame)
+    resolved = resolve(frame, **QUICK)
+    assert model.basis_.columns == resolved.columns == tuple(map(str, frame.columns))
+    loaded = ICA.load(save_basis(tmp_path / "basis.safetensors", resolved))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fitted in (model, loaded):
+            expected = fitted.transform(frame)
+            assert np.array_equal(fitted.transform(frame[frame.columns[ORDER]]), expected)
+            assert np.array_equal(
+                fitted.transform(frame.rename(columns=str)[[str(first + j) for j in ORDER]]), expected
+            )
+            assert np.array_equal(fitted.transform(X), expected)
+    with (
+        pytest.warns(UserWarning, match="columns_not_checked")
+        if first
+        else pytest.raises(DataError, match=naming(3, 2))
+    ):
+        model.transform(numbered(1 - first).iloc[:, : 3 if first else 2])
+
+
+def test_an_ica_finds_the_columns_of_its_output_by_name():
+    frame = pd.DataFrame(X, columns=list(NAMES))
+    model = ICA(restarts=1).fit(frame).set_output(transform="pandas")
+    Z = model.transform(frame)
+    components = Z.set_axis(["component_000", "component_001", "component_002"], axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        back = model.inverse_transform(Z)
+        assert np.allclose(back, X)
+        for turned in (Z.iloc[:, ORDER], components.iloc[:, ORDER], Representation(Z.iloc[:, ORDER])):
+            assert np.array_equal(model.inverse_transform(turned), back)
+        assert np.array_equal(model.inverse_transform(Z.to_numpy()), back)
+    with pytest.raises(DataError, match=naming(1, 3, "ica2")):
+        model.inverse_transform(Z.rename(columns={"ica2": "x"}))
+    with pytest.warns(UserWarning, match="columns_not_checked"):
+        model.inverse_transform(frame)
+
+
+def test_an_aligner_finds_the_columns_of_both_views_by_name():
+    left = pd.DataFrame(X, columns=list(NAMES))
+    for names in (list("xyz"), [0, 1, 2]):
+        right = pd.DataFrame(X @ [[0, 2, 0], [0, 0, 2], [-2, 0, 0]], columns=names)
+        model = Aligner("linear").fit(left, right)
+        other = right.iloc[:, ORDER]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert np.array_equal(model.inverse_transform(other), model.inverse_transform(right))
+            assert model.score(left, other) == model.score(left, right) > 0.99
+    model = Aligner("linear").fit(left, right.set_axis(list("xyz"), axis=1))
+    with pytest.raises(DataError, match=naming(3, 3, "x")):
+        model.score(left, left)
+    with pytest.warns(UserWarning, match="columns_not_checked"):
+        model.score(left, right)
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "dask"])
+def test_tables_of_pyarrow_and_data_frames_of_dask_have_names(basis, kind):
+    frame = pd.DataFrame(X, columns=list(NAMES))
+    if kind == "pyarrow":
+        of: Any = pytest.importorskip("pyarrow").Table.from_pandas
+    else:
+        of = partial(pytest.importorskip("dask.dataframe").from_pandas, npartitions=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = transform(basis, frame)
+        assert np.array_equal(transform(basis, of(frame.iloc[:, ORDER])), expected)
+        model = ICA(restarts=1).fit(of(frame))
+        assert np.array_equal(model.transform(of(frame)), expected)
+        assert compare(of(frame), frame.sample(frac=1, random_state=0)).inputs[0].n == 400
+    assert model.feature_names_in_.tolist() == list(NAMES)
+
+
+def test_partitions_of_dask_that_each_count_from_0_name_no_rows():
+    dask_frame = pytest.importorskip("dask.dataframe")
+    halves = dask_frame.concat([dask_frame.from_pandas(pd.DataFrame(X[:200]), npartitions=1)] * 2)
+    assert Representation(halves).ids is None
+    assert Representation(halves).n == 400
+
+
+def test_a_map_takes_no_data_frame(basis):
+    for maps in (basis.to_components, basis.from_components, compare(X, X @ MIXED).pair("a", "b").map("linear")):
+        with pytest.raises(DataError, match="transform"):
+            maps(pd.DataFrame(X, columns=list(NAMES)))
+
+
+def test_the_basis_of_mechanisms_keeps_the_names_of_latents(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Z = np.random.default_rng(0).standard_normal((60, 3))
+    J = np.zeros((60, 20, 3))
+    J[:, :12, :2], J[:, 12:, 2] = np.random.default_rng(1).standard_normal((60, 12, 2)), 1
+    np.save("J.npy", J @ MIXED)
+    latents, other = table(tmp_path, "parquet", Z), table(tmp_path, "parquet", Z[:, ORDER], OTHER, stem="other")
+    assert main(["mechanisms", str(latents), "--jacobians", "J.npy", "-o", "b.safetensors", "--quiet"]) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        factors = transform("b.safetensors", latents, tmp_path / "s.parquet")
+        assert np.array_equal(transform("b.safetensors", other), transform("b.safetensors", latents))
+    assert not set(open_representation(factors).columns or ()) & set(NAMES)  # factors are no latents
+    values = open_representation(factors).values[:]
+    back = open_representation(transform("b.safetensors", values, tmp_path / "z.parquet", inverse=True))
+    assert back.columns == NAMES
+    assert np.allclose(back.values[:], Z)
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "h5ad"])

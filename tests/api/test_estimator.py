@@ -465,6 +465,20 @@ def test_frames_in_and_out(X, tmp_path):
 # Files
 
 
+@pytest.mark.parametrize("dtype", ["float16", ">f4", "float32"])
+def test_rows_of_at_most_single_precision_give_single_precision(X, dtype):
+    for rows in (X.astype(dtype), pd.DataFrame(X.astype(dtype), columns=list("abc"))):
+        model = ICA(restarts=1).fit(rows)
+        assert {a.dtype.name for a in (model.components_, model.mean_, model.transform(rows))} == {"float32"}
+    assert ICA(restarts=1).fit(X.astype(int)).components_.dtype == np.float64
+
+
+def test_a_number_of_components_above_the_rank_comes_back_from_the_file(X, tmp_path):
+    with pytest.warns(DataWarning, match="n_components_above_rank"):
+        model = ICA(9, restarts=1).fit(X)
+    assert ICA.load(model.save(tmp_path / "b.safetensors")).n_components == 9
+
+
 def test_a_saved_estimator_comes_back(X, tmp_path):
     model = ICA(2, contrast="exp", order="variance", tol=1e-5, precision="double", random_state=4).fit(X)
     path = model.save(tmp_path / "basis.safetensors")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -41,7 +42,11 @@ def same(a: Resolved, b: Resolved) -> bool:
     return a.to_components.matrix.tobytes() == b.to_components.matrix.tobytes()
 
 
-@pytest.mark.parametrize("container", ["representation", "blocks", "list", "npy", "npz part", "dask"])
+CONTAINERS = ["representation", "blocks", "list", "npy", "npz part", "dask"]
+LAYOUTS = ["columns in memory", "every second column", "data frame"]
+
+
+@pytest.mark.parametrize("container", [*CONTAINERS, *LAYOUTS])
 def test_resolve_gives_the_same_bits_from_every_container(X, tmp_path, container):
     X = X[:600]
     np.savez(tmp_path / "x.npz", other=X[:, :1], x=X)
@@ -53,6 +58,9 @@ def test_resolve_gives_the_same_bits_from_every_container(X, tmp_path, container
         "npy": lambda: tmp_path / "x.npy",
         "npz part": lambda: f"{tmp_path / 'x.npz'}:x",
         "dask": lambda: pytest.importorskip("dask.array").from_array(X, chunks=(100, D)),
+        "columns in memory": lambda: np.asfortranarray(X),
+        "every second column": lambda: np.repeat(X, 2, axis=1)[:, ::2],
+        "data frame": lambda: pd.DataFrame(X).copy(),
     }[container]()
     options = {"stability": 0, "restarts": 1}
     found = resolve(source, blocks=50, **options)

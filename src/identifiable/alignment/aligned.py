@@ -106,7 +106,7 @@ class Aligned(Holder):
         Rows are centred before the product: columns far from zero would cost float32 its digits.
         """
         by = self.way(inverse)
-        center = self.map(self.reach.center[None])[0] if inverse else self.reach.center
+        center = self.map.apply(self.reach.center[None])[0] if inverse else self.reach.center
         matrix, start = by.matrix.astype(dtype), (center @ by.matrix + by.offset).astype(dtype)
         middle = center.astype(dtype)
         room = np.empty((0, len(middle)), dtype)  # fresh memory for every block costs as much as the product

@@ -226,7 +226,7 @@ class _Direction:
     # -- maps and rows
 
     def carried(self, by: AffineMap, rows: NDArray[Any]) -> Array:
-        return unit(by(rows)) if self.options.normalize else by(rows)
+        return unit(by.apply(rows)) if self.options.normalize else by.apply(rows)
 
     @cached_property
     def mapped(self) -> Array:

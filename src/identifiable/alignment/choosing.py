@@ -50,12 +50,8 @@ def held_rows(table: Blocks, rows: NDArray[np.intp]) -> NDArray[np.floating]:
 
 
 def rows_of(blocks: Blocks, normalize: bool) -> Blocks:
-    """Unit rows, or the rows as they are; columns in one order in memory, since BLAS adds those of another up in another order."""
-    if normalize:
-        return blocks.through(unit, blocks.d)
-    source = blocks.base
-    turned = isinstance(source, np.ndarray) and not source.flags.c_contiguous
-    return blocks.through(np.ascontiguousarray, blocks.d) if turned else blocks
+    """Unit rows, or the rows as they are."""
+    return blocks.through(unit, blocks.d) if normalize else blocks
 
 
 def place_weights(rows: int) -> Array:
@@ -256,7 +252,7 @@ class _Trials:
     def _tried(self, k: int, job: Job) -> tuple[Array, Array]:
         """Score and recall of every query of a fold, and the sums over all its rows that R² and the correlation follow from."""
         rows, by = self.rows[k], self.paths[k].map(*job, self.options.rank)
-        found = self.index.nearest(by(self.x[rows]), self.k, own=self.own[rows], run=Run(workers=1))
+        found = self.index.nearest(by.apply(self.x[rows]), self.k, own=self.own[rows], run=Run(workers=1))
         row, in_found, in_truth = common_entries(found, self.truth[rows])
         recall = np.array([np.bincount(row, w[in_found] * w[in_truth], len(rows)) for w in self.weights])
         return recall, self.parts[k].n * self.tests[k].forms(by.matrix)

@@ -18,13 +18,13 @@ from identifiable.alignment.aligned import unit
 from identifiable.alignment.choosing import Choice, chosen_map
 from identifiable.api.aligning import Aligned as Loaded
 from identifiable.api.aligning import Carries
-from identifiable.api.estimator import ACCEPTED, TableTransformer, called, frame_of, in_our_words, is_lazy, seed_of
+from identifiable.api.estimator import TableTransformer, accepted, called, columns_named, in_our_words, is_lazy, seed_of
 from identifiable.api.opening import open_sources
-from identifiable.api.transforming import apply_basis
+from identifiable.api.transforming import apply_basis, arranged
 from identifiable.blocks import Blocks
 from identifiable.intake import as_representation, blocks_of, gather_moments
 from identifiable.options import MapOptions
-from identifiable.representation import Representation
+from identifiable.representation import Representation, frame_of, is_frame
 from identifiable.results import Candidate, Reason
 from identifiable.run import Run
 
@@ -121,8 +121,12 @@ class Aligner(Carries, TableTransformer):
     def score(self, X: Any, y: Any) -> float:
         """R² of the target: 1 - sum |y - f(x)|² / sum |y - mean|². Of held-out rows, if these rows were not fitted to."""
         check_is_fitted(self)
-        mapped = np.asarray(apply_basis(self.aligned_, self._rows(frame_of(X))).values)
-        target = blocks_of(_table(frame_of(y), "y"))
+        done = apply_basis(self.aligned_, self._rows(frame_of(X)))
+        table, alerts = arranged(_table(frame_of(y), "y"), self.aligned_, inverse=True)
+        for alert in (*done.alerts, *alerts):
+            if alert.code == "columns_not_checked":  # whether rows are unlike those of the fit, the score says
+                warnings.warn(f"{alert.code}: {alert.message}", stacklevel=2)
+        mapped, target = np.asarray(done.values), blocks_of(table)
         if target.shape != mapped.shape:
             raise PairingError(
                 f"y: expected {len(mapped)} rows and {mapped.shape[1]} columns, got {target.n} and {target.d}."
@@ -151,9 +155,7 @@ class Aligner(Carries, TableTransformer):
         known = {name: settings[name] for name in cls._get_param_names() if name in settings}
         model = cls(**{**known, "normalize": found.normalize})
         model.aligned_ = found
-        model.n_features_in_ = len(found.map.matrix)
-        if found.columns is not None:
-            model.feature_names_in_ = np.array(found.columns, dtype=object)
+        model._remember(len(found.map.matrix), found.columns)
         return model
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -218,25 +220,20 @@ class Aligner(Carries, TableTransformer):
         if is_lazy(X):
             return self._opened(X), _table(y, "y")
         if is_lazy(y):
-            return self._named(self._validated(X, ensure_min_samples=LEAST_ROWS)), _table(y, "y")
-        names = _column_names(y)
-        if _column_names(X) is not None and names is not None and hasattr(X, "index") and not X.index.equals(y.index):
+            rows = self._validated(X, ensure_min_samples=LEAST_ROWS)
+            return Representation(rows, name="X", columns=columns_named(X)), _table(y, "y")
+        names = columns_named(y)
+        if all(is_frame(each) and hasattr(each, "index") for each in (X, y)) and not X.index.equals(y.index):
             raise UsageError(
                 "X and y have different row labels (index); pass y.loc[X.index], or arrays in the same order."
             )
         rows, target = self._validated(X, y, ensure_min_samples=LEAST_ROWS, multi_output=True, y_numeric=True)
         target = target if target.ndim > 1 else target[:, None]
-        target = in_our_words(check_array, target, dtype=ACCEPTED, input_name="y", estimator=self)
-        return self._named(rows), Representation(target, name="y", columns=names)
+        target = in_our_words(check_array, target, dtype=accepted(target), input_name="y", estimator=self)
+        return Representation(rows, name="X", columns=columns_named(X)), Representation(target, name="y", columns=names)
 
 
 def _table(rows: Any, name: str) -> Representation:
     """A table that is not X: opened where it is a path, called `name` where it has none."""
-    source = called(rows, name) if is_lazy(rows) else as_array(rows, name) if _column_names(rows) is None else rows
+    source = called(rows, name) if is_lazy(rows) else rows if is_frame(rows) else as_array(rows, name)
     return as_representation(open_sources([source], None, None)[0], name=name)
-
-
-def _column_names(rows: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a data frame, if they are words."""
-    names = tuple(getattr(rows, "columns", ()))
-    return names if names and all(isinstance(name, str) for name in names) else None

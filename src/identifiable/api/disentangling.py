@@ -24,6 +24,7 @@ from identifiable.options import DisentangleOptions, takes
 from identifiable.representation import (
     Pairing,
     Representation,
+    as_frame,
     column_called,
     columns_of,
     from_torch,
@@ -106,6 +107,7 @@ def _latents(source: Any, ids: str | None) -> Representation:
     """The table of latents."""
     if is_path(source):
         return open_representation(source, ids=ids, gaps=True)
+    source = as_frame(source)
     framed = is_frame(source) or is_anndata(source)
     return as_representation(source, name=LATENTS, ids=ids if framed else None)
 
@@ -114,7 +116,7 @@ def _factors(source: Any, ids: str | None, n: int, *, drop_missing: bool) -> tup
     """The columns of factors, wherever they come from, and labels that only count them; `n` is the number of latents' rows."""
     if is_path(source):
         return read_factor_table(source, ids=ids, drop_missing=drop_missing), None
-    counted = None
+    counted, source = None, as_frame(source)
     if isinstance(source, (Representation, Blocks)) or hasattr(source, "compute"):
         table = as_representation(source, name=FACTORS)
         rows = blocks_of(table)[: table.n]

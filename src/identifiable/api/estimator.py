@@ -10,6 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date, timedelta
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self
@@ -27,12 +28,13 @@ from identifiable._checks import (
     IdentifiableError,
     KindError,
     UsageError,
+    as_array,
     check_numeric,
     check_plain,
     said,
 )
 from identifiable.api.opening import is_path, open_sources
-from identifiable.api.transforming import as_basis, transform
+from identifiable.api.transforming import as_basis, columns_in_order, transform
 from identifiable.blocks import Blocks, silent
 from identifiable.ica import Resolved
 from identifiable.intake import as_representation
@@ -40,12 +42,13 @@ from identifiable.io import save_basis
 from identifiable.io.basis_files import Basis
 from identifiable.moments import Array
 from identifiable.options import IcaOptions, ResolveOptions
-from identifiable.representation import Representation, from_torch, is_anndata, read_frame
+from identifiable.representation import Representation, frame_of, is_frame, kind_of
 from identifiable.results import Alert, Resolution
 
 ACCEPTED = (np.float64, np.float32)  # what is kept as it is; anything else becomes the first
 SINGLE = ("float32", ">f4", "float16", ">f2", "bfloat16")  # inputs after which attributes and components are in float32
 LEAST_ROWS = 2  # one row has no variance
+NO_NUMBERS = (str, bytes, date, timedelta)  # among Python objects
 ABOVE_RANK = "n_components_above_rank"
 WARNED = ("rank_deficient", "few_rows", ABOVE_RANK)  # alerts that are Python warnings, too
 
@@ -90,17 +93,20 @@ class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def transform(self, X: Any) -> NDArray[Any]:
         """The rows of `X` transformed, in float32 if that is what `X` is in."""
         check_is_fitted(self)
-        if is_anndata(X):
-            result: NDArray[Any] = self.transform(frame_of(X))  # set_output then names the rows by obs_names
+        rows = frame_of(X)
+        if rows is not X and is_frame(rows):
+            result: NDArray[Any] = self.transform(rows)  # set_output then names the rows by its index
             return result
-        return transform(self._fitted(), self._rows(X))
+        return transform(self._fitted(), self._rows(rows))
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Rows from what `transform` gives. Directions that were dropped come back as their mean."""
+        """Rows from what `transform` gives, its columns by their names. Directions that were dropped come back as their mean."""
         check_is_fitted(self)
-        if not is_lazy(X):
-            X = in_our_words(check_array, frame_of(X), dtype=ACCEPTED, estimator=self, input_name="X")
-            X = Representation(X, name="X")
+        X = frame_of(X)
+        X = called(X) if is_lazy(X) else self._alone(X)
+        own = tuple(map(str, self.get_feature_names_out()))
+        if isinstance(X, Representation) and set(X.columns or ()) & set(own):
+            X = replace(columns_in_order(X, own), columns=None)
         return transform(self._fitted(), self._of_width(X, self._n_features_out, self.kind_out), inverse=True)
 
     def __sklearn_tags__(self) -> Any:
@@ -110,26 +116,38 @@ class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _rows(self, X: Any) -> Any:
         """New rows, refused if they are not like those of the fit."""
+        known = self._fitted().columns
         if not is_lazy(X):
-            # Names are checked by it.
-            return self._named(self._validated(from_torch(X), reset=False))
-        if not hasattr(self, "feature_names_in_"):  # with names, the columns are looked for among any number
+            if known is not None and columns_named(X) is not None and not hasattr(self, "feature_names_in_"):
+                return self._alone(X)  # names that scikit-learn does not know of
+            rows = self._validated(X, reset=False)  # which checks names
+            return Representation(rows, name="X", columns=None if known is None else columns_named(X) or known)
+        if known is None:  # with names, the columns are looked for among any number
             X = self._of_width(X, self.n_features_in_, "features")
         return called(X)
 
     def _validated(self, *tables: Any, **how: Any) -> Any:
         """Tables as scikit-learn checks them, which remembers or compares their width and names."""
-        return in_our_words(partial(validate_data, self), *tables, dtype=ACCEPTED, **how)
+        return in_our_words(partial(validate_data, self), *tables, dtype=accepted(tables[0]), **how)
+
+    def _alone(self, X: Any) -> Representation:
+        """One table as scikit-learn checks it, without what it knows of the fit; "X" is what messages call it."""
+        rows = in_our_words(check_array, X, dtype=accepted(X), estimator=self, input_name="X")
+        return Representation(rows, name="X", columns=columns_named(X))
 
     def _opened(self, X: Any) -> Representation:
         """What is read in blocks, opened for a fit, which remembers its width and names."""
         source = as_representation(open_sources([called(X)], None, None)[0])
-        self.n_features_in_ = source.d
-        if source.columns is not None:
-            self.feature_names_in_ = np.array(source.columns, dtype=object)
+        self._remember(source.d, source.columns)
+        return source
+
+    def _remember(self, width: int, columns: tuple[str, ...] | None) -> None:
+        """What scikit-learn keeps of a fit."""
+        self.n_features_in_ = width
+        if columns is not None and words(columns):
+            self.feature_names_in_ = np.array(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):  # of an earlier fit to a data frame
             del self.feature_names_in_
-        return source
 
     def _of_width(self, X: Any, width: int, of: str) -> Any:
         """`X`, refused if it has another number of columns; a file is for `transform` to refuse, by its name."""
@@ -139,11 +157,6 @@ class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"{X.name} has {X.d} features, but {type(self).__name__} is expecting {width} {of} as input."
             )
         return X
-
-    def _named(self, X: NDArray[Any]) -> Representation:
-        """Rows that scikit-learn has checked, under the names of the features; "X" is what messages call them."""
-        names = getattr(self, "feature_names_in_", None)
-        return Representation(X, name="X", columns=None if names is None else tuple(names))
 
 
 class ICA(TableTransformer):
@@ -274,9 +287,7 @@ class ICA(TableTransformer):
             **{name: value for name, value in settings.items() if name in known},
         )
         model.basis_ = basis
-        model.n_features_in_ = basis.result.inputs[0].d
-        if basis.columns is not None:
-            model.feature_names_in_ = np.array(basis.columns, dtype=object)
+        model._remember(basis.result.inputs[0].d, basis.columns)
         return model
 
     @property
@@ -332,7 +343,7 @@ class ICA(TableTransformer):
 
     def _opened_for_fit(self, X: Any) -> Representation:
         if not is_lazy(X):
-            return self._named(self._validated(X, ensure_min_samples=LEAST_ROWS))
+            return Representation(self._validated(X, ensure_min_samples=LEAST_ROWS), name="X", columns=columns_named(X))
         return self._opened(X)
 
     def _fitted(self) -> Resolved:
@@ -343,7 +354,8 @@ class ICA(TableTransformer):
         found = basis.result
         asked = {"name": found.inputs[0].name, "n_components": self.n_components, "rank": found.rank}
         alert = Alert(ABOVE_RANK, asked)
-        return replace(basis, result=replace(found, alerts=(alert, *found.alerts)))
+        settings = {**found.settings, "rank": int(self.n_components or 0)}  # as asked for, which a file gives back
+        return replace(basis, result=replace(found, alerts=(alert, *found.alerts), settings=settings))
 
     def _warnings(self) -> list[tuple[str, type[Warning]]]:
         """What a user must hear about the fit without asking for it."""
@@ -381,20 +393,44 @@ def called(X: Any, name: str = "X") -> Any:
     return X if is_path(X) else Blocks(X, name=name)
 
 
-def frame_of(X: Any) -> Any:
-    """`X` of an AnnData as a data frame, with the names of its rows and columns; a torch tensor as an array."""
-    if not is_anndata(X):
-        return from_torch(X)
-    read_frame(X, None, "X")  # which refuses what is not dense
-    return X.to_df()
+def columns_named(X: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a data frame, as text as everywhere else; None of what has none."""
+    return tuple(map(str, X.columns)) if is_frame(X) else None
+
+
+def words(columns: tuple[str, ...] | None) -> bool:
+    """Whether columns have names that scikit-learn knows of: numbers are none to it, and are left to us."""
+    return columns is not None and not all(name.lstrip("-").replace(".", "", 1).isdecimal() for name in columns)
+
+
+def accepted(X: Any) -> Any:
+    """The types that scikit-learn may leave `X` in, the first of which it converts all else to."""
+    return ACCEPTED[::-1] if all(str(kind) in SINGLE for kind in _kinds(X)) else ACCEPTED
+
+
+def check_kinds(X: Any, name: str) -> None:
+    """Refuse what scikit-learn would turn into numbers, and no other call reads: dates, text, extended precision."""
+    X = X if is_frame(X) or hasattr(X, "dtype") else as_array(X, name)
+    for dtype in _kinds(X):
+        kind = kind_of(dtype)
+        if kind not in "Oiubc":  # numbers among Python objects are scikit-learn's to convert
+            check_numeric(dtype if isinstance(dtype, np.dtype) else np.dtype(f"{kind}8"), name)
+        elif kind == "O" and any(isinstance(value, NO_NUMBERS) for value in np.asarray(X, object).flat):
+            raise DataError(
+                f"{name}: expected real numbers, got text or dates; convert them to float32 or float64 first."
+            )
+
+
+def _kinds(X: Any) -> set[Any]:
+    """The types of the columns of a data frame, or of an array."""
+    return set(X.dtypes) if is_frame(X) else {getattr(X, "dtype", None)}
 
 
 def in_our_words(check: Callable[..., Any], *tables: Any, **how: Any) -> Any:
     """What a check of scikit-learn gives; its errors as ours, on one line."""
     for table, name in zip(tables, "Xy", strict=False):
         check_plain(table, name)
-        if hasattr(table, "dtype") and np.dtype(table.dtype).kind == "f":
-            check_numeric(np.dtype(table.dtype), name)
+        check_kinds(table, name)
     try:
         return check(*tables, **how)
     except IdentifiableError:

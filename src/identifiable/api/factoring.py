@@ -95,6 +95,7 @@ def mechanisms(decoder: Any, points: Any = None, /, *, options: MechanismsOption
             "blocks": list(options.blocks) if options.blocks else None,
             "picture": list(options.picture) if options.picture else None,
             "seed": options.seed,
+            **({} if table is None or table.columns is None else {"columns": list(table.columns)}),
         },
         alerts=_alerts(found, n, m, d),
         provenance=with_torch(provenance, known) if known else provenance,

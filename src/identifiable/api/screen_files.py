@@ -240,7 +240,7 @@ def cleaned_rows(cleaned: Cleaned) -> Blocks:
 def _through(opened: Screen, by: AffineMap) -> Blocks:
     """Rows of the screen after a map, in the precision of its table, computed as they are written."""
     dtype = result_dtype(None, opened.blocks)
-    return Blocks(_Rounded(opened.blocks.through(by, by.matrix.shape[1]), dtype), name=opened.representation.name)
+    return Blocks(_Rounded(opened.blocks.through(by.apply, by.matrix.shape[1]), dtype), name=opened.representation.name)
 
 
 class _Rounded:

@@ -52,7 +52,7 @@ from identifiable.options import (
     takes,
 )
 from identifiable.options.running import Threaded
-from identifiable.representation import Representation, from_torch, is_frame
+from identifiable.representation import Representation, as_frame, from_torch, is_frame
 from identifiable.results import (
     Alert,
     Attribution,
@@ -356,7 +356,7 @@ def _fingerprint(opened: Screen, inputs: tuple[Input, ...], rank: Any, seed: int
 
 def _opened(source: Any, options: ScreenOptions) -> OpenedScreen:
     """The table of a source of any kind, with its columns of metadata as labels."""
-    features = options.features
+    features, source = options.features, as_frame(source)
     how: dict[str, Any] = {"metadata": options.metadata, "ids": options.ids}
     how["gaps"] = Gaps(options.drop_nan, options.impute)
     if is_path(source):

@@ -200,7 +200,7 @@ def apply_basis(
     has_labels = form in WITH_LABELS and own_labels
     table = _opened(found, X, ids, blocks, output, inverse, before is not None or has_labels)
     stored = blocks_of(table).base
-    table, alerts = _arranged(table, found, inverse)
+    table, alerts = arranged(table, found, inverse)
     source = blocks_of(table)
     _check_width(source, found, inverse)
     if before is not None:
@@ -307,7 +307,7 @@ def _applied(basis: Basis, inverse: bool, kind: np.dtype[Any]) -> Callable[[NDAr
     if isinstance(basis, Aligned):
         return basis.carrier(inverse=inverse, dtype=np.result_type(kind, np.float32))
     by = _map(basis, inverse)
-    return lambda rows: by(np.ascontiguousarray(rows, np.float64))
+    return lambda rows: by.apply(np.ascontiguousarray(rows, np.float64))
 
 
 def _fitted_to(basis: Basis, inverse: bool = False) -> str:
@@ -387,17 +387,23 @@ def _opened(
     return opened
 
 
-def _arranged(table: Representation, basis: Basis, inverse: bool) -> tuple[Representation, tuple[Alert, ...]]:
+def arranged(table: Representation, basis: Basis, inverse: bool) -> tuple[Representation, tuple[Alert, ...]]:
     """The columns of a table in the order of the basis, by name; an alert where names are on one side only."""
     known, given = _known(basis, inverse), table.columns
-    if inverse and not set(known or ()) & set(given or ()):  # components under names of someone else, or under none
-        known = None
-    order = places(known, given, table.name)
-    if order is None:
+    if inverse and not set(known or ()) & set(given or ()) and (given is None or not isinstance(basis, Aligned)):
+        known = None  # components under names of someone else, or rows under none
+    if known is None or places(known, given, table.name) is None:
         return table, () if known == given else (not_checked(table.name, basis, inverse),)
+    return columns_in_order(table, known), ()
+
+
+def columns_in_order(table: Representation, known: tuple[str, ...]) -> Representation:
+    """The columns of a table called `known`, in that order, where they can be found by name."""
+    order = places(known, table.columns, table.name)
+    if order is None:
+        return table
     rows = blocks_of(table)
-    values = Blocks(_Columns(rows, order), rows=rows.rows, name=rows.name)
-    return replace(table, values=values, columns=known), ()
+    return replace(table, values=Blocks(_Columns(rows, order), rows=rows.rows, name=rows.name), columns=known)
 
 
 def not_checked(name: str, basis: Basis, inverse: bool = False) -> Alert:
@@ -458,7 +464,8 @@ def _names(basis: Basis, columns: list[int] | None, inverse: bool) -> list[str] 
         known = basis.columns if inverse else basis.target_columns
         return None if known is None else list(known)
     if inverse or isinstance(basis, FeatureMap):
-        return None if basis.columns is None else list(basis.columns)
+        to_factors = isinstance(basis.result, Mechanisms) and not inverse  # which have no names
+        return None if basis.columns is None or to_factors else list(basis.columns)
     components = basis.result.components
     return [component_name(components[k].index) for k in (range(len(components)) if columns is None else columns)]
 

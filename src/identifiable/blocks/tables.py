@@ -74,16 +74,19 @@ class Blocks:
         return _lazily(self)
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """Rows as stored, read at most `self.rows` at a time. May be a view of the source."""
+        """Rows as stored, read at most `self.rows` at a time. May be a view of the source.
+
+        Row after row in memory, whatever the source: sums over another layout round differently.
+        """
         if isinstance(rows, slice):
             start, stop, step = rows.indices(self.n)
             if step != 1:
                 raise IndexError("Blocks are read in contiguous runs; pass an index array to skip rows.")
             step = self.rows or max(stop - start, 1)
-            parts = [np.asarray(self.source[a : min(a + step, stop)]) for a in range(start, stop, step)]
+            parts = [np.ascontiguousarray(self.source[a : min(a + step, stop)]) for a in range(start, stop, step)]
         else:
             step = self.rows or max(len(rows), 1)
-            parts = [np.asarray(self.source[rows[a : a + step]]) for a in range(0, len(rows), step)]
+            parts = [np.ascontiguousarray(self.source[rows[a : a + step]]) for a in range(0, len(rows), step)]
         if len(parts) == 1:
             return parts[0]
         return np.concatenate(parts) if parts else np.empty((0, self.d), self.dtype)

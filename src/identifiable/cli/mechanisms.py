@@ -53,7 +53,7 @@ def _write_basis(job: Job, found: Mechanisms, path: str) -> None:
     from identifiable.api import save_basis
     from identifiable.deconfounding.feature_map import FeatureMap
 
-    save_basis(path, FeatureMap(found.basis, found))
+    save_basis(path, FeatureMap(found.basis, found, found.columns))
 
 
 COMMAND = Command(

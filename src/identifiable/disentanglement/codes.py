@@ -14,6 +14,7 @@ from scipy.special import ndtri, rel_entr
 from scipy.stats import rankdata
 
 from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric, check_values, counted
+from identifiable.representation import frame_of
 from identifiable.results import Alert, Factor
 from identifiable.results.disentanglement import Kind
 
@@ -128,6 +129,7 @@ def as_codes(
         if factors is not None:
             raise UsageError("expected latents and factors as arrays, or one Codes alone, got a Codes and factors.")
         return latents
+    latents, factors = frame_of(latents, "latents"), frame_of(factors, "factors")
     factors = _in_order_of(latents, factors)
     values = _numbers(latents, "latents")
     whole = as_array(latents, "latents").dtype.kind in "iub"
@@ -320,7 +322,7 @@ def latents_of(latents: Any, name: str = "latents") -> Array:
 
 
 def _numbers(values: Any, name: str) -> Array:
-    given = as_array(values, name)
+    given = as_array(frame_of(values, name), name)
     check_values(given, name)
     numbers = np.ascontiguousarray(given, dtype=np.float64)
     wrong = ~np.isfinite(numbers)

@@ -83,7 +83,9 @@ def resolve_jointly(
     alone = replace(options, group_by=group_by)
     models = tuple(resolve(t, alone, group_by_name=group_by_name, cluster=cluster, log=log) for t in tables)
     with one_blas_thread():
-        components = [blocks_of(t).through(m.to_components, m.result.rank) for t, m in zip(tables, models, strict=True)]
+        components = [
+            blocks_of(t).through(m.to_components.apply, m.result.rank) for t, m in zip(tables, models, strict=True)
+        ]
         correlation = _correlations(components, Run.of(options, cluster=cluster))
         matches = _matches(components, models, correlation, shared_above, options.seed)
     inputs = tuple(m.result.inputs[0] for m in models)

@@ -238,7 +238,7 @@ def data_alerts(name: str, blocks: Blocks, fitted: Fit, *, grouped: bool) -> lis
 
 def _autocorrelation(blocks: Blocks, fitted: Fit) -> float:
     """The largest correlation, over components, of neighbouring rows at the beginning of the table."""
-    y = fitted.to_components(blocks[: min(NEIGHBOURS, blocks.n)])
+    y = fitted.to_components.apply(blocks[: min(NEIGHBOURS, blocks.n)])
     y = y - y.mean(axis=0)
     energy = np.einsum("ij,ij->j", y, y)
     if len(y) < 100:

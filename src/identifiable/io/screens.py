@@ -50,6 +50,7 @@ from identifiable.io.opening import (
 from identifiable.io.tables import DELIMITERS
 from identifiable.representation import (
     Representation,
+    as_frame,
     columns_of,
     comparable_ids,
     is_frame,
@@ -348,6 +349,7 @@ def _joined(
 def _metadata(source: Any) -> LabelledRows:
     if isinstance(source, (str, os.PathLike)):
         return _metadata_file(source)
+    source = as_frame(source)
     if is_frame(source):
         return FrameTable(source, "metadata").metadata()
     if not isinstance(source, Mapping):

@@ -108,3 +108,9 @@ class Mechanisms(Shown):
     @property
     def about(self) -> str:
         return f"Mechanisms of {self.decoder}"
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the latents, None where they had none."""
+        known = self.settings.get("columns")
+        return tuple(map(str, known)) if known else None

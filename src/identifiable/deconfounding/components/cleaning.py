@@ -350,7 +350,7 @@ def _checks(
     came = blocks.select(asked.rows)[:].astype(np.float64)
 
     def cleaned(weights: Array) -> Array:
-        return cleaned_map(resolved, weights.tolist())(came)
+        return cleaned_map(resolved, weights.tolist()).apply(came)
 
     written = cleaned(chosen.weights)
     before = asked.scores(_standardised(came))

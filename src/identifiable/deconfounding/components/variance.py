@@ -44,7 +44,7 @@ class _Projection:
         self.to_axes, self.slabs = to_axes, slabs
 
     def add(self, first: int, rows: list[NDArray[np.float64]]) -> None:
-        values = self.to_axes(rows[0])
+        values = self.to_axes.apply(rows[0])
         for k, slab in enumerate(self.slabs):
             slab[first : first + len(values)] = values[:, k * SLAB : (k + 1) * SLAB]
 

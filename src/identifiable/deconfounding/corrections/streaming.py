@@ -64,7 +64,7 @@ class GroupScaling:
     first: AffineMap | None = None
 
     def __call__(self, X: Array, index: Codes) -> Array:
-        rows = X if self.first is None else self.first(X)
+        rows = X if self.first is None else self.first.apply(X)
         group = self.codes[index]
         scaled: Array = (rows - self.centre[group]) / self.scale[group] + self.base
         return scaled

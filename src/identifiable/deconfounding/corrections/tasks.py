@@ -40,7 +40,7 @@ class Affine:
     map: AffineMap
 
     def __call__(self, X: Array, index: Codes) -> Array:
-        return self.map(X)
+        return self.map.apply(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +263,7 @@ class Selected:
         """The rows `places` of a task's table, `codes` being those of all rows of the design."""
         table = task.blocks.select(places)
         if through is not None:
-            table = table.through(through, through.matrix.shape[1])
+            table = table.through(through.apply, through.matrix.shape[1])
         return cls(table, places, codes[places], size)
 
     def read(self, first: int, rows: NDArray[Any]) -> Array:

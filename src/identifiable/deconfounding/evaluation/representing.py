@@ -66,7 +66,7 @@ class RowMap:
 
     @classmethod
     def of(cls, affine: AffineMap, **known: Any) -> RowMap:
-        return cls(lambda X, index: affine(X), affine.matrix.shape[1], affine=affine, **known)
+        return cls(lambda X, index: affine.apply(X), affine.matrix.shape[1], affine=affine, **known)
 
     @property
     def arrays(self) -> Arrays:

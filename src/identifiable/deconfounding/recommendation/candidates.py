@@ -63,7 +63,7 @@ class Chained:
     then: AffineMap
 
     def __call__(self, X: Array, index: Codes) -> Array:
-        return self.then(self.first(X, index))
+        return self.then.apply(self.first(X, index))
 
 
 class Stepped:
@@ -225,7 +225,7 @@ def _z_scores_of(moments: Moments, after: AffineMap) -> AffineMap:
     squares = np.einsum("ij,ij->j", after.matrix, moments.scatter @ after.matrix)
     # What a column would have if its parts were not correlated: next to it, a constant column is rounding.
     energy = np.where(squares > ROUNDING * (moments.energy @ after.matrix**2), squares, 0.0)
-    return _z_map(after(moments.mean[None])[0], np.sqrt(energy / moments.n))
+    return _z_map(after.apply(moments.mean[None])[0], np.sqrt(energy / moments.n))
 
 
 def _z_map(mean: Array, spread: Array) -> AffineMap:
