@@ -185,7 +185,8 @@ def _layout_alerts(evidence: Evidence, options: Asked, design: Design) -> Iterat
     if evidence.layout_tells and evidence.position is not None:
         single = {c.target: c.auroc for c in evidence.told_by_position}
         controls = options.compared_with(design) == "controls"
-        values = {"auroc": evidence.position.auroc, "against": "controls" if controls else "other perturbations"}
+        against = "controls" if controls else "other perturbations"
+        values: dict[str, Any] = {"auroc": evidence.position.auroc, "against": against}
         values |= {"targets": single} if single else {}
         values |= {"instead": "others"} if controls and design.holds_others else {}
         yield Alert("layout_tells", values)
