@@ -164,8 +164,8 @@ def _depth(result: Layers) -> Iterator[Block]:
             ],
         )
     yield Table(
-        f"Layers at the same depth. R² of a similarity (a rotation and one scale), there and back; SVCCA of {count(result.components)} components; overlap of {count(result.neighbours)} neighbours "
-        f"among {count(result.sample)} rows",
+        "Layers at the same depth. R² is of a similarity (a rotation and one scale), there and back; SVCCA of "
+        f"{count(result.components)} components; overlap of {count(result.neighbours)} neighbours among {count(result.sample)} rows",
         columns("layer", "with", *NAMES.values(), "untrained CKA", words=("with",)),
         tuple(
             (
