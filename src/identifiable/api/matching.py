@@ -42,7 +42,9 @@ def match(*dictionaries: Any, options: MatchOptions) -> Matches:
     array([1, 2, 0, 5, 4, 3])
     """
     bases = [_basis_of(source) for source in dictionaries]
-    plain: list[Any] = [source if basis is None else basis[0] for source, basis in zip(dictionaries, bases, strict=True)]
+    plain: list[Any] = [
+        source if basis is None else basis[0] for source, basis in zip(dictionaries, bases, strict=True)
+    ]
     layouts = _each(options.features, len(plain))
     turned = [
         at for at, (basis, layout) in enumerate(zip(bases, layouts, strict=True)) if basis and layout == "columns"
