@@ -54,6 +54,7 @@ def test_a_planted_region_is_named(kind: str) -> None:
     assert region.rest - region.recall_10.value > 0.4
     assert region.recall_10.ci95 is not None
     assert region.recall_10.ci95[1] < region.rest
+    assert region.of == 200
     assert 10 < region.rows < 40  # a tenth of the 200 rows that it is tested on, and what is beside
     if kind == "column":
         assert region.rule is not None

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders import make_alignment
 from commands import run
 from identifiable import Aligned, Blocks, DataError, Representation, UsageError, align, load
+from identifiable.alignment.aligning import _answer
 from identifiable.report import markdown
-from identifiable.results import without_time
+from identifiable.results import Bounded, without_time
 from identifiable.results.serial import from_json
 
 SEED = 20240624
@@ -263,6 +265,40 @@ def test_every_use_has_its_recall_and_advice(found: Aligned) -> None:
     for way in older["ways"]:
         del way["uses"]
     assert from_json(json.dumps(older)).ways[0].uses == ()
+
+
+@pytest.mark.parametrize(
+    ("advice", "ends", "close"),
+    [
+        ("keep_old", (0.947, 0.959), True),  # of two directions that are nearly alike
+        ("map_and_rerank", (0.951, 0.961), True),
+        ("keep_old", (0.951, 0.961), False),  # by another rule
+        ("keep_old", (0.93, 0.942), False),
+        ("map_and_rerank", (0.97, 0.98), False),
+    ],
+)
+def test_advice_near_its_limit_says_so_with_both_numbers(found: Aligned, advice: Any, ends: Any, close: bool) -> None:
+    way = found.result.ways[0]
+    first = replace(way.uses[0], index=1000, within_100=Bounded(sum(ends) / 2, ends))
+    made = replace(way, advice=advice, uses=(first, *way.uses[1:]), own_within_100=Bounded(0.91))
+    answer = _answer(made)
+    assert ("within_low" in answer.values) == close
+    assert any(own in answer.message for own in ("0.91", "91.0%", "91 %"))
+    assert f"{way.own_overlap.value:.0%}"[:-1] in answer.message
+    assert (f"{ends[0]:.3f}" in answer.message or f"{ends[0]:.1%}" in answer.message) == close
+    assert "within_low" not in _answer(replace(made, uses=way.uses)).values  # 10 in 100 of a small index does not count
+
+
+def test_labels_with_nothing_found_are_said_and_counts_have_their_whole(found: Aligned) -> None:
+    way = found.result.ways[0]
+    worse = replace(make_alignment().ways[0].regions[0], of=200)
+    for labels, regions, said in (("plate", (), True), (None, (), False), ("plate", (worse,), False)):
+        settings = {**found.result.settings, "labels": labels}
+        page = markdown(
+            replace(found.result, settings=settings, ways=(replace(way, regions=regions), found.result.ways[1]))
+        )
+        assert ("no label of plate" in page.split("Rows that map worst")[-1].split(f"{way.target} →")[0]) == said
+        assert (f"{worse.rows} of 200" in page) == bool(regions)
 
 
 def test_the_page_names_the_map_that_was_written(found: Aligned) -> None:

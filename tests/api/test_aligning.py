@@ -217,8 +217,20 @@ def test_flags_are_of_a_map_and_not_of_its_inverse(tmp_path: Path) -> None:
         transform(aligned(), rows(10), only_identifiable=True)
 
 
+def test_a_file_without_names_is_not_known_to_be_of_the_source_unless_it_is_called_so(tmp_path: Path) -> None:
+    found = aligned()
+    for name, said in (("other", True), (found.source, False)):
+        np.save(tmp_path / f"{name}.npy", rows(10))
+        alerts = apply_basis(found, tmp_path / f"{name}.npy").alerts
+        told = [alert for alert in alerts if alert.code == "columns_not_checked"]
+        assert [(alert.values["basis"], alert.values["other"]) for alert in told] == [
+            (found.source, found.target)
+        ] * said
+
+
 def test_what_is_mistyped_is_one_line_that_says_what_to_type(saved: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
+    kept = Aligned.load(saved)
     for name, table in (("a", rows(20)), ("b", rows(20) @ np.ones((D, WIDER))), ("c", rows(20)[:, :2])):
         np.save(f"{name}.npy", table)
     spoiled = rows(20)
@@ -239,7 +251,8 @@ def test_what_is_mistyped_is_one_line_that_says_what_to_type(saved: Path, tmp_pa
         assert all(part in err for part in parts), err
     assert not Path("Y.npy").exists()
     code, out, err = run("transform", "map.safetensors", "a.npy", "-o", "Y.npy", "--flags", "f.csv", capsys=capsys)
-    assert (code, out) == (0, f"20 x {WIDER}: Y.npy\n")
+    assert (code, out.splitlines()[1:]) == (0, [f"20 x {WIDER}: Y.npy"])
+    assert all(part in out.splitlines()[0] for part in (kept.source, kept.target, "a.npy"))
     assert Path("f.csv").exists()
 
 

@@ -254,6 +254,15 @@ def test_another_number_of_components_is_refused(X):
     assert transform(kept, X[:, :2], inverse=True).shape == X.shape
 
 
+def test_some_components_cannot_go_back_and_the_error_says_what_is_needed(X, basis):
+    Z = pd.DataFrame(transform(basis, X), columns=[f"component_{i:03d}" for i in range(len(basis.result.components))])
+    np.testing.assert_allclose(transform(basis, Z, inverse=True), X, rtol=1e-3, atol=1e-3)
+    with pytest.raises(DataError, match=rf"{len(Z.columns)} components .* got 2") as caught:
+        transform(basis, Z.iloc[:, :2], inverse=True)
+    assert "only_identifiable" in str(caught.value)
+    assert "or --inverse" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("inverse", [False, True])
 def test_rows_that_are_not_finite_are_named(X, basis, value, inverse):

@@ -94,6 +94,11 @@ def test_bases_that_resolve_wrote(folder, capsys):
     found = load("r.json")
     assert ([d.basis for d in found.dictionaries], found.settings["signed"]) == ([True, True], False)
     assert found.pairs[0].above == 3
+    (other,) = [alert for alert in found.alerts if alert.code == "bases_of_other_tables"]
+    assert other.values == {"first": "x", "second": "y", "source": "x", "target": "y"}
+    same = ["match", "x.safetensors", "x.safetensors", "--null-draws", "2", "--json", "same.json"]
+    assert run(*same, capsys=capsys)[0] == 0
+    assert "bases_of_other_tables" not in [alert.code for alert in load("same.json").alerts]
     assert run(*bases, "--signed", "--json", "s.json", capsys=capsys)[0] == 0
     assert load("s.json").settings["signed"]
     assert "from_components.matrix" in refused("match", "x.safetensors", "a.npy", code=2, capsys=capsys)

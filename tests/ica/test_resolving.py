@@ -159,6 +159,7 @@ def test_without_refits_nothing_is_called_reproducible_and_that_is_said():
     assert all(c.reason.code == "not_refitted" for c in none.components)
     assert "not measured" in none.headline
     assert "stability_not_measured" in codes(none) - codes(some)
+    assert "--stability" in next(a.message for a in none.alerts if a.code == "stability_not_measured")
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace", "exponential", "binary"])
@@ -415,7 +416,9 @@ def test_halves_of_which_one_is_constant_are_no_refit_and_that_is_said():
     X[:200] = 3
     one = quick(X, stability=4, group_by=labels).result
     assert {c.reason.code for c in one.components} == {"not_refitted"}
-    assert "stability_not_measured" in codes(one)
+    (told,) = [alert for alert in one.alerts if alert.code == "stability_not_measured"]
+    assert (told.values["asked"], told.values["rows"]) == (4, 400)
+    assert "--stability" not in told.message
 
 
 def test_rows_that_only_one_model_has_are_dropped_and_counted():

@@ -269,10 +269,12 @@ def test_layers_beyond_chance_that_are_equally_alike_are_tied_and_not_matched():
 def test_layers_that_are_all_most_like_one_are_not_called_a_correspondence():
     rng = np.random.default_rng(46)
     rows = rng.standard_normal((N, 6))
-    first = {f"layer_{i}": rows + 0.5 * (i + 1) * rng.standard_normal((N, 6)) for i in range(4)}
+    first = {f"layer_{i}": rows + 0.5 * (i + 1) * rng.standard_normal((N, 6)) for i in range(5)}
     second = {"layer_0": rows, **{f"layer_{i}": rows + 2 * rng.standard_normal((N, 6)) for i in (1, 2, 3)}}
     result = layers(first, second)
-    assert (result.text.code, result.text.values["best"], result.text.values["times"]) == ("layers_alike", "layer_0", 4)
+    assert (result.text.code, result.text.values["best"], result.text.values["times"]) == ("layers_alike", "layer_0", 5)
+    few = layers({name: first[name] for name in ("layer_0", "layer_1")}, second)
+    assert (few.text.code, few.text.values["best"], few.text.values["times"]) == ("layers_share_match", "layer_0", 2)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,8 @@ def test_layers_that_are_all_most_like_one_are_not_called_a_correspondence():
         ([1, 1, 0, 0], "layers_partly"),
         ([0, 0, 1, 2], "layers_in_order"),
         ([2, 0, 1], "layers_reordered"),
-        ([1, 1, 1, 0], "layers_alike"),
+        ([1, 1, 1, 0], "layers_share_match"),
+        ([1, 1, 1, 1, 0], "layers_alike"),
     ],
 )
 def test_a_match_in_part_has_neither_an_order_nor_one_layer_for_each(order, code):

@@ -845,3 +845,14 @@ def test_numbers_that_count_the_columns_are_a_header(tmp_path, header, second, c
     (tmp_path / "a.csv").write_text(f"{header}\n{second}\n{second}\n")
     found = open_representation(tmp_path / "a.csv")
     assert (found.n, found.columns) == ((2, tuple(header.split(","))) if counts else (3, None))
+
+
+def test_members_that_are_no_tables_are_not_offered(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.ones((4, 3, 2)), y=np.ones(4))
+    with pytest.raises(DataError, match="found 0") as caught:
+        open_representation(tmp_path / "a.npz")
+    assert "a.npz:x" not in str(caught.value)
+    assert "reshape" in str(caught.value)
+    np.savez(tmp_path / "b.npz", x=np.ones((4, 3)), y=np.ones((4, 2)))
+    with pytest.raises(DataError, match=r"found 2.*b\.npz:x"):
+        open_representation(tmp_path / "b.npz")

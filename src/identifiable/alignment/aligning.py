@@ -46,7 +46,19 @@ from identifiable.intake import (
 from identifiable.moments import Array, Moments
 from identifiable.neighbours import Index, Lists, Metric
 from identifiable.options import AlignOptions, MapOptions
-from identifiable.results import Alert, Alignment, Answer, Baseline, Bounded, MapUse, PairsNeeded, Retrieval, Way
+from identifiable.results import (
+    Advice,
+    Alert,
+    Alignment,
+    Answer,
+    Baseline,
+    Bounded,
+    Interval,
+    MapUse,
+    PairsNeeded,
+    Retrieval,
+    Way,
+)
 from identifiable.rows import RowPlan, plan_rows
 from identifiable.run import Run
 
@@ -447,10 +459,21 @@ def _answer(way: Way) -> Answer:
         "least_rerank": RERANK,
         "least_both": BOTH,
     }
+    if way.own_within_100 is not None:
+        values["own_within"] = way.own_within_100.value
+    if found.index >= LEAST_INDEX and (ends := found.within_100.ci95) is not None and _is_close(ends, way.advice):
+        values |= {"within_low": ends[0], "within_high": ends[1]}
     shuffled = next(each.cosine.recall_10 for each in way.baselines if each.name == "shuffled_pairs")
     if way.advice == "re_embed" and low <= (shuffled.ci95 or (0, shuffled.value))[1]:
         values["shuffled"] = shuffled.value
     return Answer(way.advice, values)
+
+
+def _is_close(ends: Interval, said: Advice) -> bool:
+    """Whether the interval of 10 in 100, moved by half of itself, would give the other of two advices: re-rank, or keep the old."""
+    low, high = ends
+    near = abs(low - RERANK) < (high - low) / 2
+    return near and said == ("keep_old" if low < RERANK else "map_and_rerank")
 
 
 def _warn(work: _Pairs, ways: Sequence[_Direction], found: Sequence[Way]) -> None:

@@ -104,6 +104,7 @@ def _region(name: str, rule: str | None, row_recall: Array, inside: NDArray[np.b
         rows=int(inside.sum()),
         recall_10=bounded_share(row_recall[inside], own),
         rest=float(row_recall[~inside].mean()),
+        of=len(row_recall),
     )
 
 

@@ -18,7 +18,7 @@ from identifiable.io.basis_files import holds_basis
 from identifiable.io.opening import located
 from identifiable.options import MatchOptions, takes
 from identifiable.representation import Representation
-from identifiable.results import Alert, Matches
+from identifiable.results import Alert, Input, Matches
 from identifiable.run import Run
 
 
@@ -42,7 +42,9 @@ def match(*dictionaries: Any, options: MatchOptions) -> Matches:
     array([1, 2, 0, 5, 4, 3])
     """
     bases = [_basis_of(source) for source in dictionaries]
-    plain: list[Any] = [source if basis is None else basis for source, basis in zip(dictionaries, bases, strict=True)]
+    plain: list[Any] = [
+        source if basis is None else basis[0] for source, basis in zip(dictionaries, bases, strict=True)
+    ]
     layouts = _each(options.features, len(plain))
     turned = [
         at for at, (basis, layout) in enumerate(zip(bases, layouts, strict=True)) if basis and layout == "columns"
@@ -62,12 +64,12 @@ def match(*dictionaries: Any, options: MatchOptions) -> Matches:
     run = Run.of(options, alerts=_columns_checked(tables, options.features))
     run.inputs = inputs_of(tables, run)
     given = zip(tables, layouts, bases, strict=True)
-    made = [Dictionary.of(_oriented(table, layout), basis=basis is not None) for table, layout, basis in given]
+    made = [Dictionary.of(_oriented(table, layout), fitted=basis and basis[1]) for table, layout, basis in given]
     return match_dictionaries(made, options, run)
 
 
-def _basis_of(source: Any) -> Representation | None:
-    """The mixing directions of a basis, one in each row; None of anything else."""
+def _basis_of(source: Any) -> tuple[Representation, Input] | None:
+    """The mixing directions of a basis, one in each row, and the table it was fitted to; None of anything else."""
     name = Representation.name
     if is_path(source):
         if not holds_basis(source):
@@ -76,7 +78,8 @@ def _basis_of(source: Any) -> Representation | None:
     if not isinstance(source, Resolved):
         return None
     names = source.result.settings.get("columns")
-    return Representation(source.from_components.matrix, name=name, columns=None if names is None else tuple(names))
+    columns = None if names is None else tuple(names)
+    return Representation(source.from_components.matrix, name=name, columns=columns), source.result.inputs[0]
 
 
 def _each(features: Sequence[str], count: int) -> Sequence[str]:

@@ -201,6 +201,9 @@ def apply_basis(
     table = _opened(found, X, ids, blocks, output, inverse, before is not None or has_labels)
     stored = blocks_of(table).base
     table, alerts = arranged(table, found, inverse)
+    if is_path(X) and isinstance(found, Aligned) and not alerts and table.columns is None:
+        # a file of either model may have the same width; that of the source itself is known by its name
+        alerts = () if table.name == _fitted_to(found, inverse) else (not_checked(table.name, found, inverse),)
     source = blocks_of(table)
     _check_width(source, found, inverse)
     if before is not None:
@@ -392,7 +395,14 @@ def arranged(table: Representation, basis: Basis, inverse: bool) -> tuple[Repres
     known, given = _known(basis, inverse), table.columns
     if inverse and not set(known or ()) & set(given or ()) and (given is None or not isinstance(basis, Aligned)):
         known = None  # components under names of someone else, or rows under none
-    if known is None or places(known, given, table.name) is None:
+    if inverse and known and given and not isinstance(basis, Aligned) and not set(known) <= set(given):
+        missing = [column for column in known if column not in given]
+        raise DataError(
+            f"{table.name}: expected all {len(known)} components of the basis, got {len(known) - len(missing)} (not "
+            f"{listed([shown(column) for column in missing])}); pass all, written without --only-identifiable (only_identifiable)."
+        )
+    turn = isinstance(basis, Aligned) and not inverse
+    if known is None or places(known, given, table.name, turn=turn) is None:
         return table, () if known == given else (not_checked(table.name, basis, inverse),)
     return columns_in_order(table, known), ()
 
@@ -408,13 +418,20 @@ def columns_in_order(table: Representation, known: tuple[str, ...]) -> Represent
 
 def not_checked(name: str, basis: Basis, inverse: bool = False) -> Alert:
     """The alert that columns were taken by position."""
-    return Alert("columns_not_checked", {"name": name, "basis": _fitted_to(basis, inverse)})
+    values = {"name": name, "basis": _fitted_to(basis, inverse)}
+    return Alert(
+        "columns_not_checked",
+        values | ({"other": _fitted_to(basis, not inverse)} if isinstance(basis, Aligned) else {}),
+    )
 
 
-def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: str) -> list[int] | None:
+def places(
+    known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: str, *, turn: bool = False
+) -> list[int] | None:
     """Where the columns that a basis was fitted to stand in a table, by name; an error if one is missing or there twice.
 
     None where columns can only be taken as they come: they are the same, or one side has no names, or names that only count.
+    `turn`: the rows may be those of the other side of a map.
     """
     if known is None or given is None or known == given:
         return None
@@ -425,7 +442,8 @@ def places(known: tuple[str, ...] | None, given: tuple[str, ...] | None, name: s
     if missing:
         raise DataError(
             f"{name}: {len(missing)} of the {len(known)} columns the basis was fitted to are missing "
-            f"({listed([shown(column) for column in missing])}); pass a table that has them, or --inverse for rows of the other side."
+            f"({listed([shown(column) for column in missing])}); pass a table that has them"
+            f"{', or --inverse for rows of the other side' if turn else ''}."
         )
     counts = [Counter(known), Counter(given)]
     twice = [column for column in dict.fromkeys(known) if any(count[column] > 1 for count in counts)]

@@ -39,7 +39,7 @@ COMMAND = Command(
         "paths": {
             "nargs": "+",
             "metavar": "D",
-            "help": f"two or more dictionaries, one feature in each row: {TABLE_FORMATS}; or bases that resolve wrote",
+            "help": f"two or more dictionaries, one feature in each row: {TABLE_FORMATS}; or bases of resolve. All of one space",
         }
     },
     call=_call,

@@ -121,7 +121,8 @@ def _help(option: Declared) -> str:
     shown = option.option.shown or (
         ",".join(map(str, option.default)) if isinstance(option.default, tuple) else str(option.default)
     )
-    unset = option.option.shown is None and (option.default is None or option.default is False or option.default == ())
+    nothing = option.default is None or option.default is False or option.default in ((), "")
+    unset = option.option.shown is None and nothing
     more = "; may repeat" if option.option.repeat else ""
     default = "" if unset else " (default)" if option.default is True else f" (default {shown})"
     listed = f": {', '.join(option.choices)}" if option.choices and option.item is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from identifiable._checks import one_line
 from identifiable.cli.options import TABLE_FORMATS, add_options, command, given
 from identifiable.cli.output import EXIT_FINE, check_outputs, check_suffix, progress_bar, say, warn
 from identifiable.io.saving import WRITERS
@@ -36,6 +37,7 @@ def add_to(commands: Any) -> None:
 
 
 def _run(typed: argparse.Namespace) -> int:
+    from identifiable.alignment import Aligned
     from identifiable.api.transforming import apply_basis, loaded, output_format
 
     options = given(TransformOptions, typed)
@@ -62,6 +64,9 @@ def _run(typed: argparse.Namespace) -> int:
     if not typed.quiet:
         n, kept = done.shape
         of = f" ({kept} of {len(basis.result.components)} columns)" if options.only_identifiable else ""
+        if isinstance(basis, Aligned):
+            ends = (basis.target, basis.source) if options.inverse else (basis.source, basis.target)
+            say(f"map {' → '.join(map(one_line, ends))} applied to {one_line(typed.table)}")
         say(f"{n} x {kept}{of}: {typed.output}")
         warn(done.alerts)
     return EXIT_FINE

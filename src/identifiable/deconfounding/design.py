@@ -200,6 +200,13 @@ class Design:
         """What a perturbation is told from."""
         return "controls" if self.control.any() else "other perturbations"
 
+    @cached_property
+    def holds_others(self) -> bool:
+        """Whether most treated wells share their plate with another perturbation, so that these can be compared."""
+        treated = ~self.control
+        several = self.plate.spread(self.perturbation, treated)[self.plate.codes[treated]] > 1
+        return bool(2 * several.sum() > several.size)
+
     def told_from(self, positive: Codes) -> Codes:
         """The rows that some rows are told from: all controls, or where there are none all others."""
         others = self.control.copy() if self.control.any() else np.ones(self.n, dtype=np.bool_)

@@ -40,6 +40,7 @@ from identifiable.results import (
     FeatureMatch,
     FeatureStability,
     HeldFeatures,
+    Input,
     MatchArrays,
     Matches,
     MatchScore,
@@ -56,16 +57,19 @@ BLOCK = 4096  # rows that are scaled at once
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """Features as unit vectors in float32: those of `size` that are not zero, at these places (`live`) of the table."""
+    """Features as unit vectors in float32: those of `size` that are not zero, at these places (`live`) of the table.
+
+    `fitted` is the table that a basis was fitted to; None of a matrix.
+    """
 
     name: str
     unit: Float32
     live: Index
     names: NDArray[Any]
-    basis: bool = False
+    fitted: Input | None = None
 
     @classmethod
-    def of(cls, table: Representation, *, basis: bool = False) -> Dictionary:
+    def of(cls, table: Representation, *, fitted: Input | None = None) -> Dictionary:
         """The rows of a table, scaled to length 1."""
         rows = blocks_of(table)
         unit = np.empty((table.n, table.d), np.float32)
@@ -92,7 +96,11 @@ class Dictionary:
                 f"{table.d}; check --features rows|columns."
             )
         names = np.arange(table.n) if table.ids is None else np.asarray(table.ids)
-        return cls(table.name, unit if len(live) == table.n else unit[live], live, names, basis)
+        return cls(table.name, unit if len(live) == table.n else unit[live], live, names, fitted)
+
+    @property
+    def basis(self) -> bool:
+        return self.fitted is not None
 
     @property
     def dead(self) -> NDArray[np.bool_]:
@@ -216,6 +224,12 @@ def _alerts(dictionaries: Sequence[Dictionary]) -> list[Alert]:
     if all(len(each.names) < each.unit.shape[1] and not each.basis for each in dictionaries):
         k, d = len(dictionaries[0].names), dictionaries[0].unit.shape[1]
         found.append(Alert("features_as_rows", {"features": k, "dimensions": d}))
+    of = {each.fitted.sha256: (each.name, each.fitted.name) for each in dictionaries if each.fitted is not None}
+    if len(of) > 1:
+        (first, source), (second, target), *_ = of.values()
+        found.append(
+            Alert("bases_of_other_tables", {"first": first, "second": second, "source": source, "target": target})
+        )
     return found
 
 

@@ -134,7 +134,7 @@ def _resolved(
     refits = refit(blocks, settings, fitted, groups, run, representation.name)
     stable = measure_stability(fitted.to_components, refits, covariance) if refits else None
     judged = diagnostics.judge(fitted.shape, fitted.directions, fitted.form, stable)
-    alerts = _alerts(representation.name, fitted, judged, moments, refits)
+    alerts = _alerts(representation.name, fitted, judged, moments, refits, settings.stability)
     alerts += data_alerts(representation.name, blocks, fitted, grouped=groups is not None)
     return fitted, judged, stable, refits, alerts
 
@@ -175,7 +175,7 @@ def _components(fitted: Fit, judged: list[diagnostics.Judged], stable: Stability
 
 
 def _alerts(
-    name: str, fitted: Fit, judged: list[diagnostics.Judged], moments: Moments, refits: list[Refit]
+    name: str, fitted: Fit, judged: list[diagnostics.Judged], moments: Moments, refits: list[Refit], asked: int
 ) -> list[Alert]:
     record, shape, n, d = fitted.whitener.record, fitted.shape, moments.n, len(fitted.rotation)
     looks_gaussian = diagnostics.looks_gaussian(shape)
@@ -200,7 +200,7 @@ def _alerts(
         (pairs > 0, "unresolved_pairs", {"pairs": pairs, "rows": n}),
         (heavy > 0, "heavy_tails", {"components": heavy, "share": OUTLIER_SHARE}),
         (stopped > 0, "refits_not_converged", {"stopped": stopped, "refits": len(refits)}),
-        (not refits, "stability_not_measured", {}),
+        (not refits, "stability_not_measured", {"asked": asked, "rows": n} if asked else {}),
         (
             max(reached) - min(reached) > START_GAP * max(reached),
             "starts_disagree",

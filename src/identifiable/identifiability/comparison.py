@@ -102,7 +102,7 @@ def _compared(run: CompareRun, representations: list[Representation], names: Map
         for r, rows in zip(representations, pairing.rows, strict=True)
     ]
     inputs = inputs_of(representations, run)
-    run.alerts += identical_inputs(inputs)
+    run.alerts[:0] = identical_inputs(inputs)
     pairs: list[PairResult] = []
     for i, x in enumerate(tables):
         for j, y in enumerate(tables[i + 1 :], start=i + 1):

@@ -434,7 +434,7 @@ class _Call:
         often = max(set(found), key=found.count, default=0)
         nearly_all = len(matches) - len(matches) // 10
         if not one_each and 2 * found.count(often) > len(matches):
-            code = "layers_alike"
+            code = "layers_alike" if len(matches) >= FEWEST_DEPTHS else "layers_share_match"
             counts |= {"best": places[often], "times": found.count(often)}
         elif matched < nearly_all:
             tied = sum(bool(match.tied) for match in matches)

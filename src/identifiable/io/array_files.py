@@ -185,9 +185,12 @@ class NamedArrays(ABC):
             return fitting[0]
         if len(others) == 1:  # not fitting either, but then the error can say what is wrong with it
             return others[0]
+        do = f"name one after a colon, as in {self._at(next(iter(fitting or others), 'NAME'))}"
+        if ndim == 2 and not fitting and any(len(layouts[k].shape) > ndim for k in others):
+            do = "save one with a row for each sample, array.reshape(len(array), -1), and pass that"
         raise DataError(
             f"{self._label}: expected exactly one {ndim}-D array{' of numbers' if ndim == 2 else ''}, found {len(fitting)}; "
-            f"it holds {held}: name one after a colon, as in {self._at(next(iter(fitting or others), 'NAME'))}"
+            f"it holds {held}: {do}"
         )
 
 

@@ -379,7 +379,7 @@ class HeadsOptions(Tables):
     labels: Annotated[
         Any,
         Option(
-            "names of the labels to join the heads on: a file, or a name in the file of the head; one for both heads, or one for each",
+            "names of the labels to join the heads on: a file, or a name in the file of the head; once for both heads, or once for each",
             repeat=True,
             setting=False,
             metavar="NAME",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from identifiable.report.words import UP_TO, count, counted, display_name, known, number, one_line, percent, ratio
-from identifiable.results import Neighbours, PairResult, Rung, SharedDimensions
+from identifiable.results import Alert, Neighbours, PairResult, Rung, SharedDimensions
 
 DEGREES = {"nearly": "Nearly", "largely": "Largely", "partly": "Partly"}
 NOUNS = {"signed_permutation": "reordering the axes", "similarity": "a similarity", "linear": "a linear map"}
@@ -14,14 +14,21 @@ ASYMMETRIC = 0.1  # difference in R² from which on the two directions are told 
 RE_EMBED_BELOW = 0.9  # of the target's variance: a map that explains less replaces no vectors
 
 
-def answer(pair: PairResult) -> str:
-    """The sentence to take away. A result without the numbers for it (an older file) has the one it was saved with."""
+def answer(pair: PairResult, alerts: Sequence[Alert] = ()) -> str:
+    """The sentence to take away. A result without the numbers for it (an older file) has the one it was saved with.
+
+    `alerts` are those of the result: tables that hold the same values, and few rows, come into the sentence.
+    """
     if pair.verdict.degree is None:
         return one_line(pair.verdict.text) or "This result holds no verdict."
-    return " ".join(part for part in (_agreement(pair), _axes(pair)) if part)
+    few = any(alert.code == "few_rows" for alert in alerts)
+    both = {pair.source, pair.target}
+    same = any(a.code == "identical_inputs" and {a.values["first"], a.values["second"]} == both for a in alerts)
+    copies = f"{display_name(pair.source)} and {display_name(pair.target)} hold the same values." if same else ""
+    return " ".join(part for part in (copies, _agreement(pair, few), _axes(pair)) if part)
 
 
-def _agreement(pair: PairResult) -> str:
+def _agreement(pair: PairResult, few: bool) -> str:
     verdict, shared = pair.verdict, pair.shared
     there, back = verdict.r2, verdict.r2_back
     both = f"R² {r2(there)}" if r2(there) == r2(back) else f"R² {r2(there)} there and {r2(back)} back"
@@ -32,11 +39,12 @@ def _agreement(pair: PairResult) -> str:
         )
     if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
         verb, carry = ("is", "It carries") if shared.strong == 1 else ("are", "They carry")
+        bound = " (at least: rows are few)" if few else ""
         return (
-            f"Only {count(shared.strong)} of {count(shared.possible)} dimensions {verb} shared. {carry} "
+            f"Only {count(shared.strong)} of {count(shared.possible)} dimensions {verb} shared{bound}. {carry} "
             f"{percent(shared.variance_target)} of the variance, so a linear map explains much all the same ({both})."
         )
-    found = f"{dimensions(shared)}" if shared is not None else ""
+    found = dimensions(shared, few) if shared is not None else ""
     weaker = verdict.degree if (there or 0.0) <= (back or 0.0) else verdict.degree_back
     if verdict.degree != verdict.degree_back and abs((there or 0.0) - (back or 0.0)) > ASYMMETRIC:
         there_, back_ = (
@@ -117,15 +125,15 @@ def _details(pair: PairResult, group: str) -> str:
     return f"R² {r2(own)}{more}"
 
 
-def dimensions(shared: SharedDimensions) -> str:
-    """'11 of 96 dimensions shared, 37 partly'."""
+def dimensions(shared: SharedDimensions, few: bool = False) -> str:
+    """'11 of 96 dimensions shared, 37 partly'; with `few` rows at least so many."""
     if shared.withheld:
         return "too few independent rows to count shared dimensions"
     if shared.strong == shared.possible == 1:
         return "the one dimension is shared"
     if shared.strong == shared.possible:
         return f"all {counted(shared.possible, 'dimension')} shared"
-    least = "at least " if shared.lower_bound else ""
+    least = "at least " if shared.lower_bound or few else ""
     partly = f", {count(shared.partly)} partly" if shared.partly else ""
     return f"{least}{count(shared.strong)} of {count(shared.possible)} dimensions shared{partly}"
 

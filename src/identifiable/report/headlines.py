@@ -233,7 +233,7 @@ def _judged(result: Audit | Recommendation | ScreenEvaluation | Cleaning) -> str
 
 
 HEADLINES: dict[type, Callable[[Any], str]] = {
-    Comparison: lambda result: answer(result.pairs[0] if len(result.pairs) <= 2 else result.weakest),
+    Comparison: lambda result: answer(result.pairs[0] if len(result.pairs) <= 2 else result.weakest, result.alerts),
     Resolution: _resolution,
     JointResolution: _joint,
     Disentanglement: _disentanglement,

@@ -87,13 +87,17 @@ class PairsNeeded:
 
 @dataclass(frozen=True)
 class Region:
-    """Rows whose recall@10 is lower than that of the rest: those with a label, or those that a short rule describes."""
+    """Rows whose recall@10 is lower than that of the rest: those with a label, or those that a short rule describes.
+
+    `rows` of the `of` test queries that it was judged on (None in results of older versions).
+    """
 
     name: str
     rule: str | None
     rows: int
     recall_10: Bounded
     rest: float
+    of: int | None = None
 
 
 @dataclass(frozen=True)

@@ -182,9 +182,12 @@ class Heads(Shown):
             said |= {"temperature": self.temperature, "scaled": fit.r2_scale}
         if fit.draws:
             said["chance"] = fit.null_r2_scale if self.rescaled else fit.null_r2_ridge
+        remarks = (Answer("heads_read_worse", {"read": fit.r2}),) if fit.r2 < 0 < fit.r2_ridge else ()
         if self.rescaled:
-            return Answer("heads_map_and_temperature" if fit.draws else "heads_map_and_temperature_without_null", said)
-        return Answer("heads_map" if fit.draws else "heads_map_without_null", said)
+            code = "heads_map_and_temperature" if fit.draws else "heads_map_and_temperature_without_null"
+        else:
+            code = "heads_map" if fit.draws else "heads_map_without_null"
+        return Answer(code, said, remarks=remarks)
 
     @property
     def about(self) -> str:

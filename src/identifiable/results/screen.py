@@ -104,13 +104,16 @@ class FoldCheck:
 
 @dataclass(frozen=True)
 class FeatureCheck:
-    """The columns of the embedding. Gaussian marginals (a median |excess kurtosis| near 0) leave ICA nothing to hold on to."""
+    """The columns of the embedding. Gaussian marginals (a median |excess kurtosis| near 0) leave ICA nothing to hold on to.
+
+    `median_kurtosis` is None where every column is constant.
+    """
 
     constant: int
     rank: int
     duplicate_rows: int
     duplicate_pairs: tuple[tuple[int, int], ...]
-    median_kurtosis: float
+    median_kurtosis: float | None
     gaussianised: bool
     n_over_d: float
 

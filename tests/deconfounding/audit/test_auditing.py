@@ -204,6 +204,7 @@ def test_one_locked_perturbation_is_named_though_the_mean_hides_it():
     told = next(f for f in result.findings if f.code == "layout")
     assert (result.verdict, told.severity) == ("caution", "caution")
     assert (told.values["locked"], told.values["testable"]) == ({"g3": pytest.approx(1.0)}, 8)
+    assert says(told.message, "1 of 8 ", "g3 1.00")
     assert severities(audited(screen(0, guides=8, plates=24), permutations=1))["layout"] == "fine"
 
 
@@ -479,6 +480,25 @@ def test_constant_and_dependent_columns_duplicates_and_few_rows_are_found():
     assert {"rank", "duplicate_rows", "few_rows", "gaussianised"}.isdisjoint(severities(audited(design, min_wells=6)))
     gaussian = audited(screen(30), np.random.default_rng(31).standard_normal((320, 6)))
     assert (gaussian.verdict, severities(gaussian)["gaussianised"]) == ("caution", "caution")
+
+
+def test_a_table_of_constant_columns_has_no_kurtosis_and_is_unusable():
+    design = screen(29, plates=6)
+    result = audited(design, np.ones((design.n, 3)), min_wells=6)
+    assert (result.features.median_kurtosis, result.verdict) == (None, "unusable")
+    assert severities(result)["all_constant"] == "stop"
+    assert from_json(result.to_json()).features == result.features
+    assert "all_constant" not in severities(audited(design, min_wells=6))
+
+
+def test_plates_of_one_perturbation_are_said_where_nothing_else_can_be_compared():
+    design = screen(29, plates=12)
+    own = design.perturbation.text()[np.flatnonzero(~design.control)[design.plate.codes % 2]]
+    alone = replace(design, perturbation=Labels.of(np.where(design.control, "empty", own)))
+    assert (design.holds_others, alone.holds_others) == (True, False)
+    (told,) = [each for each in audited(alone).findings if each.code == "plates_of_one_perturbation"]
+    assert (told.severity, told.values) == ("fine", {"alone": 12, "plates": 12})
+    assert "plates_of_one_perturbation" not in severities(audited(design))
 
 
 # The whole

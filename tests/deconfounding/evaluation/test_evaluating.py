@@ -290,10 +290,37 @@ def test_one_locked_target_is_named_and_its_score_not_taken_for_biology() -> Non
         assert "t2 1.00" in told
         assert condition(result, "position").ci95[0] < 0.6
         assert result.verdict == verdict
+        assert "--against others" in told
     assert "t2 1.000" in result.advice.reasons[-1].message
     for effects in ({}, {"t2": 9.0}):
         free = evaluate(*small_screen(names, anywhere, effects, plates=24), **options)
         assert "layout_tells" not in [a.code for a in free.alerts]
+
+
+@pytest.mark.parametrize("against", ["controls", "others"])
+def test_other_perturbations_are_no_advice_where_they_were_used_or_no_plate_holds_two(against) -> None:
+    blocks, design = small_screen(["empty"] * 8 + ["t0"] * 4, locked_to_the_first_row("t0"), {}, plates=24)
+    if against == "others":
+        names = ["empty"] * 4 + [f"t{k}" for k in range(8)]
+        blocks, design = small_screen(names, locked_to_the_first_row("t2"), {}, plates=24)
+    options = {**SMALL, "classifiers": ("ridge",), "representations": ("pca",), "null_guides": 0, "against": against}
+    (told,) = [a for a in evaluate(blocks, design, **options).alerts if a.code == "layout_tells"]
+    assert "instead" not in told.values
+    assert told.values["against"] == ("controls" if against == "controls" else "other perturbations")
+    assert "--against" not in told.message
+
+
+def test_targets_without_a_control_on_their_plates_are_named() -> None:
+    names = ["empty"] * 8 + ["t0"] * 2 + ["t1"] * 4
+    blocks, design = small_screen(names, anywhere, {}, plates=24)
+    options = {**SMALL, "classifiers": ("ridge",), "representations": ("pca",), "null_guides": 0}
+    own = np.array([int(name[1:]) % 3 == 0 for name in design.plate.text()])  # a third of the plates
+    text = design.perturbation.text()
+    kept = np.flatnonzero(np.where(own, text == "t1", text != "t1"))
+    for rows, alone in ((kept, ["t1"]), (np.arange(design.n), None)):
+        result = evaluate(Blocks(np.asarray(blocks[rows]), name="small"), design.take(rows), **options)
+        found = [a.values["names"] for a in result.alerts if a.code == "targets_without_controls"]
+        assert found == ([alone] if alone else [])
 
 
 def test_few_components_that_come_back_make_ica_unidentified() -> None:

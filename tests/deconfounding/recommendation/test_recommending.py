@@ -18,7 +18,7 @@ from identifiable.deconfounding.recommendation import recommending
 from identifiable.deconfounding.recommendation.candidates import Fits, candidates
 from identifiable.deconfounding.recommendation.choosing import Choice
 from identifiable.deconfounding.recommendation.recommending import _Board, _judge, _Judged, _wide
-from identifiable.results import HeldOutScore, from_json
+from identifiable.results import Answer, HeldOutScore, from_json
 from identifiable.run import Run
 from identifiable.worlds import cells
 
@@ -106,8 +106,9 @@ def test_intervals_too_wide_to_exclude_a_loss_are_said_with_their_number(helped)
 def test_an_interval_is_wide_from_twice_the_margin_on(verdict):
     widths = {"nn_cosine": 0.07, "nn_euclidean": 0.05, "consensus_batch": np.nan, "batch_readable": 0.5}
     nested = tuple(HeldOutScore(metric, 0.5, 0.1, (0.1, 0.1 + width)) for metric, width in widths.items())
+    nested = (replace(nested[0], difference=-0.011), *nested[1:])
     judged = _Judged(verdict, "recommended", {}, None, (), 1.0, 0, nested)
-    said = {"name": "wells", "metrics": 2, "of": 3, "margin": 0.03}
+    said = {"name": "wells", "metrics": 2, "of": 3, "margin": 0.03, "lowest": {"nn_cosine": -0.011}}
     found = [(alert.code, alert.values) for alert in _wide(judged, 0.03, "wells")]
     assert found == ([] if verdict == "keep-as-is" else [("wide_intervals", said)])
     assert _wide(replace(judged, nested=nested[1:2]), 0.03, "wells") == []
@@ -464,3 +465,11 @@ def test_every_verdict_has_the_evidence_that_decides_it(board: _Board, code: str
     assert judged.values["method"] == ("as-is" if code in ("none_is_better", "nothing_to_judge_by") else "sphering")
     assert judged.values.get("metrics") == metrics
     assert judged.values.get("parts") == (2 if code == "too_few_to_judge" else None)
+
+
+def test_a_rise_among_controls_is_named_where_it_is_no_gain():
+    judged = _judge(evidence(sphering=corrected(held_out={"replicate_map": GAIN})), 0.03)
+    other = _judge(evidence(sphering=QUIETER, before=BEFORE | {"batch_readable": CHANCE}), 0.03)
+    assert ("uncounted" in judged.values, "uncounted" in other.values) == (True, False)
+    assert "replicate_map" not in other.values["counted"]
+    assert f"{GAIN:.3f}" in Answer(judged.code, judged.values).message

@@ -28,7 +28,7 @@ from identifiable.report.answer import advice, answer
 from identifiable.report.page import Block, Card, Curves, Dots, Notice, Table, Terms, Text
 from identifiable.report.pages import page_of
 from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, similarity_rows
-from identifiable.report.pages.ladder import efficiency_line, verdict_words
+from identifiable.report.pages.ladder import card, efficiency_line, verdict_words
 from identifiable.report.render.figures import drawn_legend
 from identifiable.results import Alert, Efficiency, Null, Rung, from_json, to_json
 
@@ -107,6 +107,29 @@ def test_axes_that_are_withheld_say_why(withheld: Any, rows_needed: int, shown: 
     for matched, least in ((3, True), (0, False)):  # a lower bound of 0 says nothing
         bound = replace(result.pairs[0], axes=replace(axes, matched=matched, at_least=True))
         assert ("at least" in answer(bound)) is least
+
+
+def test_copies_and_few_rows_are_in_the_sentence() -> None:
+    pair = make_pair()
+    assert pair.shared is not None
+    same = Alert("identical_inputs", {"first": pair.source, "second": pair.target})
+    other = Alert("identical_inputs", {"first": pair.source, "second": "another"})
+    copies, plain = answer(pair, [same]), answer(pair, [other])
+    assert plain == answer(pair)
+    assert copies.endswith(plain)
+    assert copies.startswith(f"{pair.source} and {pair.target} ")
+    few = Alert("few_rows", {"training": 20, "dimensions": 4, "per_dimension": 5.0})
+    weak = replace(pair, shared=replace(pair.shared, strong=1, partly=0))
+    for each in (pair, weak):
+        assert ("at least" in answer(each, [few]), "at least" in answer(each)) == (True, False)
+
+
+def test_dimensions_that_are_not_counted_have_no_number() -> None:
+    pair = make_pair()
+    withheld = replace(pair, shared=replace(pair.shared, withheld=True, strong=0, partly=0))
+    for each, number in ((withheld, False), (pair, True)):
+        facts = dict(card(each).facts)
+        assert any(letter.isdigit() for letter in facts["shared dimensions"]) == number
 
 
 def test_the_sentence_names_degree_form_and_dimensions() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from builders import blocks_of, make_matches, tables_of
@@ -33,6 +35,12 @@ def test_the_sentence_has_the_count_and_pw_mcc_beside_chance(made, code, tone, p
     assert (result.text.code, card(result).tone) == (code, tone)
     assert all(part in card(result).sentence for part in parts)
     assert steps(result) == next_steps
+
+
+def test_the_next_step_of_bases_at_chance_is_not_to_train_longer():
+    result = make_matches(chance=0.8)
+    bases = replace(result, dictionaries=tuple(replace(each, basis=True) for each in result.dictionaries))
+    assert steps(bases) == ["Steps at chance, bases"]
 
 
 def test_every_score_stands_beside_both_nulls():

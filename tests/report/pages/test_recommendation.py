@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builders import blocks_of, make_recommendation, table_called
-from identifiable import report
+from identifiable import report, results
 from identifiable.report.frame import glossary
 from identifiable.report.page import Card, Code, Curves, Dots, Fold, Grid, Notice
 from identifiable.report.pages import page_of
@@ -26,7 +26,14 @@ def of_kind(result, kind):
 def test_the_verdict_has_its_tone(verdict, tone):
     (card,) = of_kind(replace(FULL, verdict=verdict), Card)
     assert card.tone == tone
-    assert dict(card.facts)["chosen by"] == "9 of 10 folds"
+    assert dict(card.facts)["family chosen by"] == "9 of 10 folds"
+
+
+def test_the_summary_has_the_scores_of_the_choice_held_out():
+    nested = (results.HeldOutScore("nn_cosine", 0.615, 0.015, (-0.02, 0.04)),)
+    (card,) = of_kind(replace(FULL, nested=nested), Card)
+    assert dict(card.facts)["1-NN, cosine"].startswith("0.600 → 0.615")
+    assert "→" not in dict(card.facts)["replicate mAP"]
 
 
 def test_methods_are_ranked_and_what_is_below_the_input_is_marked():

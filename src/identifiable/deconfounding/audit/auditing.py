@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from identifiable.blocks import Blocks, fold, in_threads, one_blas_thread
 from identifiable.deconfounding.audit import blind as layout
 from identifiable.deconfounding.audit.blind import BlindClassifier
-from identifiable.deconfounding.audit.findings import CONFOUNDED, Evidence, Skipped, answer_of, verdict_of
+from identifiable.deconfounding.audit.findings import ANY, CONFOUNDED, EACH, Evidence, Skipped, answer_of, verdict_of
 from identifiable.deconfounding.design import Codes, Design, Labels, summarise
 from identifiable.deconfounding.folds import FEWEST_WELLS, USUAL_WELLS, enough_wells, plate_folds
 from identifiable.deconfounding.intervals import interval, least_of_many, mean_of, null_spread, plate_draws
@@ -29,7 +29,6 @@ from identifiable.run import PLAIN, Run, Stage
 
 BOOTSTRAP = 300  # draws of plates for intervals
 CELL_COUNT_BINS = 20
-EACH, ANY = "each perturbation", "any perturbation"
 READ_ROWS = 20_000  # rows from which the reading of plates is judged, at most
 READ_CLASSES = 200  # and plates, drawn at random
 CLASS_ROWS = 4  # a plate (batch) with fewer wells is not read
@@ -337,7 +336,7 @@ def check_features(blocks: Blocks, run: Run = PLAIN) -> FeatureCheck:
         rank=WhiteBasis.of(moments).rank,
         duplicate_rows=duplicates,
         duplicate_pairs=pairs,
-        median_kurtosis=float(np.median(np.abs(kurtosis))) if kurtosis.size else float("nan"),
+        median_kurtosis=float(np.median(np.abs(kurtosis))) if kurtosis.size else None,
         gaussianised=_gaussianised(kurtosis, blocks.n, _free_columns(moments, scale)),
         n_over_d=blocks.n / blocks.d,
     )

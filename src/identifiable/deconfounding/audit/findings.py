@@ -21,7 +21,9 @@ from identifiable.results.screen import AuditVerdict
 CONFOUNDED = 0.6
 NOTICEABLE = 0.55  # a quarter of those effects; less, even if certain, changes no conclusion
 INFORMED = 0.1  # share of what a label could tell about the address, from which on it is worth a word
+EACH, ANY = "each perturbation", "any perturbation"
 FEW_ROWS = 10  # rows per column below which fits are mostly noise
+UNUSABLE = ("all_constant", "nothing_testable", "single_class_folds")  # findings after which no score is valid
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Evidence:
                 self._one_batch,
                 self._uneven,
                 self._plates,
+                self._others,
                 self._plate_read,
                 self._cell_count,
                 self._columns,
@@ -130,7 +133,8 @@ class Evidence:
     @property
     def locked_values(self) -> dict[str, Any]:
         """Which single perturbations position predicts; nothing where it predicts none."""
-        return {"locked": dict(self.locked), "testable": len(self.testable)} if self.locked else {}
+        locked = dict(self.locked)
+        return {"locked": locked, "predicted": len(locked), "testable": len(self.testable)} if locked else {}
 
     def _information(self) -> list[Finding]:
         address = next((d for d in self.dependences if d.what == about("address")), None)
@@ -173,6 +177,15 @@ class Evidence:
         values = {"without": len(without), "plates": plate.size, "names": without}
         return [Finding("plates_without_controls", values, severity="caution")] if without else []
 
+    def _others(self) -> list[Finding]:
+        """Plates that leave nothing but controls to compare with."""
+        plate, treated = self.design.plate, ~self.design.control
+        if self.design.holds_others or not self.design.control.any():
+            return []
+        held = plate.spread(self.design.perturbation, treated)
+        values = {"alone": int((held == 1).sum()), "plates": int((held > 0).sum())}
+        return [Finding("plates_of_one_perturbation", values, severity="fine")]
+
     def _plate_read(self) -> list[Finding]:
         scores = {what: self.score("embedding", what) for what in ("plate", "batch")}
         return [
@@ -189,6 +202,8 @@ class Evidence:
 
     def _columns(self) -> list[Finding]:
         features, d = self.features, round(len(self.design.control) / self.features.n_over_d)
+        if features.constant == d:
+            return [Finding("all_constant", {"columns": d}, severity="stop")]
         short = d - features.constant - features.rank
         values = {"rank": features.rank, "columns": d, "constant": features.constant, "directions": short}
         return [Finding("rank", values, severity="fine")] if features.constant or short else []
@@ -212,7 +227,7 @@ class Evidence:
 def verdict_of(findings: Sequence[Finding]) -> AuditVerdict:
     """The worst of the findings; the layout before the batch, which comparing within plates can still overcome."""
     stops = {finding.code for finding in findings if finding.severity == "stop"}
-    if stops & {"nothing_testable", "single_class_folds"}:
+    if stops & set(UNUSABLE):
         return "unusable"
     if "layout" in stops:
         return "layout-confounded"
@@ -231,7 +246,7 @@ def _meaning(verdict: AuditVerdict, findings: Sequence[Finding], evidence: Evide
     stops = {finding.code: finding for finding in findings if finding.severity == "stop"}
     cautions = [finding for finding in findings if finding.severity == "caution"]
     if verdict == "unusable":
-        return Answer("unusable", remarks=(stops.get("nothing_testable") or stops["single_class_folds"],))
+        return Answer("unusable", remarks=(next(stops[code] for code in UNUSABLE if code in stops),))
     if verdict == "layout-confounded":
         locked = evidence.locked_values
         also = [Answer("batch_too")] * ("batch" in stops) + ([Answer("locked", locked)] if locked else [])
@@ -249,7 +264,8 @@ def _meaning(verdict: AuditVerdict, findings: Sequence[Finding], evidence: Evide
 def auroc_of(score: BlindScore) -> dict[str, Any]:
     """A blind score as values of a finding."""
     low, high = score.ci95
-    return {"predicts": score.predicts, "auroc": score.auroc, "low": low, "high": high}
+    predicts = "perturbations on average" if score.predicts == EACH else score.predicts
+    return {"predicts": predicts, "auroc": score.auroc, "low": low, "high": high}
 
 
 def _against_chance(code: str, score: BlindScore, values: dict[str, Any]) -> Finding:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Literal
 
+from identifiable.deconfounding.design import Design
 from identifiable.deconfounding.evaluation.options import Asked
 from identifiable.deconfounding.evaluation.representing import BLIND, READERS_NAMES
 from identifiable.deconfounding.evaluation.tabulating import ConditionName, Gap, Tabulation
@@ -78,7 +79,7 @@ def conclude(
     table: Tabulation,
     fitted: Sequence[Fitted],
     *,
-    wells_known: bool,
+    design: Design,
     coverage: Coverage,
     unfitted: Mapping[str, int] | None,
 ) -> Conclusion:
@@ -100,7 +101,7 @@ def conclude(
             *_ica_alerts(fitted),
             *_trial_alerts(table.trials),
             *_interval_alerts(options, table),
-            *_layout_alerts(evidence, wells_known),
+            *_layout_alerts(evidence, options, design),
         ),
         judgement=judge(evidence, coverage),
     )
@@ -180,11 +181,16 @@ def _interval_alerts(options: Asked, table: Tabulation) -> Iterator[Alert]:
         yield Alert("draws_agree", {"scores": alike})
 
 
-def _layout_alerts(evidence: Evidence, wells_known: bool) -> Iterator[Alert]:
+def _layout_alerts(evidence: Evidence, options: Asked, design: Design) -> Iterator[Alert]:
     if evidence.layout_tells and evidence.position is not None:
         single = {c.target: c.auroc for c in evidence.told_by_position}
-        yield Alert("layout_tells", {"auroc": evidence.position.auroc, **({"targets": single} if single else {})})
-    if not wells_known:
+        controls = options.compared_with(design) == "controls"
+        against = "controls" if controls else "other perturbations"
+        values: dict[str, Any] = {"auroc": evidence.position.auroc, "against": against}
+        values |= {"targets": single} if single else {}
+        values |= {"instead": "others"} if controls and design.holds_others else {}
+        yield Alert("layout_tells", values)
+    if design.address is None:
         yield Alert("no_wells")
 
 

@@ -157,6 +157,7 @@ class _Evaluation:
                 f"{design.name}: no target can be scored; {listed(f'{k}: {v}' for k, v in self.skipped.items())}."
             )
         self.skipped.update(chosen.skipped)
+        self.alerts += self._without_controls()
         self.alerts += [*run.alerts, *options.overridden(), *chosen.alerts]
         self.transforms = Transforms(
             blocks, design, run, rank=options.rank, given=options.given, by_fold=by_fold, checkpoint=self.checkpoint
@@ -172,6 +173,16 @@ class _Evaluation:
         return tuple(
             name for name, c in self.contrasts.items() if not c.null and any(name in plan.folds for plan in self.plans)
         )
+
+    def _without_controls(self) -> Iterator[Alert]:
+        """Targets that the audit does not judge: all controls they are compared with lie on other plates."""
+        if self.options.compared_with(self.design) != "controls":
+            return
+        beside = self.design.plate.count(self.design.control)[self.design.plate.codes] > 0
+        scored = (self.contrasts[name] for name in self.targets)
+        names = [each.name for each in scored if not beside[each.rows[each.positive]].any()]
+        if names:
+            yield Alert("targets_without_controls", {"names": names, "targets": len(names)})
 
     def _common(self, store: Store | None) -> Mapping[str, Any]:
         """What every kept part depends on: the data and the design."""
@@ -406,7 +417,7 @@ class _Evaluation:
                 self.options,
                 Tabulation(self.trials, self.targets, nulls, groups),
                 self.fitted,
-                wells_known=self.design.address is not None,
+                design=self.design,
                 coverage=Coverage(len(self.targets), self.chosen, self.options.level),
                 unfitted=self.unfitted,
             )

@@ -341,7 +341,7 @@ def _judge(board: _Board, margin: float) -> _Judged:
     better = _gained(biological, board.fits.part.size, margin)
     quieter = [s for s in nested if s.metric == BATCH_READABLE and _is_quieter(board, s, margin)]
     if not better and not quieter:
-        return told("keep-as-is", "no_clear_gain", keep)
+        return told("keep-as-is", "no_clear_gain", keep, **_short_of_a_gain(biological, margin))
     gains: dict[str, Any] = {"better": better} if better else {}
     if quieter:
         gains |= {"readable": quieter[0].value, "readable_before": quieter[0].value - quieter[0].difference}
@@ -358,6 +358,13 @@ def _gained(biological: Sequence[HeldOutScore], parts: int, margin: float) -> li
     return [s.metric for s in asked if s.difference >= max(margin, wider * (s.difference - s.difference_ci95[0]))]
 
 
+def _short_of_a_gain(biological: Sequence[HeldOutScore], margin: float) -> dict[str, Any]:
+    """The differences that were judged, and that of `replicate_map` where it rises, which does not count."""
+    counted = {s.metric: s.difference for s in biological if s.metric != REPLICATE_MAP}
+    rises = [s for s in biological if s.metric == REPLICATE_MAP and s.difference >= margin and s.difference_ci95[0] > 0]
+    return {"counted": counted} | ({"uncounted": rises[0].difference} if rises else {}) if counted else {}
+
+
 def _is_quieter(board: _Board, nested: HeldOutScore, margin: float) -> bool:
     """Whether batches could be read from the input, and can be read less from the method that is chosen."""
     value, (low, _) = board.whole(board.reference(BATCH_READABLE), BATCH_READABLE).interval()
@@ -368,8 +375,9 @@ def _is_quieter(board: _Board, nested: HeldOutScore, margin: float) -> bool:
 def _wide(judged: _Judged, margin: float, name: str) -> list[Alert]:
     """The metrics whose intervals are too wide to show that nothing is lost."""
     found = [s for s in judged.nested if s.metric in BIOLOGICAL]
-    wide = [s.metric for s in found if not s.difference_ci95[1] - s.difference_ci95[0] <= 2 * margin]
-    told = {"name": name, "metrics": len(wide), "of": len(found), "margin": margin}
+    wide = [s for s in found if not s.difference_ci95[1] - s.difference_ci95[0] <= 2 * margin]
+    lowest = {s.metric: s.difference for s in sorted(wide, key=lambda s: s.difference)[:1]}
+    told = {"name": name, "metrics": len(wide), "of": len(found), "margin": margin, "lowest": lowest}
     return [Alert("wide_intervals", told)] if wide and judged.verdict != "keep-as-is" else []
 
 

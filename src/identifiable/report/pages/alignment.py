@@ -279,17 +279,24 @@ def _enough(way: Way, curve: PairsNeeded) -> str:
 
 
 def _regions(result: Alignment) -> Iterator[Block]:
+    labels = result.settings.get("labels")
     for way in result.ways:
+        if labels is not None and all(region.rule is not None for region in way.regions):
+            yield Text(
+                f"{_arrow(way)}: no label of {one_line(labels)} has a recall clearly below that of the other rows.",
+                note=True,
+                brief=way is result.ways[0],
+            )
         if not way.regions:
             continue
         yield Table(
             f"{_arrow(way)}: groups of rows with a lower recall@10, index of {counted(cosine(way.queries).index, 'row')}",
-            columns("rows", "rule", "queries", "recall@10 [95 %]", "all others", words=("rule",)),
+            columns("rows", "rule", "test queries", "recall@10 [95 %]", "all others", words=("rule",)),
             tuple(
                 (
                     one_line(region.name),
                     MISSING if region.rule is None else one_line(region.rule),
-                    count(region.rows),
+                    count(region.rows) if region.of is None else f"{count(region.rows)} of {count(region.of)}",
                     _said(region.recall_10),
                     score(region.rest),
                 )

@@ -48,7 +48,9 @@ SEVERITIES: dict[
 
 def page(result: Audit) -> Page:
     words = glossary("audit")
-    advice = (("What you can conclude", f"conclude {result.verdict}"), ("What to do next", f"next {result.verdict}"))
+    alone = any(finding.code == "plates_of_one_perturbation" for finding in result.findings)
+    steps = f"next {result.verdict}" + (", alone" if alone and result.verdict == "layout-confounded" else "")
+    advice = (("What you can conclude", f"conclude {result.verdict}"), ("What to do next", steps))
     follows = tuple((head, words[name]) for head, name in advice if name in words)
     return framed(
         result,

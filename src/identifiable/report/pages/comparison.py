@@ -143,7 +143,7 @@ def _folded(summary: str, blocks: Iterator[Block]) -> tuple[Block, ...]:
 def _one_answer(result: Comparison, told: Headline) -> Iterator[Block]:
     """The sentence, the picture, the ladder, and what to do next."""
     pair, back = result.pairs[0], result.pairs[1] if len(result.pairs) > 1 else None
-    yield card(pair, brief=True)
+    yield card(pair, result.alerts, brief=True)
     yield from ladder_picture(pair, back)
     yield from _near(pair)
     yield ladder_table(pair, told, brief=True)
@@ -197,7 +197,7 @@ def _several_answers(result: Comparison) -> Iterator[Block]:
     yield Card(
         f"{count(len(result.inputs))} models; the pair that agrees least",
         degree_name(pair),
-        f"{arrow(pair)}: {answer(pair)}",
+        f"{arrow(pair)}: {answer(pair, result.alerts)}",
         tone,
         (*facts, *spread),
         brief=True,
@@ -345,7 +345,7 @@ def _each_pair(result: Comparison, told: Headline) -> Iterator[Block]:
             ):
                 found = tuple(more)
                 blocks += [Heading(title), *found] if found else []
-        yield Fold(f"{arrow(pair)}: {verdict_words(pair)}", (card(pair), *blocks))
+        yield Fold(f"{arrow(pair)}: {verdict_words(pair)}", (card(pair, result.alerts), *blocks))
 
 
 def _verdict_table(pairs: Sequence[PairResult], told: Headline, *, brief: bool) -> Table:

@@ -268,11 +268,12 @@ def _dictionaries(result: Matches) -> Iterator[Block]:
 def _next(result: Matches) -> Iterator[Block]:
     words, file = glossary("match"), written_by(result.provenance.command)
     if result.text.code.endswith("at_chance"):
-        yield Text(words["Steps at chance"], brief=True)
+        bases = all(each.basis for each in result.dictionaries)
+        yield Text(words["Steps at chance, bases" if bases else "Steps at chance"], brief=True)
     else:
         yield Text(words["Steps save"] if file is None else f"The matching is in {one_line(file)}.", brief=True)
         yield Text(words["Steps matched"], brief=True)
-    if len(result.dictionaries) == 2:
+    if len(result.dictionaries) == 2 and not result.dictionaries[0].basis:
         yield Text(words["Steps more runs"], brief=True)
 
 

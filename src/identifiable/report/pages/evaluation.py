@@ -190,7 +190,13 @@ def _scores(scores: Conditions) -> Iterator[Block]:
             yield Fold(f"{protocol_name(*protocol)}: {told or MISSING}", blocks, brief=True)
         else:
             yield from blocks
-            notes = (layout_words(scores, protocol), rotation_words(scores, protocol), probe_words(scores, protocol))
+            below = any(c.representation in BLIND and c.ci95[1] < CHANCE[1] for c in scores.shown(protocol))
+            notes = (
+                layout_words(scores, protocol),
+                glossary("evaluation")["below chance"] if below else "",
+                rotation_words(scores, protocol),
+                probe_words(scores, protocol),
+            )
             yield from (Text(words, note=True, brief=True) for words in notes if words)
     why: dict[str, list[str]] = {}
     for c in scores.result.conditions:

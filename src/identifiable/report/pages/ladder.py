@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -46,7 +46,7 @@ from identifiable.report.words import (
     rows,
     short,
 )
-from identifiable.results import Efficiency, Errors, Null, PairResult, Rung
+from identifiable.results import Alert, Efficiency, Errors, Null, PairResult, Rung
 
 CURVES_IN_COLOUR = 8
 BEYOND = "a maximum off the scale"
@@ -104,7 +104,7 @@ PAPER = Headline(
 # -- the answer
 
 
-def card(pair: PairResult, *, brief: bool = False) -> Card:
+def card(pair: PairResult, alerts: Sequence[Alert] = (), *, brief: bool = False) -> Card:
     """The sentence to take away, and the numbers behind it."""
     verdict = pair.verdict
     facts = list(_facts(pair))
@@ -113,7 +113,7 @@ def card(pair: PairResult, *, brief: bool = False) -> Card:
     tone: Tone = (
         "good" if verdict.degree in ("nearly", "largely") else "plain" if verdict.degree == "partly" else "caution"
     )
-    return Card(arrow(pair), degree_name(pair), answer(pair), tone, tuple(facts), brief=brief)
+    return Card(arrow(pair), degree_name(pair), answer(pair, alerts), tone, tuple(facts), brief=brief)
 
 
 def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
@@ -124,7 +124,8 @@ def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
     if verdict.r2_back is not None:
         yield "the other way", number(verdict.r2_back)
     if shared is not None:
-        yield "shared dimensions", f"{count(shared.strong)} of {count(shared.possible)}, {count(shared.partly)} partly"
+        counted_as = f"{count(shared.strong)} of {count(shared.possible)}, {count(shared.partly)} partly"
+        yield "shared dimensions", "not counted: too few rows" if shared.withheld else counted_as
         if shared.strong:
             carried = f"{percent(shared.variance_source)} and {percent(shared.variance_target)}"
             yield "their share of the variance (source, target)", carried

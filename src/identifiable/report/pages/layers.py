@@ -42,6 +42,7 @@ NAMES: dict[Measure, str] = {"cka": "CKA", "svcca": "SVCCA", "r2": "R²", "r2_ba
 STYLES: dict[Measure, int] = {"cka": 1, "svcca": 2, "r2": 3, "r2_back": 4, "overlap": 5}
 SERIES = 6  # layers of a curve over training: more lines cannot be told apart
 SPECIAL = set(" '\"`$&|;<>()*?!#~")  # to a shell
+ORDERED = 6  # layers of a model that are all named to say their order
 NAME = 16  # characters of a layer in a heat map
 
 
@@ -98,6 +99,14 @@ def _both(result: Layers) -> tuple[tuple[LayerMatch, ...], tuple[LayerMatch, ...
     return result.matches, result.matches_back
 
 
+def _orders(result: Layers) -> Iterator[str]:
+    """'a: layer_0, layer_1', the middle of many left out."""
+    for name, matches in zip(result.names, _both(result), strict=True):
+        layers = [_name(match.layer) for match in matches]
+        shown = layers if len(layers) <= ORDERED else [*layers[:2], "…", layers[-1]]
+        yield f"{display_name(name)}: {', '.join(shown)}"
+
+
 def _range(values: Sequence[float]) -> str:
     low, high = score(min(values), 2), score(max(values), 2)
     return low if low == high else f"{low} to {high}"
@@ -125,6 +134,7 @@ def _depth(result: Layers) -> Iterator[Block]:
     pairs = result.diagonal
     if not pairs:
         return
+    yield Text(f"Depth is the order of the layers, here {listed(_orders(result))}.", note=True, brief=True)
     across = f"layer of {display_name(result.names[0])}"
     if len(pairs) > 1:
         yield from _curves(
@@ -154,8 +164,8 @@ def _depth(result: Layers) -> Iterator[Block]:
             ],
         )
     yield Table(
-        f"Layers at the same depth. SVCCA of {count(result.components)} components; overlap of {count(result.neighbours)} neighbours "
-        f"among {count(result.sample)} rows",
+        "Layers at the same depth. R² is of a similarity (a rotation and one scale), there and back; SVCCA of "
+        f"{count(result.components)} components; overlap of {count(result.neighbours)} neighbours among {count(result.sample)} rows",
         columns("layer", "with", *NAMES.values(), "untrained CKA", words=("with",)),
         tuple(
             (

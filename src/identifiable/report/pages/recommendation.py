@@ -152,18 +152,20 @@ def page(result: Recommendation) -> Page:
 def _card(result: Recommendation) -> Card:
     badge, tone = VERDICTS.get(result.verdict, (one_line(result.verdict), "caution"))
 
+    held_out = {score.metric: score.value for score in result.nested}
+
     def from_to(metric: AskedMetric) -> tuple[str, str]:
-        after = result.score(result.chosen, metric.metric)
+        after = held_out.get(metric.metric)
         said = number(metric.value)
         if after is not None and result.verdict != "keep-as-is":
-            said = f"{said} → {number(after.value)}"
+            said = f"{said} → {number(after)} held out"
         return metric_name(metric.metric), said
 
     best = "best method" if result.verdict == "keep-as-is" else "method"
     same = count(round(result.stable * result.folds)) if known(result.stable) else MISSING
     facts = [
         (best, method_name(one_line(result.chosen))),
-        ("chosen by", f"{same} of {counted(result.folds, 'fold')}"),
+        ("family chosen by", f"{same} of {counted(result.folds, 'fold')}"),
         *map(from_to, result.metrics),
         ("margin", number(result.margin, 2)),
     ]

@@ -118,8 +118,16 @@ def converged(result: Resolution) -> str:
 
 def _components(result: Resolution) -> Iterator[Block]:
     if result.components and not has_stability(result.components):
+        why, do = (
+            ("rows are too few for refits on halves", "Add rows")
+            if result.settings.get("stability")
+            else (
+                "no refits were made",
+                "Use --stability",
+            )
+        )
         yield Text(
-            "Stability is unknown because no refits were made, so no component can be called reproducible. Use --stability.",
+            f"Stability is unknown because {why}, so no component can be called reproducible. {do}.",
             brief=True,
         )
     yield from component_blocks(result, brief=True)
