@@ -210,7 +210,7 @@ class _Work:
     def _fill(self, file: GrowingFile, names: tuple[str, ...], pool: str | None) -> None:
         stage = Stage("extracting", self.encoder.name)
         costs = [int(self.lengths[b].max()) * len(b) if self.lengths is not None else len(b) for b in self.batches]
-        start = len(costs) if file.complete else file.done
+        start = file.done
         total, spent = sum(costs[start:]), 0
         for places, cost in zip(self.batches[start:], costs[start:], strict=True):
             values = self.encoder.features(self.batch(places), names, pool)
@@ -218,8 +218,7 @@ class _Work:
             file.write(places, values)
             spent += cost
             self.run.say(stage, spent, total)
-        if not file.complete:
-            file.finish()
+        file.finish()
 
     def _check_finite(self, values: Mapping[str, NDArray[np.float32]], places: NDArray[Any]) -> None:
         for name, block in values.items():
