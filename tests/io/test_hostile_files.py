@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import struct
 import subprocess
 import sys
 import warnings
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,15 @@ from safetensors.numpy import save_file
 
 import children
 from errors import naming
-from identifiable import Representation
-from identifiable._checks import DataError, OutputError, PairingError, words_of
+from identifiable import Representation, load, load_basis, save_basis
+from identifiable._checks import DataError, KindError, OutputError, PairingError, words_of
 from identifiable.io import open_representation, open_screen, read_labels
 from identifiable.io.array_files import LARGEST_HEADER
 from identifiable.io.growing import GrowingFile
 from identifiable.io.head_files import read_head
 from identifiable.io.jacobian_files import open_jacobians
 from identifiable.results.kept import KeptArrays
+from identifiable.results.writing import write_text
 
 VALUES = np.random.default_rng(5).standard_normal((8, 3)).astype(np.float32)
 
@@ -138,6 +141,37 @@ def test_a_damaged_array_of_a_group_leaves_nothing_to_be_printed(tmp_path, capfd
 
     gc.collect()
     assert capfd.readouterr() == ("", "")
+
+
+# -- pipes, and what is no name
+
+
+@pytest.mark.parametrize("name", ["r.json", "b.safetensors", "z.zarr/.zarray", "z.zarr/zarr.json"])
+def test_pipes_are_refused_before_they_are_opened(tmp_path, name):
+    place = tmp_path / name
+    place.parent.mkdir(exist_ok=True)
+    os.mkfifo(place)
+    if ".zarr" in name:
+        pytest.importorskip("zarr")
+        door, path = read, place.parent
+    else:
+        door, path = (load if name.endswith(".json") else load_basis), place
+    with pytest.raises(DataError, match=naming(place.name, "pipe")):
+        door(path)
+
+
+@pytest.mark.parametrize("door", [load, load_basis, partial(save_basis, basis=None)])
+@pytest.mark.parametrize("given", [None, 3])
+def test_a_path_is_asked_for_by_its_type(door, given):
+    with pytest.raises(KindError, match=type(given).__name__):
+        door(given)
+
+
+def test_a_name_with_a_nul_is_no_file():
+    with pytest.raises(DataError, match="x00"):
+        load("a\0b.json")
+    with pytest.raises(OutputError, match="x00"):
+        write_text("a\0b.json", "")
 
 
 # -- links
