@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, as_text
 from identifiable.api.opening import is_path
 from identifiable.intake import default_provenance
 from identifiable.io.growing import GrowingFile
@@ -202,7 +202,7 @@ class _Work:
             "limit": self.limit,
         }
         described["fingerprint"] = self._fingerprint(described)
-        metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in described.items()}
+        metadata = {k: as_text(v) if isinstance(v, str) else json.dumps(v) for k, v in described.items()}
         with GrowingFile(options.output, found.widths, self.ids, metadata) as file:
             self._fill(file, names, found.pool)
         return Extracted(self._result(described, found.widths, found.final_norm), file)
