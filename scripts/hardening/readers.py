@@ -253,7 +253,7 @@ def inputs(path: Path) -> Arrays:
 def jacobians(path: Path) -> Arrays:
     from identifiable.io.jacobian_files import open_jacobians
 
-    return {"values": np.array(open_jacobians(path))}
+    return {"values": open_jacobians(path)[:]}
 
 
 def program(path: Path) -> Arrays:

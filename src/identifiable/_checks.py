@@ -18,6 +18,11 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def as_text(name: str) -> str:
+    """`name` as it can be saved anywhere: the bytes of a file name that are not UTF-8, which Python has as half characters, spelled out."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class IdentifiableError(Exception):
     """Base of every error this package raises on purpose. `exit_code` is what the shell sees."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, as_array, check_unique_ids, check_values
+from identifiable._checks import DataError, PairingError, as_array, as_text, check_unique_ids, check_values
 from identifiable._extras import require
 
 
@@ -38,6 +38,7 @@ class Representation:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", as_frame(self.values))
+        object.__setattr__(self, "name", as_text(str(self.name)))
         if is_frame(self.values) or is_anndata(self.values):
             read = read_frame(self.values, self.ids, self.name)
             for key, value in (("values", read.values), ("ids", read.ids), ("counted", read.counted)):

@@ -8,6 +8,8 @@ import json
 import shutil
 import signal
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ from identifiable import DataError, UsageError, extract, load
 from identifiable._checks import OutputError
 from identifiable._stopping import last_words
 from identifiable.io import growing
+from identifiable.results.writing import together
 
 MODEL = """
 import torch
@@ -174,6 +177,41 @@ def test_an_error_keeps_finished_batches_and_nothing_else(net, folder, monkeypat
     with pytest.raises(DataError, match=naming("Infinite", "output", 30)):
         extract(Infinite(), "x.npy", output="no.safetensors")
     assert not list(folder.glob("no*"))
+
+
+DAMAGED = {
+    "one bit of the count": lambda held: held[:-6] + bytes([held[-6] ^ 1]) + held[-5:],
+    "count of ones": lambda held: held[: -growing.COUNT] + b"\xff" * growing.COUNT,
+    "zeros": lambda held: held[: -growing.JOURNAL] + bytes(growing.JOURNAL),
+    "mark": lambda held: held.replace(growing.MARK, b"xdentifi"),
+    "without its journal": lambda held: held[: -growing.JOURNAL],
+    "some bytes short": lambda held: held[:-16],
+    "longer": lambda held: held + bytes(8),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_unfinished_rows_with_a_damaged_journal_are_begun_again(tmp_path, damage):
+    rows = {"a": np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)}
+    opened = partial(growing.GrowingFile, tmp_path / "out.safetensors", {"a": 2}, np.arange(4), {"fingerprint": "f"})
+    with opened() as file:
+        file.write([2, 3], {"a": rows["a"][2:]})
+    path = tmp_path / "out.safetensors.unfinished"
+    with opened() as file:
+        assert file.done == 1
+    path.write_bytes(DAMAGED[damage](path.read_bytes()))
+    with opened() as file:
+        assert file.done == 0
+        file.write(range(4), rows)
+        file.finish()
+        with suppress(ZeroDivisionError), together():  # another file fails: the next run finds all rows
+            file.deliver()
+            raise ZeroDivisionError
+    with opened() as file:
+        assert file.done == 1
+        file.finish()
+        file.deliver()
+    np.testing.assert_array_equal(load_file(tmp_path / "out.safetensors")["a"], rows["a"])
 
 
 def test_a_full_disk_is_one_line_and_keeps_what_was_written(net, folder, monkeypatch):

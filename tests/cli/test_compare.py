@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ import children
 from children import interrupted, needs_proc, reads
 from commands import check_gates, one_line, refused, run, says
 from identifiable.api import compare, load
+from identifiable.io.opening import column_names
 from identifiable.results import without_time
 from laws import rows
 
@@ -365,6 +367,34 @@ def test_a_plain_or_closed_stdout_is_not_an_error(folder, stdout):
     done = children.run(["bash", "-c", line])
     assert (done.returncode, done.stderr) == (0, "")
     assert load("r.json").inputs[0].name == "a"
+
+
+def test_a_closed_stderr_is_not_an_error(folder, monkeypatch, capsys):
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", None)
+        code, out, _ = run("compare", "a.npy", "b.npy", *QUICK, capsys=capsys)
+        assert (code, "rigid" in out) == (0, True)
+        patched.setattr(sys, "stderr", None)
+        assert run("compare", "a.npy", "nowhere.npy", capsys=capsys)[0] == 3
+
+
+def test_a_folder_that_is_gone_is_one_line(folder, monkeypatch, capsys):
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    code, _, err = run("compare", str(folder / "a.npy"), str(folder / "b.npy"), *QUICK, capsys=capsys)
+    assert (code, one_line(err)) == (3, True)
+
+
+@pytest.mark.parametrize("rows_out", ["rows.csv", "rows.parquet"])
+def test_names_that_are_not_utf_8_are_spelled_out(folder, rows_out, capsys):
+    name = os.fsdecode(b"\xff\xfe.npy")
+    shutil.copy("a.npy", name)
+    code, out, _ = run("compare", name, "b.npy", *QUICK, "--json", "r.json", "--rows-out", rows_out, capsys=capsys)
+    assert code == 0
+    assert r"\udcff\udcfe" in out
+    assert [each.name for each in load("r.json").inputs] == [r"\udcff\udcfe", "b"]
+    assert any(r"\udcff\udcfe" in column for column in column_names(rows_out))
 
 
 @needs_proc

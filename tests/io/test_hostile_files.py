@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import struct
 import subprocess
 import sys
 import warnings
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import children
 from errors import naming
-from identifiable import Representation
-from identifiable._checks import DataError, OutputError, PairingError, words_of
+from identifiable import Representation, load, load_basis, save_basis
+from identifiable._checks import DataError, KindError, OutputError, PairingError, words_of
 from identifiable.io import open_representation, open_screen, read_labels
-from identifiable.io.array_files import LARGEST_HEADER, NpyFile
+from identifiable.io.array_files import LARGEST_HEADER
 from identifiable.io.growing import GrowingFile
 from identifiable.io.head_files import read_head
 from identifiable.io.jacobian_files import open_jacobians
 from identifiable.results.kept import KeptArrays
+from identifiable.results.writing import write_text
 
 VALUES = np.random.default_rng(5).standard_normal((8, 3)).astype(np.float32)
 
@@ -139,6 +143,37 @@ def test_a_damaged_array_of_a_group_leaves_nothing_to_be_printed(tmp_path, capfd
     assert capfd.readouterr() == ("", "")
 
 
+# -- pipes, and what is no name
+
+
+@pytest.mark.parametrize("name", ["r.json", "b.safetensors", "z.zarr/.zarray", "z.zarr/zarr.json"])
+def test_pipes_are_refused_before_they_are_opened(tmp_path, name):
+    place = tmp_path / name
+    place.parent.mkdir(exist_ok=True)
+    os.mkfifo(place)
+    if ".zarr" in name:
+        pytest.importorskip("zarr")
+        door, path = read, place.parent
+    else:
+        door, path = (load if name.endswith(".json") else load_basis), place
+    with pytest.raises(DataError, match=naming(place.name, "pipe")):
+        door(path)
+
+
+@pytest.mark.parametrize("door", [load, load_basis, partial(save_basis, basis=None)])
+@pytest.mark.parametrize("given", [None, 3])
+def test_a_path_is_asked_for_by_its_type(door, given):
+    with pytest.raises(KindError, match=type(given).__name__):
+        door(given)
+
+
+def test_a_name_with_a_nul_is_no_file():
+    with pytest.raises(DataError, match="x00"):
+        load("a\0b.json")
+    with pytest.raises(OutputError, match="x00"):
+        write_text("a\0b.json", "")
+
+
 # -- links
 
 
@@ -247,10 +282,64 @@ def test_headers_of_jacobians_are_refused_in_one_line(tmp_path, header, recwarn)
     with pytest.raises(DataError, match=r"j\.npy"):
         open_jacobians(path)
     assert not recwarn.list
-    cube = np.arange(24.0).reshape(2, 4, 3)
-    np.save(path, np.asfortranarray(cube))
-    np.testing.assert_array_equal(open_jacobians(path), cube)
-    assert NpyFile(path).layout().fortran
+
+
+@pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
+@pytest.mark.parametrize("dtype", ["<f8", ">f4", "<i2"])
+def test_jacobians_are_read_by_points_from_the_file(tmp_path, order, dtype):
+    path, cube = tmp_path / "j.npy", np.arange(60).reshape(5, 4, 3).astype(dtype)
+    np.save(path, order(cube))
+    J = open_jacobians(path)
+    assert J.dtype == (cube.dtype if cube.dtype.kind == "f" else np.float64)
+    for points in (slice(None), slice(1, 4), slice(4, 5)):
+        np.testing.assert_array_equal(J[points], cube[points])
+
+
+SHORTENED = """
+import os, sys
+import numpy as np
+from identifiable._checks import DataError
+from identifiable.io import arrow_files, open_representation
+from identifiable.io.jacobian_files import open_jacobians
+
+def read(path):
+    if path.endswith(".npy"):
+        jacobians = open_jacobians(path)
+        os.truncate(path, 5000)
+        return jacobians[:]
+    unpack = arrow_files.ArrowTable._write_panel
+    def shortened(*given):
+        batches = arrow_files.ArrowTable._all_batches
+        def cut(*given):
+            found = batches(*given)
+            yield next(found)
+            os.truncate(path, 5000)
+            yield from found
+        arrow_files.ArrowTable._all_batches = cut
+        unpack(*given)
+    arrow_files.ArrowTable._write_panel = shortened
+    return open_representation(path)
+
+try:
+    read(sys.argv[1])
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "stream.arrow", "j.npy"])
+def test_a_file_that_is_shortened_while_it_is_read_does_not_end_the_process(tmp_path, name):
+    if name.endswith(".npy"):
+        np.save(tmp_path / name, np.ones((2000, 4, 3)))
+    else:
+        pa = pytest.importorskip("pyarrow")
+        table = pa.table({f"f{j}": np.ones(5000) for j in range(4)})
+        opened = pa.ipc.new_stream if name.startswith("stream") else pa.ipc.new_file
+        with opened(tmp_path / name, table.schema) as file:
+            file.write_table(table, max_chunksize=1000)
+    done = children.run([sys.executable, "-c", SHORTENED, str(tmp_path / name)])
+    assert done.returncode == 0, done.stderr
+    assert name in done.stdout
 
 
 @pytest.mark.parametrize(

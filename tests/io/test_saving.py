@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from identifiable import load_basis, resolve, save_basis, transform
-from identifiable.io import open_representation
+from identifiable.io import open_representation, save_array
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SUFFIXES = [".npy", ".npz", ".safetensors", ".parquet", ".h5ad"]
@@ -140,3 +140,19 @@ def test_an_interrupt_while_h5ad_is_written_is_no_crash(outcomes):
 def test_what_is_written_is_what_is_read(inputs, tmp_path):
     written = open_representation(transform(load_basis(inputs[0]), inputs[1], tmp_path / "z.h5ad")).values[:]
     assert np.array_equal(written, transform(load_basis(inputs[0]), inputs[1]))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".npy", ".h5", ".h5ad", ".zarr"])
+def test_tables_are_written_under_names_that_are_not_utf_8(tmp_path, suffix):
+    path, values = Path(os.fsdecode(bytes(tmp_path) + b"/o\xff" + suffix.encode())), np.arange(6.0).reshape(3, 2)
+    save_array(path, values)
+    np.testing.assert_array_equal(open_representation(path).values[:], values)
+
+
+def test_a_basis_is_kept_of_a_table_whose_name_is_not_utf_8(tmp_path):
+    path = Path(os.fsdecode(bytes(tmp_path) + b"/\xff.npy"))
+    np.save(path, np.random.default_rng(0).laplace(size=(60, 3)))
+    basis = resolve(path, stability=0, restarts=1, command=f"identifiable resolve {path}")
+    saved = load_basis(save_basis(tmp_path / "b.safetensors", basis))
+    assert saved.result.inputs[0].name == r"\udcff"
+    assert r"\udcff" in saved.result.provenance.command

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, as_text
 from identifiable.api.opening import is_path
 from identifiable.intake import default_provenance
 from identifiable.io.growing import GrowingFile
@@ -202,7 +202,7 @@ class _Work:
             "limit": self.limit,
         }
         described["fingerprint"] = self._fingerprint(described)
-        metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in described.items()}
+        metadata = {k: as_text(v) if isinstance(v, str) else json.dumps(v) for k, v in described.items()}
         with GrowingFile(options.output, found.widths, self.ids, metadata) as file:
             self._fill(file, names, found.pool)
         return Extracted(self._result(described, found.widths, found.final_norm), file)
@@ -210,7 +210,7 @@ class _Work:
     def _fill(self, file: GrowingFile, names: tuple[str, ...], pool: str | None) -> None:
         stage = Stage("extracting", self.encoder.name)
         costs = [int(self.lengths[b].max()) * len(b) if self.lengths is not None else len(b) for b in self.batches]
-        start = len(costs) if file.complete else file.done
+        start = file.done
         total, spent = sum(costs[start:]), 0
         for places, cost in zip(self.batches[start:], costs[start:], strict=True):
             values = self.encoder.features(self.batch(places), names, pool)
@@ -218,8 +218,7 @@ class _Work:
             file.write(places, values)
             spent += cost
             self.run.say(stage, spent, total)
-        if not file.complete:
-            file.finish()
+        file.finish()
 
     def _check_finite(self, values: Mapping[str, NDArray[np.float32]], places: NDArray[Any]) -> None:
         for name, block in values.items():

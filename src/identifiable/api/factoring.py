@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError, as_array, check_numeric
+from identifiable._checks import DataError, UsageError, as_array
 from identifiable.api.decoding import Decoder, decoder_of, latents_of, with_torch
 from identifiable.api.opening import is_path, open_sources
 from identifiable.api.resolving import resolve
 from identifiable.groups import AffineMap
 from identifiable.intake import as_representation, default_provenance, inputs_of
-from identifiable.io.jacobian_files import SUFFIX, open_jacobians
+from identifiable.io.jacobian_files import SUFFIX, check_jacobians, open_jacobians
 from identifiable.jacobians import Values
 from identifiable.mechanistic import Found, block_scores, find_factors, second_order
 from identifiable.mechanistic.factors import largest_angle
@@ -158,22 +158,23 @@ class _Made:
         return self.products.jacobian(self.points[points]).transpose(0, 2, 1)
 
 
-def _given(source: Any, table: Representation | None, name: str | None) -> tuple[NDArray[Any], Input]:
-    """Jacobians as an array, and what is recorded of them."""
+def _given(source: Any, table: Representation | None, name: str | None) -> tuple[Any, Input]:
+    """`sampling.Jacobians`, and what is recorded of them."""
     said = name or (str(source).rsplit("/", 1)[-1] if is_path(source) else "Jacobians")
-    J = open_jacobians(source) if is_path(source) else as_array(from_torch(source), said)
-    if J.ndim != 3 or min(J.shape) < 1:
-        raise DataError(f"{said}: expected Jacobians (points, outputs, latents), got an array of shape {J.shape}.")
-    check_numeric(J.dtype, said)
-    if J.dtype.kind != "f":
-        J = J.astype(np.float64)
+    J: Any
+    if is_path(source):
+        J = open_jacobians(source)
+    else:
+        J = as_array(from_torch(source), said)
+        check_jacobians(J.shape, J.dtype, said)
+        J = J if J.dtype.kind == "f" else J.astype(np.float64)
     if table is not None and (table.n, table.d) != (J.shape[0], J.shape[2]):
         raise DataError(
             f"{said}: expected Jacobians at the {table.n} points of {table.d} latents in {table.name}, got an array of shape {J.shape}."
         )
     digest = hashlib.sha256(f"{J.dtype.str};{J.shape};".encode())
-    for point in J:
-        digest.update(np.ascontiguousarray(point).data)
+    for point in range(J.shape[0]):
+        digest.update(np.ascontiguousarray(J[point : point + 1]).data)
     return J, Input(said, J.shape[0], J.shape[2], J.dtype.name, digest.hexdigest())
 
 

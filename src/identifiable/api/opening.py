@@ -17,7 +17,7 @@ from identifiable._checks import DataError, PairingError, UsageError, check_uniq
 from identifiable._extras import require
 from identifiable.intake import as_representation
 from identifiable.io import open_representation, read_label_table
-from identifiable.io.containers import named
+from identifiable.io.containers import check_is_file, file_path, named
 from identifiable.io.opening import labelled_table, located
 from identifiable.options.running import Tables
 from identifiable.representation import Representation, comparable_ids
@@ -148,8 +148,10 @@ def _unlogged() -> Iterator[None]:
 
 def load(path: str | os.PathLike[str]) -> Shown:
     """A result saved as JSON; its class follows from its schema."""
+    file = file_path(path)
+    check_is_file(file)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise DataError(f"{path}: expected a JSON result of identifiable, could not read it ({why}).") from None

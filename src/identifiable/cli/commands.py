@@ -16,7 +16,7 @@ from identifiable import __version__, _stopping
 from identifiable._checks import IdentifiableError
 from identifiable._stopping import complete, last_words, printable
 from identifiable.cli.options import Parser
-from identifiable.cli.output import EXIT_BUG, EXIT_USAGE
+from identifiable.cli.output import EXIT_BUG, EXIT_USAGE, check_folder
 
 DEBUG = "IDENTIFIABLE_DEBUG"  # an environment variable
 NAMES = (  # of the files here, in the order of --help
@@ -50,9 +50,11 @@ COMMANDS = tuple(map(_command, NAMES))
 
 def run(arguments: Sequence[str] | None) -> int:
     """Run the command line and return its exit code."""
-    if sys.stdout is None:  # started with a closed stdout
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (it lives as long as the process)
-        atexit.register(sys.stdout.close)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started with it closed
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (it lives as long as the process)
+            setattr(sys, name, nowhere)
+            atexit.register(nowhere.close)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an arrow on an ASCII terminal is a question mark, not a failure
@@ -63,6 +65,7 @@ def run(arguments: Sequence[str] | None) -> int:
         if options.run is None:
             parser.print_help()
             return EXIT_USAGE
+        check_folder()
         code: int = options.run(options)
         return code
     except IdentifiableError as error:

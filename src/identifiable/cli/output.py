@@ -114,6 +114,16 @@ def check_suffix(path: str, suffixes: Sequence[str], what: str) -> None:
         raise UsageError(f"{path}: {what} is written as {' or '.join(suffixes)}; choose a name that says which.")
 
 
+def check_folder() -> None:
+    """Refuse to run in a folder that was removed: no path can be made absolute there, not even for what goes elsewhere."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise OutputError(
+            f"the current folder cannot be used ({error.strerror}); change to one that is there."
+        ) from None
+
+
 def check_outputs(paths: Sequence[str | None], inputs: Iterable[str]) -> None:
     """Say that an output cannot be written before an hour of work, not after; and never write over an input."""
     named = [path for path in paths if path is not None and path != "-"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -25,11 +26,13 @@ from identifiable.io.containers import damage_named, shown
 from identifiable.io.label_columns import Kind, labels_from_numbers, labels_from_objects, taken
 from identifiable.io.labelled import Found, LabelledTable, check_names
 from identifiable.io.stored_rows import (
+    FileBytes,
     Layout,
     LazyRows,
     StoredRows,
     check_scratch_room,
     local_copy,
+    part_copy,
     reopened,
     scratch_file,
 )
@@ -40,6 +43,9 @@ LIST_BATCH_ROWS = 1024  # a row of lists may be long
 LONGEST_TEXT = 2**16  # bytes of an id or a label
 UNNAMED_INDEX = "__index_level_"  # what pandas calls an index without a name
 FILE_MAGIC = b"ARROW1"  # of a file of Arrow with an index at its end; a stream has none
+STREAM_AT = 8  # where the stream begins that lies in such a file
+HELD = 2**27  # bytes of a batch that are held in memory
+NO_WIDTH = 1024  # in place of the bits of a value of any length
 
 
 class ArrowColumns(LabelledTable):
@@ -207,15 +213,17 @@ class ArrowColumns(LabelledTable):
 class ArrowTable(ArrowColumns):
     """A file or a stream of Arrow (`.arrow`, `.feather`, the files of Hugging Face `datasets`).
 
-    It is mapped into memory while it is looked at and unpacked, so that only what is used of a batch is read.
+    Of a batch only the wanted columns are read; of a stream, and where they would not fit into `HELD` bytes, the batch.
     """
 
     form = ".arrow or .feather"
 
     def _look(self) -> tuple[Any, int]:
         self._file = local_copy(self._path, self.label)
+        self._copies: dict[tuple[int, int], FileBytes] = {}
         reader = self._reader(None)
         schema = reader.schema
+        self._wide = len(schema.names)
         if not schema.names:
             return schema, 0
         narrowest = min(range(len(schema.names)), key=lambda j: _width(schema.types[j]))
@@ -248,9 +256,53 @@ class ArrowTable(ArrowColumns):
         import pyarrow as pa
 
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=None if places is None else list(places))
-        content = pa.py_buffer(mmap.mmap(self._file.descriptor, 0, access=mmap.ACCESS_READ))
-        opened = pa.ipc.open_file if self._file.read(0, len(FILE_MAGIC)) == FILE_MAGIC else pa.ipc.open_stream
-        return opened(pa.BufferReader(content), options=options)
+
+        def content(start: int) -> Any:
+            return pa.PythonFile(_Content(self._file, self._copies, start), mode="r")
+
+        if self._file.read(0, len(FILE_MAGIC)) != FILE_MAGIC:
+            return pa.ipc.open_stream(content(0), options=options)
+        reader = pa.ipc.open_file(content(0), options=options)
+        if places is None:
+            return reader
+        share = 1 if NO_WIDTH in (_width(kind) for kind in reader.schema.types) else len(places) / self._wide
+        if self._file.size * share <= HELD * reader.num_record_batches:
+            return reader
+        # pyarrow hands on the batches of a stream without a copy of its own
+        return pa.ipc.open_stream(content(STREAM_AT), options=options)
+
+
+class _Content:
+    """What a file holds from `start` on, as a file object: small parts in memory, large ones as mapped copies without a name.
+
+    The file itself is not mapped: a process dies where another one shortens what it has mapped.
+    """
+
+    closed = False
+
+    def __init__(self, file: FileBytes, copies: dict[tuple[int, int], FileBytes], start: int):
+        self._file, self._copies, self._start, self._at = file, copies, start, start
+
+    def read(self, size: int) -> bytes | mmap.mmap:
+        size = max(min(size, self._file.size - self._at), 0)
+        at, self._at = self._at, self._at + size
+        if size <= HELD:
+            return self._file.read(at, size)
+        if (at, size) not in self._copies:  # every panel of columns reads it
+            self._copies[at, size] = part_copy(self._file, at, size, "write it again in smaller batches")
+        return mmap.mmap(self._copies[at, size].descriptor, 0, access=mmap.ACCESS_READ)
+
+    read_buffer = read  # so called by pyarrow where it takes the bytes as they are
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: self._start, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        return self.tell()
+
+    def tell(self) -> int:
+        return self._at - self._start
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def _width(kind: Any) -> int:
@@ -258,7 +310,7 @@ def _width(kind: Any) -> int:
     try:
         return int(kind.bit_width)
     except ValueError:
-        return 1024
+        return NO_WIDTH
 
 
 def labels_from_arrow(column: Any, where: str) -> NDArray[Any] | None:

@@ -26,7 +26,7 @@ from identifiable.deconfounding.feature_map import BeforeMap, FeatureMap
 from identifiable.groups import AffineMap
 from identifiable.ica import Resolved
 from identifiable.io.array_files import LENGTH_BYTES, MAX_HEADER_BYTES, safetensors_header
-from identifiable.io.containers import check_is_file, damage_named, reason, shown
+from identifiable.io.containers import check_is_file, damage_named, file_path, reason, shown
 from identifiable.io.stored_rows import FileBytes
 from identifiable.moments import Array
 from identifiable.results import Alignment, Resolution, from_json, to_json, whole_file
@@ -66,7 +66,7 @@ def save_basis(path: str | os.PathLike[str], basis: Basis) -> Path:
 
     The same basis gives the same bytes. What could not be loaded again is refused.
     """
-    path = Path(path)
+    path = file_path(path)
     if path.suffix.lower() != SUFFIX:
         what = path.suffix or "a file without a suffix"
         raise OutputError(f"{path}: cannot write {what}; a basis is kept in a {SUFFIX} file.")
@@ -82,7 +82,7 @@ def save_basis(path: str | os.PathLike[str], basis: Basis) -> Path:
 
 def load_basis(path: str | os.PathLike[str]) -> Basis:
     """The basis or map that `save_basis` wrote; a clear error for a file that is anything else, or was changed since."""
-    path = Path(path)
+    path = file_path(path)
     check_is_file(path)
     return _parsed(_read(path), str(path))
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, IdentifiableError, check_matrix_shape, check_numeric
+from identifiable._checks import DataError, IdentifiableError, KindError, check_matrix_shape, check_numeric
 from identifiable.io.remote import URL, RemotePath, as_path
 from identifiable.io.stored_rows import FileBytes, Layout, LazyRows
 
@@ -155,6 +155,10 @@ def check_table(layout: Layout, label: str) -> None:
     check_matrix_shape(layout.shape, label)
 
 
+def piped(label: str) -> str:
+    return f"{label}: expected a file on disk, got a pipe or device; save it to a file first."
+
+
 def pickled(label: str) -> str:
     return (
         f"{label}: holds Python objects (pickled), which are never loaded because that can run code; "
@@ -284,6 +288,14 @@ def stem_of(path: Path) -> str:
     return path.name[: len(path.name) - len(suffix_of(path))]
 
 
+def file_path(given: Any) -> Path:
+    """What was given as the path of a file."""
+    try:
+        return Path(os.fsdecode(given))
+    except TypeError:
+        raise KindError(f"expected the path of a file, got {type(given).__name__}.") from None
+
+
 def check_is_file(path: Path) -> None:
     """Refuse what cannot be a data file, before anything is opened (opening a pipe would wait for ever)."""
     if isinstance(path, RemotePath):
@@ -301,7 +313,7 @@ def check_is_file(path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise DataError(f"{path}: expected a file, got a directory; name a file in it.")
     if not stat.S_ISREG(mode):
-        raise DataError(f"{path}: expected a file on disk, got a pipe or device; save it to a file first.")
+        raise DataError(piped(str(path)))
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty (0 bytes); write it again.")
 

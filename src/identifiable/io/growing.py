@@ -1,10 +1,11 @@
 """A `.safetensors` file whose rows are written in any order, over several runs if need be.
 
 It lies beside its output as `NAME.unfinished`, laid out as it will be: header, then tensors. Behind them stands a journal of
-16 bytes: a mark, and how many batches of rows are finished. A batch counts only when its rows are on the disk, so a process
-that is killed at any moment, or a machine that loses power, costs the rows since then and nothing else. At the end the journal
-is cut off and the file takes its name, whole. The header holds a fingerprint of all that determines the values: a run with
-another fingerprint does not touch the file.
+20 bytes: a mark, a checksum, and how many batches of rows are finished. A batch counts only when its rows are on the disk, so a
+process that is killed at any moment, or a machine that loses power, costs the rows since then and nothing else. The journal is
+cut off when the file takes its name. The header holds a fingerprint of all that determines the values: a run with another
+fingerprint does not touch the file. A file of this run whose journal is missing or damaged is begun again: which of its rows
+are there is not known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +29,14 @@ from identifiable.results.writing import take_name
 
 SUFFIX = ".unfinished"
 MARK = b"identifi"  # where the journal begins
-JOURNAL = 16  # bytes, the mark included
+JOURNAL = 20  # bytes: the mark, the checksum, the count
+COUNT = 8  # bytes of the count
 SECONDS = 2.0  # between two entries of the journal: at most so much work is done again
 NAMES = {code: name for name, code in DTYPES.items() if name != "BF16"}
 
 
 class GrowingFile:
-    """A table for each layer and the ids of their rows. `done` batches are finished; `complete`: all of them."""
+    """A table for each layer and the ids of their rows, of which `done` batches are finished."""
 
     def __init__(
         self,
@@ -58,9 +61,8 @@ class GrowingFile:
             end += size
         self._header = safetensors_header(entries)
         self._end = len(self._header) + end
+        self.done, self._complete = 0, False
         self._file = self._opened(ids)
-        self.complete = os.fstat(self._file.fileno()).st_size == self._end  # only the name is missing
-        self.done = 0 if self.complete else int.from_bytes(_read(self._file, self._end + len(MARK), JOURNAL), "little")
         self._noted = time.monotonic()
         _stopping.resumable[str(self.path)] = None
 
@@ -81,9 +83,13 @@ class GrowingFile:
 
     def _prepare(self, file: IO[bytes], ids: NDArray[np.int64]) -> None:
         size = os.fstat(file.fileno()).st_size
-        if size in (self._end, self._end + JOURNAL) and file.read(len(self._header)) == self._header:
-            return
-        if size > JOURNAL and _read(file, size - JOURNAL, len(MARK)) == MARK:
+        if file.read(len(self._header)) == self._header:
+            journal = _read(file, self._end, JOURNAL + 1)
+            done = int.from_bytes(journal[-COUNT:], "little")
+            if journal == _journal(done):
+                self.done = done
+                return
+        elif size > JOURNAL and _read(file, size - JOURNAL, len(MARK)) == MARK:
             raise DataError(
                 f"{self.path}: holds the unfinished rows of another model, other inputs or other options; finish that run, delete "
                 "the file, or choose another output."
@@ -91,7 +97,7 @@ class GrowingFile:
         file.truncate(0)
         _write(file, 0, self._header)
         _write(file, len(self._header) + self._offsets[IDS], ids.astype("<i8").tobytes())
-        _write(file, self._end, MARK + bytes(JOURNAL - len(MARK)))
+        _write(file, self._end, _journal(0))
 
     def _lock(self, file: IO[bytes]) -> None:
         if os.name != "posix":
@@ -121,31 +127,30 @@ class GrowingFile:
     def _note(self) -> None:
         """What is done is on the disk, then the journal says so."""
         os.fsync(self._file.fileno())
-        _write(self._file, self._end + len(MARK), self.done.to_bytes(JOURNAL - len(MARK), "little"))
+        _write(self._file, self._end, _journal(self.done))
         self._noted = time.monotonic()
 
     def finish(self) -> None:
-        """All rows are there: cut the journal off."""
+        """All rows are there."""
         with self._said():
-            os.fsync(self._file.fileno())
-            self._file.truncate(self._end)
-        self.complete = True
+            self._note()
+        self._complete = True
 
     def deliver(self) -> Path:
         """The finished file takes its name, with the other files of its command."""
-        take_name(self.path, self.output)
+        take_name(self.path, self.output, self._end)
         return self.output
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *how: Any) -> None:
-        if not self.complete and self.done:
+        if not self._complete and self.done:
             with suppress(OSError):  # a full disk was said already
                 self._note()
         self._file.close()
         _stopping.resumable.pop(str(self.path), None)
-        if not self.complete and not self.done:
+        if not self._complete and not self.done:
             self.path.unlink()
 
     @contextmanager
@@ -159,6 +164,12 @@ class GrowingFile:
             raise OutputError(
                 f"{self.path}: cannot be written ({error.strerror}); free some space or choose another path."
             ) from None
+
+
+def _journal(done: int) -> bytes:
+    """The record that so many batches are finished."""
+    count = done.to_bytes(COUNT, "little")
+    return MARK + crc32(count).to_bytes(JOURNAL - len(MARK) - COUNT, "little") + count
 
 
 def _read(file: IO[bytes], offset: int, size: int) -> bytes:

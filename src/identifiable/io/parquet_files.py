@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -59,14 +60,18 @@ class ParquetTable(ArrowColumns):
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
+        import pyarrow as pa
         from pyarrow.parquet import ParquetFile
 
-        source = self._path.stream() if isinstance(self._path, RemotePath) else self._path
         size = self._bytes.size
         # Nothing in a header has more members, or is longer, than the footer.
         footer = int.from_bytes(self._bytes.read(max(size - FOOTER_BYTES, 0), 4), "little")
         most = max(min(footer, size), LEAST_THRIFT)
         with damage_named(self._damaged):
+            if isinstance(self._path, RemotePath):
+                source: Any = self._path.stream()
+            else:  # by its bytes: of a name as text pyarrow wants UTF-8
+                source = pa.OSFile(os.fsencode(self._path))
             file = ParquetFile(
                 source,
                 buffer_size=BUFFER_BYTES if size > WITHOUT_BUFFER else 0,
@@ -75,5 +80,5 @@ class ParquetTable(ArrowColumns):
                 thrift_string_size_limit=most,
                 thrift_container_size_limit=most,
             )
-        with file:
+        with source, file:
             yield file

@@ -35,7 +35,10 @@ def save_records(
 ) -> Path:
     """Write records with the same keys to a `.csv` (None is an empty cell), or to a `.json` under `name`, beside what they are about."""
     path = Path(path)
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+    with (
+        whole_file(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
         if path.suffix.lower() == ".csv":
             rows = iter(records)
             first = next(rows)
@@ -192,7 +195,8 @@ def write_parquet(path: Path, values: Blocks, names: Sequence[str], columns: Map
 
     schema, tables = _arrow_tables(values, names, columns, ".parquet")
     # Dictionaries serve columns that repeat; features do not, and a reader would hold one for each of them.
-    with ParquetWriter(path, schema, use_dictionary=list(columns) or False) as writer:
+    # By a file of Python: of a path pyarrow wants UTF-8.
+    with path.open("wb") as file, ParquetWriter(file, schema, use_dictionary=list(columns) or False) as writer:
         for table in tables:
             writer.write_table(table)
 
@@ -203,7 +207,7 @@ def _write_arrow(path: Path, values: Blocks, names: Sequence[str], columns: Mapp
     import pyarrow as pa
 
     schema, tables = _arrow_tables(values, names, columns, ".arrow")
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+    with path.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
         for table in tables:
             writer.write_table(table)
 

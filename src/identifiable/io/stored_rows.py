@@ -132,13 +132,18 @@ def local_copy(path: Path, label: str) -> FileBytes:
     file = FileBytes.open(path, label)
     if not isinstance(file, RemoteBytes):
         return file
-    check_scratch_room(label, file.size, "copy it to this machine first")
+    return part_copy(file, 0, file.size, "copy it to this machine first")
+
+
+def part_copy(file: FileBytes, start: int, size: int, otherwise: str) -> FileBytes:
+    """A part of a file, copied to a temporary file without a name, which nobody else can shorten."""
+    check_scratch_room(file.label, size, otherwise)
 
     def copy(scratch: IO[bytes]) -> None:
-        for start in range(0, file.size, SPAN_BYTES):
-            scratch.write(file.read(start, SPAN_BYTES))
+        for at in range(start, start + size, SPAN_BYTES):
+            scratch.write(file.read(at, min(SPAN_BYTES, start + size - at)))
 
-    return scratch_file(label, copy)
+    return scratch_file(file.label, copy)
 
 
 def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:

@@ -13,7 +13,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from identifiable._checks import DataError
-from identifiable.io.containers import pickled, shown
+from identifiable.io.containers import pickled, piped, shown
 from identifiable.io.remote import RemotePath
 from identifiable.io.zarr_unpacking import guarded_steps
 
@@ -68,7 +68,7 @@ class GuardedStore(WrapperStore[Store]):
         return again
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        self._refuse_links(key)
+        self._refuse_elsewhere(key)
         found = await super().get(key, prototype, byte_range)
         folder, _, name = key.rpartition("/")
         if name not in METADATA:
@@ -96,7 +96,8 @@ class GuardedStore(WrapperStore[Store]):
 
         return sync(listed())
 
-    def _refuse_links(self, key: str) -> None:
+    def _refuse_elsewhere(self, key: str) -> None:
+        """Only files in the store are opened: a link may lead anywhere, a pipe may never end."""
         if self._root is None:
             return
         place = os.path.realpath(os.path.join(self._root, key))
@@ -104,6 +105,8 @@ class GuardedStore(WrapperStore[Store]):
             raise DataError(
                 f"{self._label}: {shown(key)} leads out of the store, which is not followed; copy it there."
             )
+        if os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place)):
+            raise DataError(piped(f"{self._label}: {shown(key)}"))
 
     def _checked(self, folder: str, metadata: Any) -> Any:
         """The metadata of an array or a group. bfloat16, which zarr does not know, becomes uint16 and is noted."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
-from identifiable._checks import CHARACTERS, DataError, said
+from identifiable._checks import CHARACTERS, DataError, as_text, said
 
 PREFIX = "identifiable/"  # of every schema
 LARGEST = 1e100  # no number of ours is so large; a page could not draw it
@@ -66,11 +66,13 @@ def plain(value: Any) -> Any:
         optional = {f.name for f in fields(value) if f.default is None or f.default == ()}
         return {k: plain(v) for k, v in items if not (k in optional and v in (None, ()))}
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {as_text(str(k)): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if hasattr(value, "item"):
         value = value.item()
+    if isinstance(value, str):
+        return as_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -7,11 +7,11 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from identifiable._checks import IdentifiableError, OutputError, said
@@ -28,8 +28,22 @@ def _namespace() -> str:
 # Tells this machine, and a container on it, from others that write to the same disk: numbers of processes repeat there.
 HERE = f"{crc32(f'{platform.node()} {_namespace()}'.encode()):08x}-"
 
-# Files that are complete and wait, in a block of `together`, for their names: (temporary, path).
-_waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_waiting", default=None)
+
+class _Finished(NamedTuple):
+    """A file that is complete and waits for its name; what it holds beyond `size` bytes goes with the old name."""
+
+    temporary: Path
+    path: Path
+    size: int | None = None
+
+    def cut(self) -> Path:
+        if self.size is not None:
+            os.truncate(self.temporary, self.size)
+        return self.temporary
+
+
+# Files that are complete and wait, in a block of `together`, for their names.
+_waiting: ContextVar[list[_Finished] | None] = ContextVar("_waiting", default=None)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
@@ -56,15 +70,15 @@ def together() -> Iterator[None]:
     if _waiting.get() is not None:  # inside another block, whose end decides
         yield
         return
-    waiting: list[tuple[Path, Path]] = []
+    waiting: list[_Finished] = []
     token = _waiting.set(waiting)
     try:
         yield
         _deliver(waiting)
     finally:
         _waiting.reset(token)
-        for temporary, _ in waiting:
-            _discard(temporary)
+        for file in waiting:
+            _discard(file.temporary)
 
 
 @contextmanager
@@ -106,13 +120,15 @@ def _in_the_end(path: Path, *, folder: bool) -> Iterator[Path]:
             unfinished[str(temporary)] = None
     except OSError as error:
         raise _unwritable(path, error) from None
+    except ValueError:  # a NUL in the name
+        raise OutputError(f"{path}: this is not the name of a file; choose another path.") from None
     try:
         yield temporary
         waiting = _waiting.get()
         if waiting is None:
-            _deliver([(temporary, path)])
+            _deliver([_Finished(temporary, path)])
         else:
-            waiting.append((temporary, path))
+            waiting.append(_Finished(temporary, path))
     except IdentifiableError as error:  # of this file, or of another one written together with it
         _discard(temporary)
         if str(temporary) in str(error):  # of what reads again what it has written: it is no name for a user
@@ -147,13 +163,17 @@ def new_folder(path: Path) -> Iterator[None]:
             path.rmdir()
 
 
-def take_name(finished: Path, path: str | os.PathLike[str]) -> None:
-    """A finished file becomes `path`; in a block of `together` with the others. If that fails it stays where it is."""
+def take_name(finished: Path, path: str | os.PathLike[str], size: int) -> None:
+    """The first `size` bytes of a finished file become `path`; in a block of `together` with the others.
+
+    If that fails the file stays where it is.
+    """
+    file = _Finished(finished, Path(path), size)
     waiting = _waiting.get()
     if waiting is None:
-        _deliver([(finished, Path(path))])
+        _deliver([file])
     else:
-        waiting.append((finished, Path(path)))
+        waiting.append(file)
 
 
 def _discard(temporary: Path) -> None:
@@ -166,27 +186,29 @@ def _discard(temporary: Path) -> None:
         unfinished.pop(str(temporary), None)
 
 
-def _deliver(files: list[tuple[Path, Path]]) -> None:
-    """Give complete files (temporary, path) their names: streams first, then all others, which no signal comes between."""
-    streams = [(temporary, path) for temporary, path in files if _is_stream(path)]
-    for temporary, path in streams:
-        with _said(path), temporary.open("rb") as content, path.open("wb") as stream:
+def _deliver(files: Sequence[_Finished]) -> None:
+    """Give complete files their names: streams first, then all others, which no signal comes between."""
+    streams = [file for file in files if _is_stream(file.path)]
+    for file in streams:
+        with _said(file.path), file.cut().open("rb") as content, file.path.open("wb") as stream:
             shutil.copyfileobj(content, stream)
-        _discard(temporary)
-    for temporary, path in (file for file in files if file not in streams):
-        with _said(path):
-            _flush(temporary)
+        _discard(file.temporary)
+    others = [file for file in files if file not in streams]
+    for file in others:
+        with _said(file.path):
+            _flush(file.temporary)
     umask = os.umask(0)
     os.umask(umask)
     with steady:
-        for temporary, path in (file for file in files if file not in streams):
+        for file in others:
+            temporary, path = file.temporary, file.path
             with _said(path):
                 folder = temporary.is_dir()
                 if path.is_dir() and not folder:
                     raise IsADirectoryError(21, "it is a directory")
                 mode = 0o777 if folder else 0o666  # what tempfile makes is private; a result is an ordinary file
                 temporary.chmod(mode & ~umask)
-                os.replace(temporary, _followed(path))
+                os.replace(file.cut(), _followed(path))
             complete.append(str(path))
             unfinished.pop(str(temporary), None)
 
