@@ -565,7 +565,7 @@ def subjects() -> list[Subject]:
         Subject("Jacobians", jacobian_files, m.alone(m.changed_npy, [other]), jacobians, known_npy),
         Subject("bases and maps", bases, m.alone(changed_basis), basis, known_safetensors),
         Subject("checkpoints", checkpoints, folder(in_shards), kept, known_folder(known_any), "."),
-        Subject("pt2", programs, m.alone(pickled), program, known_program, tries=SLOW_TRIES // 10),
+        Subject("pt2", programs, m.alone(pickled), program, known_program, tries=SLOW_TRIES),
     ]  # fmt: skip
 
 

@@ -28,7 +28,8 @@ ROUNDING = 1e-8  # so small numbers are zero: rounding of numbers near 1 in sums
 
 # How it was got, and not what was found; passes are counted until a tolerance is met, the residual is what is left of it then.
 PASSED_OVER = ("provenance", "inputs", "settings", "times", "passes", "steps", "residual")
-UNBOUNDED = (".curvature",)  # the smallest over pairs of components: infinite of one component
+# Not finite by what they are: the smallest over pairs of components, of one component; a share of the biology, where there is none.
+BY_DEFINITION = {".curvature": ("inf",), ".biology_lost": ("nan",)}
 # Numbers that an alert is about: they may be NaN beside it, even if plain numbers raise it too.
 ABOUT = {"no_splits": ("hoyer", "hoyer_null", "ci95"), "draws_agree": ("ci95",)}
 
@@ -414,7 +415,8 @@ def alerts(found: Any) -> set[str]:
 def silent(plain: Mapping[str, float], known: Set[str], found: Any) -> str | None:
     """A number that is not finite where that of plain numbers is, in a result without an alert other than theirs."""
     defined = {at: value for at, value in numbers(found).items() if math.isfinite(plain.get(at, 0.0))}
-    held = {at: value for at, value in defined.items() if not (at.endswith(UNBOUNDED) and value == math.inf)}
+    allowed = {at: known for at in defined for name, known in BY_DEFINITION.items() if at.endswith(name)}
+    held = {at: value for at, value in defined.items() if str(value) not in allowed.get(at, ())}
     raised = alerts(found)
     about = [name for code in raised for name in ABOUT.get(code, ())]
     bad = [f"{at} = {value}" for at, value in held.items() if not math.isfinite(value) and not _is_of(at, about)]
