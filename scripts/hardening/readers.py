@@ -502,13 +502,14 @@ def known_inputs(path: Path) -> Iterator[Array]:
 
 
 def known_program(path: Path) -> Iterator[Array]:
-    """The largest singular values of the Jacobian that torch finds, at the rows that `program` gives."""
+    """The largest singular values of the Jacobian that torch finds, at the rows that `program` gives; NaN where it has no derivative."""
     import torch
 
     def read() -> Array:
         net = torch.export.load(str(path)).module()
         rows = [torch.autograd.functional.jacobian(lambda z: net(z[None])[0], torch.ones(3).double()) for _ in range(2)]
-        return np.round([float(torch.linalg.svdvals(row).max()) for row in rows], 6)
+        largest = [float(torch.linalg.svdvals(row).max()) if row.isfinite().all() else np.nan for row in rows]
+        return np.round(largest, 6)
 
     found = quietly(read)
     if found is not None:
