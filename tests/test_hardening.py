@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,6 +85,15 @@ def silent() -> int:
     return careful()
 
 
+def unlinking() -> int:
+    """For a moment there is no file, where there was one."""
+    Path("out/.mine.part").write_text(TEXT)
+    if OUTPUT.exists():
+        OUTPUT.unlink()
+    os.rename("out/.mine.part", OUTPUT)
+    return 0
+
+
 def half() -> int:
     """Two files that do not appear together."""
     write_text(OUTPUT, TEXT)
@@ -98,6 +109,7 @@ def half() -> int:
         (leaving, "left .mine.part"),
         (wrong_code, "exit code 5"),
         (silent, "said ''"),
+        (unlinking, "damaged r.txt"),
         (half, "new only r.txt"),
     ],
 )
@@ -108,6 +120,19 @@ def test_a_writer_that_a_signal_damages_is_caught(suite: Any, folder: Path, body
     found = suite.kills.struck("x", whole, np.random.default_rng(0), 6, stale)
     assert (found.tried, found.broken > 0) == (18, bool(said)), found.examples
     assert said in " ".join(found.examples)
+
+
+def test_the_first_two_and_the_last_two_steps_are_always_struck_and_late_blows_do_not_count(
+    suite: Any, folder: Path
+) -> None:
+    whole, _ = whole_of(suite, careful, folder)
+    whole = replace(whole, steps=["a step"] * 40)
+    for number in suite.kills.NUMBERS:
+        drawn = [*suite.kills.blows(whole, number, 8, np.random.default_rng(0))]
+        assert {1, 2, 39, 40} < {blow.step for blow in drawn[:8]}
+    late = suite.forks.run(careful, folder, suite.forks.Blow(signal.SIGTERM, step=30))
+    assert not late.struck
+    assert suite.forks.run(careful, folder, suite.forks.Blow(signal.SIGTERM, step=2)).struck
 
 
 def test_an_end_that_takes_too_long_is_caught(suite: Any) -> None:
@@ -149,11 +174,39 @@ def test_a_run_that_goes_on_to_another_result_is_caught(suite: Any, folder: Path
 
     def keeping() -> int:
         Path("out/kept").mkdir(exist_ok=True)
+        for k in range(3):
+            if not Path(f"out/kept/{k}").exists():
+                write_text(f"out/kept/{k}", "x")
+        return careful()
+
+    def forgetting() -> int:
+        Path("out/kept").mkdir(exist_ok=True)
+        for k in range(3):
+            write_text(f"out/kept/{k}", "x")
         return careful()
 
     broken = []
-    for body in (counting, keeping):
+    for body in (counting, forgetting, keeping):
         whole, _ = whole_of(suite, body, folder, "kept")
+        broken.append(suite.kills.resumed("x", whole, np.random.default_rng(0), 4).broken)
+    assert broken[0] > 0
+    assert broken[1] > 0
+    assert broken[2] == 0
+
+
+def test_batches_that_a_model_is_shown_again_are_caught(suite: Any, folder: Path) -> None:
+    def showing(*, again: bool) -> int:
+        note = Path("out/kept")
+        done = int(note.read_text()) if note.exists() and not again else 0
+        for k in range(done, 20):
+            with Path(suite.commands.WORK).open("a") as file:
+                file.write(".")
+            write_text("out/kept", str(k + 1))
+        return careful()
+
+    broken = []
+    for again in (True, False):
+        whole, _ = whole_of(suite, partial(showing, again=again), folder, "kept")
         broken.append(suite.kills.resumed("x", whole, np.random.default_rng(0), 4).broken)
     assert broken[0] > 0
     assert broken[1] == 0

@@ -88,6 +88,7 @@ def write_elsewhere(_: int) -> None:
         (raise_two_lines, {}, r"\n"),
         (raise_an_escape, {}, r"\x1b"),
         (work, {"seconds": 0.02}, " s"),
+        (lambda k: time.sleep(0.1), {"seconds": 0.05}, "by the clock"),
         (fill, {"most": 2**24}, " MB"),
         (crash, {}, "SIGKILL"),
         (lambda k: os.write(1, b"noise"), {}, "noise"),
@@ -150,6 +151,23 @@ def test_a_checkpoint_that_gives_what_was_not_kept_is_caught_and_ours_is_not(tmp
     assert readers.tried(part, setting).broken > 10
 
 
+@pytest.mark.parametrize("name", ["inputs", "bases and maps"])
+def test_every_reader_has_a_judge_of_what_it_reads(tmp_path, name):
+    assert [each.name for each in readers.subjects() if each.known is None] == []
+    right = next(each for each in readers.subjects() if each.name == name)
+    reads = []
+
+    def zeros(path: Path) -> dict[str, Any]:
+        reads.append(path)
+        found = right.read(path)
+        good = len(reads) <= 4  # of each file, before it is changed
+        return found if good else {name: v * 0 if v.dtype.kind in "fi" else v for name, v in found.items()}
+
+    for read, wrong in ((right.read, False), (zeros, True)):
+        found = readers.tried(replace(right, read=read, tries=60), checks.Setting(0, 1.0, tmp_path))
+        assert (found.broken > 5) is wrong, found.examples
+
+
 def test_every_mutation_can_be_made_again_and_changes_something():
     for change in (mutations.changed_npy, mutations.changed_text, mutations.changed_json, mutations.changed_bytes):
         content = b'{"a": [1, 2.5, "x"], "b": {"c": null}}' if change is mutations.changed_json else CONTENT["a.npy"]
@@ -173,25 +191,47 @@ def test_every_value_of_a_json_text_is_found_where_it_stands():
 
 
 @dataclass(frozen=True)
+class Said:
+    code: str
+
+
+@dataclass(frozen=True)
 class Found:
     score: float
-    alerts: tuple[str, ...] = ()
+    alerts: tuple[Said, ...] = ()
+    hoyer: float = 0.5
 
 
-def test_a_number_that_is_not_finite_needs_an_alert():
-    plain = values.numbers(Found(1.0))
-    assert "score" in values.silent(plain, Found(np.nan))
-    assert "score" in values.silent(plain, Found(-np.inf))
-    assert values.silent(plain, Found(np.nan, ("few_rows",))) is None
-    assert values.silent(plain, Found(1.0)) is None
-    assert values.silent({".score": np.nan}, Found(np.nan)) is None  # undefined by its definition
+def test_a_number_that_is_not_finite_needs_an_alert_that_plain_numbers_do_not_raise():
+    plain, few = values.numbers(Found(1.0)), (Said("few_rows"),)
+    assert "score" in values.silent(plain, set(), Found(np.nan))
+    assert "score" in values.silent(plain, set(), Found(-np.inf))
+    assert values.silent(plain, set(), Found(np.nan, few)) is None
+    assert "score" in values.silent(plain, {"few_rows"}, Found(np.nan, few))
+    assert values.silent(plain, set(), Found(1.0)) is None
+    assert values.silent({".score": np.nan}, set(), Found(np.nan)) is None  # undefined by its definition
+
+
+def test_an_alert_about_a_number_excuses_that_one_alone():
+    plain, unsplit = values.numbers(Found(1.0)), (Said("no_splits"),)
+    assert values.silent(plain, {"no_splits"}, Found(1.0, unsplit, np.nan)) is None
+    assert "score" in values.silent(plain, {"no_splits"}, Found(np.nan, unsplit, np.nan))
+    assert "hoyer" in values.silent(plain, {"no_splits"}, Found(1.0, (), np.nan))
 
 
 def test_the_same_numbers_in_another_form_give_the_same_result():
     plain = values.numbers(Found(1.0))
     assert values.like(plain, Found(1.0 + 1e-6)) is None
     assert "1.01" in values.like(plain, Found(1.01))
+    assert "0.51" in values.like(values.numbers(Found(1e6)), Found(1e6, (), 0.51))
     assert values.like({}, Found(1.0)) is not None
+
+
+def test_a_public_name_without_a_call_and_one_left_out_that_is_not_public_are_found():
+    tried, left_out = ("compare", "compare, three", "metrics.mcc"), {"load": "a file"}
+    assert values.without_call(("compare", "mcc", "load"), tried, left_out) == []
+    assert values.without_call(("compare", "mcc", "load", "align"), tried, left_out) == ["align"]
+    assert values.without_call(("compare", "mcc"), tried, left_out) == ["load"]
 
 
 def test_every_way_to_give_the_same_numbers_does():
@@ -208,3 +248,22 @@ def test_what_steers_a_terminal_and_what_a_payload_did_are_seen(tmp_path):
     assert hostile.harm({"x": np.full(3, hostile.SECRET)}, tmp_path) is not None
     (tmp_path / hostile.CANARY).mkdir()
     assert hostile.harm(None, tmp_path) is not None
+
+
+def test_a_page_that_ends_in_an_error_at_a_name_is_caught_and_a_refused_word_is_not(monkeypatch):
+    text = readers.saved_results()["identifiable/match/1"]
+    assert hostile.spoilt(text, hostile.MARKUP).to_json().count("data-pwned") > 10
+    report = importlib.import_module("identifiable.report")
+    right = report.html
+
+    def crash(result: Any) -> str:
+        if "data-pwned" in result.to_json():
+            raise KeyError("data-pwned")
+        return right(result)
+
+    monkeypatch.setattr(report, "html", crash)
+    with pytest.raises(KeyError):
+        hostile.spoilt(text, hostile.MARKUP)
+    monkeypatch.setattr(readers, "saved_results", lambda: {"match": text})
+    check = checks.Check("hostile", "pages")
+    assert ([*hostile.results(hostile.MARKUP, check)], check.broken) == ([], 1)

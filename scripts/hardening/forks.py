@@ -56,6 +56,12 @@ class Ended:
     seconds: float
     cpu: float
     delay: float | None  # seconds from the signal to the end; None if it came too late, or not at all
+    work: float = 0.0  # seconds of the command itself
+
+    @property
+    def struck(self) -> bool:
+        """Whether the blow met a command that was at work."""
+        return self.delay is not None or self.code != 0
 
 
 def command(writer: Writer) -> Callable[[], int]:
@@ -112,14 +118,18 @@ def finish(running: Running) -> Ended:
         text = said.read().decode(errors="replace")
     lines = heard.decode(errors="replace").splitlines()
     times = [float(line.split()[1]) for line in lines if line.startswith("sent ")] or ([sent] if sent else [])
-    late = "end" in lines and running.blow is not None and running.blow.seconds is not None
+    began, done = (
+        next((float(line.split()[1]) for line in lines if line.startswith(word)), other)
+        for word, other in (("ready ", running.begun), ("end ", ended))
+    )
     return Ended(
         None if "gave up" in lines else os.waitstatus_to_exitcode(status),
         text,
         [line for line in lines if line.partition(" ")[0] in STEPS],
         ended - running.begun,
         usage.ru_utime + usage.ru_stime,
-        ended - times[0] if times and not late else None,
+        ended - times[0] if times and times[0] < done else None,
+        done - began,
     )
 
 
@@ -138,7 +148,7 @@ def _listen(pid: int, reading: int, blow: Blow | None) -> tuple[bytes, float | N
     deadline = time.monotonic() + GIVE_UP
     strike: float | None = None
     while True:
-        if strike is None and b"ready\n" in heard and blow is not None and blow.seconds is not None and sent is None:
+        if strike is None and b"ready " in heard and blow is not None and blow.seconds is not None and sent is None:
             strike = time.monotonic() + blow.seconds
         until = deadline if strike is None else strike
         if not poll.poll(max(until - time.monotonic(), 0) * 1000):
@@ -184,7 +194,7 @@ def _child(
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_FSIZE, (blow.size, blow.size))
-        os.write(writing, b"ready\n")
+        os.write(writing, f"ready {time.monotonic()}\n".encode())
         code = body()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -192,7 +202,7 @@ def _child(
         traceback.print_exc()
         sys.stderr.flush()
     finally:
-        os.write(writing, b"end\n")
+        os.write(writing, f"end {time.monotonic()}\n".encode())
         os._exit(code)
 
 

@@ -775,51 +775,58 @@ HIDDEN = ("Cc", "Cf", "Zl", "Zp", "Cs")  # kinds of characters that steer a term
 ALLOWED = "\n\u00ad\u200b\u200d\u2060"  # ends of lines, and places where a line may or may not break
 
 
-def results(name: str) -> dict[str, Any]:
-    """A result of every schema in which every word that may be any word is `name`."""
-    return {schema: spoilt(text, name) for schema, text in readers.saved_results().items()}
+def results(name: str, check: Check) -> Iterator[tuple[str, Any]]:
+    """A result of every schema in which every word that may be any word is `name`; one that no page can be drawn of is a fault."""
+    for schema, text in readers.saved_results().items():
+        try:
+            yield schema, spoilt(text, name)
+        except Exception as error:
+            check.count(f"{schema}: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 
 def spoilt(text: str, name: str) -> Any:
-    """A saved result with `name` in place of its words, and among the keys of its mappings, wherever a page can still be drawn."""
+    """A saved result with `name` in place of its words, and among the keys of its mappings, wherever a page can still be drawn.
+
+    A word becomes the same one wherever it stands, so what is named in one place is still found in another. Words that may not be
+    any word are refused, and stay; a page that ends in any other error is a fault.
+    """
+    from identifiable import IdentifiableError
     from identifiable.report import html as drawn
     from identifiable.results import from_json
 
     data = json.loads(text)
-    kinds: dict[tuple[Any, ...], list[tuple[Any, Any]]] = {}
+    words: dict[Any, list[tuple[Any, Any]]] = {}  # where each stands; and mappings by their path
 
     def look(holder: Any, path: tuple[Any, ...]) -> None:
         for key, value in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
             kind = (*path, key if isinstance(holder, dict) else "#")
             if isinstance(value, str) and kind != ("schema",):
-                kinds.setdefault(kind, []).append((holder, key))
+                words.setdefault(value, []).append((holder, key))
             elif isinstance(value, dict | list):
                 look(value, kind)
                 if isinstance(value, dict) and value:
-                    kinds.setdefault((*kind, name), []).append((value, name))
+                    words.setdefault(kind, []).append((value, name))
 
-    def spoil(groups: list[list[tuple[Any, Any]]]) -> None:
-        before = [
-            (holder, key, holder.get(key) if isinstance(holder, dict) else holder[key])
-            for each in groups
-            for holder, key in each
-        ]
-        for k, (holder, key, value) in enumerate(before):
-            holder[key] = next(iter(holder.values())) if value is None else f"{name}{k}"
-        with suppress(Exception):
+    def spoil(chosen: list[Any]) -> None:
+        for word in chosen:
+            for holder, key in words[word]:
+                holder[key] = f"{name}{order[word]}" if isinstance(word, str) else next(iter(holder.values()))
+        with suppress(IdentifiableError):
             drawn(from_json(json.dumps(data)))
             return
-        for holder, key, value in before:
-            if value is None:
-                del holder[key]
-            else:
-                holder[key] = value
-        if len(groups) > 1:
-            spoil(groups[: len(groups) // 2])
-            spoil(groups[len(groups) // 2 :])
+        for word in chosen:
+            for holder, key in words[word]:
+                if isinstance(word, str):
+                    holder[key] = word
+                else:
+                    del holder[key]
+        if len(chosen) > 1:
+            spoil(chosen[: len(chosen) // 2])
+            spoil(chosen[len(chosen) // 2 :])
 
     look(data, ())
-    spoil(list(kinds.values()))
+    order = {word: k for k, word in enumerate(words)}
+    spoil([*words])
     return from_json(json.dumps(data))
 
 
@@ -832,7 +839,7 @@ def hidden(text: str) -> str | None:
 def terminal(setting: Setting) -> Check:
     """What results with escapes in every word print: the table, the line of a session, and the headline."""
     check = Check(PART, "escapes in results, on a terminal")
-    for schema, found in results(ESCAPES).items():
+    for schema, found in results(ESCAPES, check):
         for show in ("table", "__repr__", "headline"):
             value = getattr(found, show)
             wrong = hidden(value() if callable(value) else value)
@@ -943,7 +950,7 @@ def pages(setting: Setting) -> Check:
     folder.mkdir()
     check = Check(PART, "markup in pages, in Chromium")
     made = {}
-    for schema, found in results(MARKUP).items():
+    for schema, found in results(MARKUP, check):
         made[f"{schema.replace('/', '-')}.html"] = drawn(found)
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -246,8 +246,15 @@ def inputs(path: Path) -> Arrays:
 
     opened = open_inputs(path)
     ids, _ = identified(opened, lambda done: None)
-    opened.get(range(opened.n))
-    return {"ids": ids}
+    return {"ids": ids, "inputs": together(opened.get(range(opened.n)))}
+
+
+def together(values: Any) -> Array:
+    """Texts, pictures, lists of tokens or rows, as one array; those of several lengths one after the other, each after its length."""
+    each = [np.asarray(value) for value in values]
+    if len({value.shape for value in each}) > 1:
+        return np.concatenate([np.concatenate([[value.size], value.ravel()]) for value in each])
+    return np.array(each)
 
 
 def jacobians(path: Path) -> Arrays:
@@ -260,7 +267,7 @@ def program(path: Path) -> Arrays:
     from identifiable import bilipschitz
 
     found = bilipschitz(str(path), np.ones((2, 3)), directions=0)
-    return {"sigma": np.asarray(found.sigma_max)}
+    return {"sigma": np.round(found.sigma_max, 6)}
 
 
 # -- what the libraries of the formats hold a file to be
@@ -473,6 +480,55 @@ def known_lines(path: Path) -> Iterator[Array]:
     yield from known_text(path)
 
 
+def known_inputs(path: Path) -> Iterator[Array]:
+    """Inputs and their ids, of the same texts or arrays in memory, as Python or numpy read them; masked tokens are left out by hand."""
+    from identifiable.io.inputs import StoredArrays, identified, open_inputs
+
+    def given(source: Any) -> Iterator[Array]:
+        opened = quietly(open_inputs, source)
+        if opened is not None:
+            yield from (quietly(lambda: together(opened.get(range(opened.n)))), quietly(ids_of, opened))
+
+    def ids_of(opened: Any) -> Array:
+        return identified(opened, lambda done: None)[0]
+
+    if path.suffix in (".txt", ".jsonl"):
+        lines = quietly(lambda: path.read_bytes().decode("utf-8-sig").split("\n")) or []
+        last = max((k for k, line in enumerate(lines, 1) if line.strip()), default=0)
+        texts = [line.rstrip("\r\n") for line in lines[:last]]
+        made = texts if path.suffix == ".txt" else quietly(lambda: [json.loads(line)["text"] for line in texts])
+        found = [*given(made)] if made else []
+    else:
+        held = [*(known_npz(path) if path.suffix == ".npz" else known_npy(path))]
+        found = [each for values in held for each in given(values)]
+        for values in held:
+            for mask in (mask for mask in held if mask.shape == values.shape and values.ndim == 2):
+
+                def masked(values: Array = values, mask: Array = mask) -> list[Array]:
+                    opened = StoredArrays(
+                        "", "", values.shape, values.dtype, lambda at: values[at], lambda at: mask[at]
+                    )
+                    return [together(opened.get(range(opened.n))), ids_of(opened)]
+
+                found += quietly(masked) or []
+    yield from (each for each in found if each is not None)
+
+
+def known_program(path: Path) -> Iterator[Array]:
+    """The largest singular values of the Jacobian that torch finds, at the rows that `program` gives; NaN where it has no derivative."""
+    import torch
+
+    def read() -> Array:
+        net = torch.export.load(str(path)).module()
+        rows = [torch.autograd.functional.jacobian(lambda z: net(z[None])[0], torch.ones(3).double()) for _ in range(2)]
+        largest = [float(torch.linalg.svdvals(row).max()) if row.isfinite().all() else np.nan for row in rows]
+        return np.round(largest, 6)
+
+    found = quietly(read)
+    if found is not None:
+        yield np.asarray(found)
+
+
 def known_folder(one: Callable[[Path], Iterable[Array]]) -> Callable[[Path], Iterator[Array]]:
     """Rows of all files of a folder, one below the other in the natural order of their names."""
 
@@ -519,11 +575,11 @@ def subjects() -> list[Subject]:
         Subject("factors", factor_files, m.alone(by_start), factors, known_any),
         Subject("heads", heads, folder(in_shards), head, known_folder(known_any), "."),
         Subject("layers", layer_files, folder(in_shards), model_layers, known_folder(known_any), "."),
-        Subject("inputs", input_files, m.alone(changed_input), inputs),
+        Subject("inputs", input_files, m.alone(changed_input), inputs, known_inputs),
         Subject("Jacobians", jacobian_files, m.alone(m.changed_npy, [other]), jacobians, known_npy),
-        Subject("bases and maps", bases, m.alone(changed_basis), basis),
-        Subject("checkpoints", checkpoints, in_checkpoint, kept, opened="."),
-        Subject("pt2", programs, m.alone(pickled), program, tries=SLOW_TRIES // 10),
+        Subject("bases and maps", bases, m.alone(changed_basis), basis, known_safetensors),
+        Subject("checkpoints", checkpoints, in_checkpoint, kept, known_kept, "."),
+        Subject("pt2", programs, m.alone(pickled), program, known_program, tries=SLOW_TRIES),
     ]  # fmt: skip
 
 
@@ -853,6 +909,11 @@ def in_shards(name: str) -> Callable[[bytes, Random], tuple[str, bytes]]:
         ".json": m.changed_json, ".safetensors": m.changed_safetensors,
     }  # fmt: skip
     return next((change for suffix, change in kinds.items() if name.endswith(suffix)), m.changed_bytes)
+
+
+def known_kept(path: Path) -> Iterator[Array]:
+    """Of changed parts nothing may be read."""
+    return iter(())
 
 
 def known_any(path: Path) -> Iterator[Array]:

@@ -525,6 +525,74 @@ def screened(seed: int) -> Iterator[Found]:
     yield Found("silhouette of batches", silhouette_batch(X, batches, labels).score, np.mean(within))
 
 
+def screen_numbers(seed: int) -> Iterator[Found]:
+    """What audit, evaluate, recommend, attribute and clean rest on: one pair of wells, one row, one plate at a time."""
+    from identifiable.blocks import Blocks
+    from identifiable.deconfounding.audit.blind import mutual_information
+    from identifiable.deconfounding.components.variance import Plates, PlateSums
+    from identifiable.deconfounding.corrections.registry import fit_correction
+    from identifiable.deconfounding.design import Design, Labels
+    from identifiable.deconfounding.evaluation.trials import auroc
+    from identifiable.deconfounding.metrics.retrieval import Retrieval
+
+    rng = np.random.default_rng([seed, 82])
+    batch = np.repeat(["one", "two", "three"], 48)
+    plate = np.repeat([f"p{k}" for k in range(6)], 24)
+    drug = rng.permuted(np.tile(["a", "b", "c", "dmso"], (6, 6)), axis=1).ravel()
+    n, control = len(drug), drug == "dmso"
+    shift = {name: rng.standard_normal(4) for name in (*np.unique(drug), *np.unique(plate))}
+    X = rng.standard_normal((n, 4)) + np.array([shift[a] + 0.8 * shift[b] for a, b in zip(drug, plate, strict=True)])
+    design = Design(Labels.of(plate), Labels.of(drug), control, batch=Labels.of(batch))
+
+    side = np.where(X[:, 0] > 0, "left", "right")  # a label that depends on others
+    yield Found("audit: information", mutual_information(Labels.of(side), Labels.of(plate)), mutual(side, plate))
+
+    asked, scores = (drug == "a") | control, np.round(X[:, 1], 1)  # with ties
+    pairs = [(p > q) + 0.5 * (p == q) for p in scores[asked & ~control] for q in scores[asked & control]]
+    yield Found("evaluate: AUROC of one against controls", auroc(scores[asked], (drug == "a")[asked]), np.mean(pairs))
+
+    found = Retrieval.of(design).scores(X)
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    treated = np.flatnonzero(~control)
+    for name, distance in (
+        ("nn_euclidean", lambda i, j: np.linalg.norm(X[i] - X[j])),
+        ("nn_cosine", lambda i, j: -(unit[i] @ unit[j])),
+    ):
+        hits = []
+        for i in treated:
+            nearest = min((j for j in treated if batch[j] != batch[i]), key=lambda j: distance(i, j))
+            hits.append(drug[nearest] == drug[i])
+        yield Found(f"recommend: {name}, in another batch", found[name].mean, np.mean(hits))
+    own = []
+    for i in np.flatnonzero(control):
+        others = [j for j in np.flatnonzero(control) if plate[j] != plate[i]]
+        own.append(batch[min(others, key=lambda j: np.linalg.norm(X[i] - X[j]))] == batch[i])
+    yield Found("recommend: batch_readable", found["batch_readable"].mean, np.mean(own))
+
+    plain = Design(Labels.of(plate), Labels.of(drug), control)
+    plates = Plates.of(plain, rng=np.random.default_rng(0))
+    ours = PlateSums.of(plates, X[plates.reference].astype(np.float32)).variances(plates)
+    wells = np.flatnonzero(control)
+    z = X[wells] - X[wells].mean(axis=0)
+    same, apart = np.zeros((2, 4)), np.zeros((2, 4))
+    for i in range(len(wells)):
+        for j in range(len(wells)):
+            if plate[wells[i]] != plate[wells[j]]:
+                apart += [z[i] * z[j], np.ones(4)]
+            elif i != j:
+                same += [z[i] * z[j], np.ones(4)]
+    between = same[0] / same[1] - apart[0] / apart[1]
+    total = np.mean(z**2, axis=0) - apart[0] / apart[1]
+    yield Found("attribute: share between plates", ours.plate / ours.total, between / total, 1e-4)
+
+    corrected = fit_correction("control-z", Blocks(X), plain).apply(X, np.arange(n))
+    expected = np.empty_like(X)
+    for name in np.unique(plate):
+        rows, kept = plate == name, (plate == name) & control
+        expected[rows] = (X[rows] - X[kept].mean(axis=0)) / X[kept].std(axis=0)
+    yield Found("recommend: control-z", corrected, expected, 1e-4)
+
+
 REFERENCES: dict[str, Reference] = {
     "compare: errors, R², diameter": rungs,
     "compare: shared dimensions": shared,
@@ -538,6 +606,7 @@ REFERENCES: dict[str, Reference] = {
     "align: recall, MRR, CSLS": retrieved,
     "match: PW-MCC": matched,
     "screens: mAP, silhouettes": screened,
+    "screens: information, AUROC, 1-NN, plates, control-z": screen_numbers,
 }
 
 

@@ -1,14 +1,15 @@
 """Numbers at the edge, through every public call: a right result, an error of ours, or an alert.
 
 The same numbers in another form (byte order, strides, a mask without gaps) give the result of plain float64. Other numbers give a
-result that is finite, or says in an alert that it is not. No call raises anything but our errors.
+result that is finite, or says that it is not in an alert which plain numbers do not raise. No call raises anything but our errors.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
@@ -22,11 +23,15 @@ from hardening.checks import Check, Setting
 PART = "values"
 ROWS, COLUMNS = 60, 3
 SECONDS = 60.0  # of one call: this is about values
-TOLERANCE = 1e-4  # of the same numbers in another form, relative to the largest number of the result
+TOLERANCE = 1e-4  # of the same numbers in another form, relative to the largest number of the same name
+ROUNDING = 1e-8  # so small numbers are zero: rounding of numbers near 1 in sums that cancel
 
-# How it was got, and not what was found; passes are counted until a tolerance is met.
-PASSED_OVER = ("provenance", "inputs", "settings", "times", "passes", "steps")
-UNBOUNDED = (".curvature",)  # the smallest over pairs of components: infinite of one component
+# How it was got, and not what was found; passes are counted until a tolerance is met, the residual is what is left of it then.
+PASSED_OVER = ("provenance", "inputs", "settings", "times", "passes", "steps", "residual")
+# Not finite by what they are: the smallest over pairs of components, of one component; a share of the biology, where there is none.
+BY_DEFINITION = {".curvature": ("inf",), ".biology_lost": ("nan",)}
+# Numbers that an alert is about: they may be NaN beside it, even if plain numbers raise it too.
+ABOUT = {"no_splits": ("hoyer", "hoyer_null", "ci95"), "draws_agree": ("ci95",)}
 
 Array = NDArray[Any]
 Call = Callable[[Any, Any], Any]
@@ -42,25 +47,33 @@ def tried(name: str, call: Call, setting: Setting) -> Check:
     """A call with every kind of numbers, each in its first argument, its second, and both."""
     X, Y = drawn(setting.seed)
     given = [case for case in cases() if name not in OF_ONE or case[1] == "first" or case[0] in ROW_COUNTS]
-    plain: list[Any] = []
+    plain: list[tuple[dict[str, float], set[str]]] = []
 
     def prepare(index: int) -> Attempt:
         if not plain:  # in the child
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                plain.append(numbers(call(X.copy(), Y.copy())))
+                found = call(X.copy(), Y.copy())
+            plain.append((numbers(found), alerts(found)))
         kind, where, make = given[index]
         first, second = make(X.copy(), Y.copy())
-        judge = partial(like, plain[0]) if kind in SAME else partial(silent, plain[0])
+        if kind not in SAME and name in HOLDING:
+            return Attempt(f"{kind}, {where}", lambda: call(first, second))
+        judge = partial(like, plain[0][0]) if kind in SAME else partial(silent, *plain[0])
         return Attempt(f"{kind}, {where}", lambda: call(first, second), judge)
 
     return attempted(Check(PART, name), prepare, setting.of(len(given)), setting.folder / "values", seconds=SECONDS)
 
 
 def drawn(seed: int) -> tuple[Array, Array]:
-    """Sources that are not Gaussian, and a rotation of them with a little noise; all of it exact in single precision."""
+    """Sources of two clusters each, and a rotation of them with a little noise; all of it exact in single precision.
+
+    So few rows of Laplace numbers can look Gaussian: ICA then has optima that are nearly as good as each other, and rounding in
+    single precision chooses one (9 of 60 seeds, where it is none of 60 with clusters).
+    """
     rng = np.random.default_rng([25, seed])
-    X = rng.laplace(size=(ROWS, COLUMNS)).astype(np.float32).astype(np.float64)
+    clusters = rng.choice([-1.0, 1.0], size=(ROWS, COLUMNS)) + 0.2 * rng.standard_normal((ROWS, COLUMNS))
+    X = clusters.astype(np.float32).astype(np.float64)
     turn, _ = np.linalg.qr(rng.standard_normal((COLUMNS, COLUMNS)))
     Y = X @ turn + 0.05 * rng.standard_normal(X.shape)
     return X, Y.astype(np.float32).astype(np.float64)
@@ -188,8 +201,40 @@ def _rows(X: Array, n: int) -> Array:
 
 OF_ONE = (
     "resolve", "transform", "transform, inverse", "bilipschitz", "mechanisms", "metrics.ica_step", "metrics.unsupervised",
-    "deconfound.screen",    "deconfound.audit", "deconfound.evaluate", "deconfound.attribute", "deconfound.clean", "deconfound.recommend",
+    "Representation", "AffineMap", "AffineMap, its matrix", "Moments", "Blocks", "deconfound.screen", "deconfound.audit",
+    "deconfound.evaluate", "deconfound.attribute", "deconfound.clean", "deconfound.recommend",
 )  # fmt: skip
+
+
+HOLDING = ("Representation", "Blocks", "fold", "AffineMap, its matrix")  # hold numbers as they are given, NaN too
+RESULTS = (
+    "Aligned", "Alignment", "Comparison", "Disentanglement", "Distortion", "Extraction", "Heads", "JointResolution", "Layers",
+    "Matches", "Mechanisms", "Resolution", "Resolved",
+)  # fmt: skip
+NO_CALLS = {
+    **dict.fromkeys(RESULTS, "a result, which a call here makes"),
+    **dict.fromkeys(("DataError", "DataWarning", "IdentifiableError", "PairingError", "UsageError"), "an error or a warning"),
+    **dict.fromkeys(("load", "load_basis"), "takes a file: see `readers`"),
+    "save_basis": "writes a result that a call here makes: see `kills` and `disks`",
+    "GROUPS": "a constant",
+    "deconfound": "a module, see `screen_calls`",
+    "metrics": "a module, see `metric_calls`",
+    "pp": "the calls of `deconfound` on AnnData, which it reads as they do",
+    "extract": "takes a model and files: see `readers` (inputs)",
+}  # fmt: skip
+NO_SCREEN_CALLS = {
+    **dict.fromkeys(("CLASSIFIERS", "CORRECTIONS", "REPRESENTATIONS"), "a constant"),
+    **dict.fromkeys(("Attributed", "Cleaned", "Design", "Labels", "Recommended", "Screen"), "what a call here makes"),
+    **dict.fromkeys(
+        ("save_cleaned", "save_corrected", "save_recommended", "save_scores"), "writes what a call here makes"
+    ),
+}
+
+
+def without_call(public: Iterable[str], found: Iterable[str], left_out: Iterable[str]) -> list[str]:
+    """Public names that no call here tries, and names that are left out and not public."""
+    tried = {name.partition(",")[0].rpartition(".")[2] for name in found}
+    return sorted((({*public} - tried) | ({*left_out} - {*public})) - ({*left_out} & {*public}))
 
 
 def calls() -> dict[str, Call]:
@@ -215,8 +260,33 @@ def calls() -> dict[str, Call]:
         "disentangle": lambda X, Y: i.disentangle(X, Y, bootstrap=0, null=0),
         "match_components": lambda X, Y: i.match_components(X, Y, draws=2),
         "pair": lambda X, Y: i.pair(i.Representation(X), i.Representation(Y, name="b")).n,
+        "Representation": lambda X, Y: i.Representation(X).values[:],
+        "AffineMap": lambda X, Y: i.AffineMap(np.eye(COLUMNS), np.ones(COLUMNS))(X),
+        "AffineMap, its matrix": lambda X, Y: i.AffineMap(X, np.ones(COLUMNS))(np.ones((2, ROWS))),
+        "Moments": lambda X, Y: _of_moments(i.Moments.of(X)),
+        "Blocks": lambda X, Y: np.asarray(i.Blocks(X)[:], dtype=np.float64),
+        "fold": lambda X, Y: i.fold([i.Blocks(X), i.Blocks(Y)], _Sums).sums,
     }
+    if missing := without_call(i.__all__, found, NO_CALLS):
+        raise AssertionError(f"no call of {missing}")
     return {**found, **metric_calls(), **screen_calls()}
+
+
+def _of_moments(moments: Any) -> list[Array]:
+    return [moments.mean, moments.scatter, moments.energy]
+
+
+class _Sums:
+    """What `fold` makes here: sums of columns."""
+
+    sums: Any = 0.0
+
+    def add(self, first: int, rows: Sequence[Array]) -> None:
+        with np.errstate(all="ignore"):
+            self.sums = self.sums + sum(np.asarray(each, np.float64).sum() for each in rows)
+
+    def merge(self, later: _Sums) -> None:
+        self.sums = self.sums + later.sums
 
 
 def jvp(z: Array, v: Array) -> Array:
@@ -266,11 +336,8 @@ def metric_calls() -> dict[str, Call]:
     found["metrics.unsupervised"] = lambda X, Y: metrics.unsupervised(X)
     found["metrics.udr"] = lambda X, Y: metrics.udr([X, Y, X])
     found["metrics.as_codes"] = lambda X, Y: metrics.as_codes(X, Y).latents
-    missing = (
-        {*metrics.__all__} - {name.partition(".")[2] for name in found} - {"PROFILES", "Codes", "IcaStep", "Metric"}
-    )
-    if missing:
-        raise AssertionError(f"no call of {sorted(missing)}")
+    if missing := without_call(metrics.__all__, found, ("PROFILES", "Codes", "IcaStep", "Metric")):
+        raise AssertionError(f"no call of metrics.{missing}")
     return found
 
 
@@ -293,7 +360,7 @@ def screen_calls() -> dict[str, Call]:
         n = len(X) if hasattr(X, "__len__") and not isinstance(X, str) else ROWS
         return deconfound.screen(X, metadata={name: column[:n] for name, column in labels.items()}, control="DMSO")
 
-    return {
+    found: dict[str, Call] = {
         "deconfound.screen": lambda X, Y: screen(X).representation.values[:],
         "deconfound.audit": lambda X, Y: deconfound.audit(screen(X), permutations=20),
         "deconfound.evaluate": lambda X, Y: deconfound.evaluate(screen(X), representations=("base", "pca")),
@@ -301,6 +368,9 @@ def screen_calls() -> dict[str, Call]:
         "deconfound.clean": lambda X, Y: deconfound.clean(screen(X), stability=2, permutations=20),
         "deconfound.recommend": lambda X, Y: deconfound.recommend(screen(X), candidates=("control-z",)),
     }
+    if missing := without_call(deconfound.__all__, found, NO_SCREEN_CALLS):
+        raise AssertionError(f"no call of deconfound.{missing}")
+    return found
 
 
 # -- what a result says
@@ -333,39 +403,46 @@ def numbers(found: Any) -> dict[str, float]:
     return held
 
 
-def alerts(found: Any) -> int:
-    """How many alerts a result has, its parts included."""
+def alerts(found: Any) -> set[str]:
+    """The codes of the alerts of a result, its parts included."""
     if is_dataclass(found):
-        own = len(getattr(found, "alerts", ()))
-        return own + sum(
-            alerts(getattr(found, field.name)) for field in fields(found) if field.name in ("result", "models")
-        )
-    return sum(map(alerts, found)) if isinstance(found, tuple) else 0
+        own = {alert.code for alert in getattr(found, "alerts", ())}
+        parts = [getattr(found, field.name) for field in fields(found) if field.name in ("result", "models")]
+        return own.union(*map(alerts, parts))
+    return set().union(*map(alerts, found)) if isinstance(found, tuple) else set()
 
 
-def silent(plain: Mapping[str, float], found: Any) -> str | None:
-    """A number that is not finite in a result without an alert, where that of plain numbers is."""
+def silent(plain: Mapping[str, float], known: Set[str], found: Any) -> str | None:
+    """A number that is not finite where that of plain numbers is, in a result without an alert other than theirs."""
     defined = {at: value for at, value in numbers(found).items() if math.isfinite(plain.get(at, 0.0))}
-    held = {at: value for at, value in defined.items() if not (at.endswith(UNBOUNDED) and value == math.inf)}
-    bad = [f"{at} = {value}" for at, value in held.items() if not math.isfinite(value)]
-    return (
-        f"{len(bad)} numbers that are not finite, and no alert: {', '.join(bad[:3])}"
-        if bad and not alerts(found)
-        else None
-    )
+    allowed = {at: known for at in defined for name, known in BY_DEFINITION.items() if at.endswith(name)}
+    held = {at: value for at, value in defined.items() if str(value) not in allowed.get(at, ())}
+    raised = alerts(found)
+    about = [name for code in raised for name in ABOUT.get(code, ())]
+    bad = [f"{at} = {value}" for at, value in held.items() if not math.isfinite(value) and not _is_of(at, about)]
+    said = raised - known
+    return f"{len(bad)} numbers that are not finite, and no alert: {', '.join(bad[:3])}" if bad and not said else None
 
 
 def like(plain: Mapping[str, float], result: Any) -> str | None:
-    """Where a result differs from that of plain float64."""
+    """Where a result differs from that of plain float64: each number on the scale of those of its name, its places left out."""
     found = numbers(result)
     if found.keys() != plain.keys():
         return f"other numbers than of plain float64: {sorted(found.keys() ^ plain.keys())[:3]}"
-    largest = max((abs(v) for v in plain.values() if math.isfinite(v)), default=1.0)
+    scale: dict[str, float] = {}
     for at, value in plain.items():
-        other = found[at]
-        if not (
-            math.isclose(value, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE * largest)
-            or (math.isnan(value) and math.isnan(other))
-        ):
+        if math.isfinite(value):
+            scale[_named(at)] = max(scale.get(_named(at), 0.0), abs(value))
+    for at, value in plain.items():
+        other, near = found[at], max(TOLERANCE * scale.get(_named(at), 0.0), ROUNDING)
+        if not (math.isclose(value, other, rel_tol=0.0, abs_tol=near) or (math.isnan(value) and math.isnan(other))):
             return f"{at} = {other:.6g}, of plain float64 {value:.6g}"
     return None
+
+
+def _named(at: str) -> str:
+    return re.sub(r"\[\d+\]", "", at)
+
+
+def _is_of(at: str, names: Sequence[str]) -> bool:
+    return _named(at).endswith(tuple(names))

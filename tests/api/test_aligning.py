@@ -217,9 +217,9 @@ def test_flags_are_of_a_map_and_not_of_its_inverse(tmp_path: Path) -> None:
         transform(aligned(), rows(10), only_identifiable=True)
 
 
-def test_a_file_without_names_is_not_known_to_be_of_the_source_unless_it_is_called_so(tmp_path: Path) -> None:
+def test_a_file_called_like_the_target_is_not_known_to_be_of_the_source(tmp_path: Path) -> None:
     found = aligned()
-    for name, said in (("other", True), (found.source, False)):
+    for name, said in (("other", 0), (found.source, 0), (found.target, 1)):
         np.save(tmp_path / f"{name}.npy", rows(10))
         alerts = apply_basis(found, tmp_path / f"{name}.npy").alerts
         told = [alert for alert in alerts if alert.code == "columns_not_checked"]

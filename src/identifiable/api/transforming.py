@@ -201,9 +201,13 @@ def apply_basis(
     table = _opened(found, X, ids, blocks, output, inverse, before is not None or has_labels)
     stored = blocks_of(table).base
     table, alerts = arranged(table, found, inverse)
-    if is_path(X) and isinstance(found, Aligned) and not alerts and table.columns is None:
-        # a file of either model may have the same width; that of the source itself is known by its name
-        alerts = () if table.name == _fitted_to(found, inverse) else (not_checked(table.name, found, inverse),)
+    if (
+        is_path(X)
+        and isinstance(found, Aligned)
+        and table.columns is None
+        and _is_other_side(table.name, found, inverse)
+    ):
+        alerts = (*alerts, not_checked(table.name, found, inverse))
     source = blocks_of(table)
     _check_width(source, found, inverse)
     if before is not None:
@@ -612,6 +616,11 @@ def _identifiable_columns(basis: Basis, inverse: bool) -> list[int]:
             f"{of.headline}; resolve it with refits (stability) and more rows, or write all columns."
         )
     return columns
+
+
+def _is_other_side(name: str, basis: Aligned, inverse: bool) -> bool:
+    """Whether a file is called like the table that a map leads to: both sides may have the same width."""
+    return name == _fitted_to(basis, not inverse) != _fitted_to(basis, inverse)
 
 
 def _check_width(source: Blocks, basis: Basis, inverse: bool) -> None:

@@ -110,7 +110,7 @@ class CleanPoint:
 
     `plate_auroc` says how well plates (of many: batches) can still be told apart on held-out control wells, 0.5 is not at all;
     `replicate_map` the mean average precision of replicates on other plates; `biology_lost` the share of the biological score of
-    all axes that went with those removed.
+    all axes that went with those removed, NaN where no axis has one above 0.
     """
 
     space: Literal["ica", "pca", "rand"]
