@@ -160,6 +160,13 @@ def test_how_numbers_are_stored_does_not_matter() -> None:
         np.testing.assert_allclose(matrix, found[0], rtol=1e-9, atol=1e-12)
 
 
+def test_moments_whose_sums_overflow_are_refused() -> None:
+    for X in (S * 1e300, np.where(np.arange(S.size).reshape(S.shape) == 3, 1e300, S)):
+        with pytest.raises(DataError, match="rows"):
+            identifiable.Moments.of(X)
+    assert np.isfinite(identifiable.Moments.of(S * 1e100).gram).all()
+
+
 def test_the_limits_themselves_pass() -> None:
     for size in (0.0, SMALLEST, LARGEST):
         check_magnitude(size, "a")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, as_array, rows_in_memory
+from identifiable._checks import DataError, as_array, check_magnitude, rows_in_memory
 
 Array = NDArray[np.float64]
 
@@ -54,9 +54,13 @@ class Moments:
         if widths is not None and (np.ndim(widths) != 1 or sum(widths) != rows.shape[1]):
             raise DataError(f"widths: expected numbers of columns that add up to {rows.shape[1]}, got {widths!r:.60}.")
         rows = np.asarray(rows, dtype=np.float64)
-        shift = rows[: max(len(rows), 1)].mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
-        centred = rows - shift
-        return cls(len(rows), widths or (rows.shape[1],), shift, centred.sum(axis=0), centred.T @ centred)
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift = rows[: max(len(rows), 1)].mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+            centred = rows - shift
+            gram = centred.T @ centred
+        if not np.isfinite(gram).all():
+            check_magnitude(float(np.abs(rows).max()), "rows")
+        return cls(len(rows), widths or (rows.shape[1],), shift, centred.sum(axis=0), gram)
 
     @classmethod
     def zero(cls, widths: tuple[int, ...], shift: Array) -> Moments:
