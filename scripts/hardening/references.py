@@ -575,12 +575,12 @@ def screen_numbers(seed: int) -> Iterator[Found]:
     wells = np.flatnonzero(control)
     z = X[wells] - X[wells].mean(axis=0)
     same, apart = np.zeros((2, 4)), np.zeros((2, 4))
-    for i in range(len(wells)):
-        for j in range(len(wells)):
-            if plate[wells[i]] != plate[wells[j]]:
-                apart += [z[i] * z[j], np.ones(4)]
-            elif i != j:
-                same += [z[i] * z[j], np.ones(4)]
+    for one, a in zip(wells, z, strict=True):
+        for other, b in zip(wells, z, strict=True):
+            if plate[one] != plate[other]:
+                apart += [a * b, np.ones(4)]
+            elif one != other:
+                same += [a * b, np.ones(4)]
     between = same[0] / same[1] - apart[0] / apart[1]
     total = np.mean(z**2, axis=0) - apart[0] / apart[1]
     yield Found("attribute: share between plates", ours.plate / ours.total, between / total, 1e-4)
