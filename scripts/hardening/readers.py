@@ -142,9 +142,13 @@ def equal(a: Array, b: Array) -> bool:
         with np.errstate(all="ignore"):
             return np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True)
     try:
-        return [*map(str, a.ravel().tolist())] == [*map(str, b.ravel().tolist())]
+        return _words(a) == _words(b)
     except (SystemError, ValueError):  # code points that do not exist
         return a.tobytes() == b.tobytes()
+
+
+def _words(array: Array) -> list[str]:
+    return [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in array.ravel().tolist()]
 
 
 def same(a: Arrays, b: Arrays) -> bool:

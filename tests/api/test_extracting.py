@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import os
 import shutil
 import signal
 import sys
@@ -212,6 +213,24 @@ def test_unfinished_rows_with_a_damaged_journal_are_begun_again(tmp_path, damage
         file.finish()
         file.deliver()
     np.testing.assert_array_equal(load_file(tmp_path / "out.safetensors")["a"], rows["a"])
+
+
+def test_a_whole_file_whose_journal_is_cut_off_is_not_begun_again(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
+    opened = partial(growing.GrowingFile, tmp_path / "out.safetensors", {"a": 2}, np.arange(4), {"fingerprint": "f"})
+    path = tmp_path / "out.safetensors.unfinished"
+    for places, whole in ((range(2), False), (range(4), True)):  # killed just before the file takes its name
+        with opened() as file:
+            file.write(places, {"a": rows[: len(places)]})
+            if whole:
+                file.finish()
+        os.truncate(path, path.stat().st_size - growing.JOURNAL)
+        with opened() as file:
+            assert (file.done > 0) is whole
+            if whole:
+                file.finish()
+                file.deliver()
+    np.testing.assert_array_equal(load_file(tmp_path / "out.safetensors")["a"], rows)
 
 
 def test_a_full_disk_is_one_line_and_keeps_what_was_written(net, folder, monkeypatch):

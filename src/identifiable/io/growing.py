@@ -3,7 +3,8 @@
 It lies beside its output as `NAME.unfinished`, laid out as it will be: header, then tensors. Behind them stands a journal of
 20 bytes: a mark, a checksum, and how many batches of rows are finished. A batch counts only when its rows are on the disk, so a
 process that is killed at any moment, or a machine that loses power, costs the rows since then and nothing else. The journal is
-cut off when the file takes its name. The header holds a fingerprint of all that determines the values: a run with another
+cut off just before the file takes its name; that all rows are there is then said by the length of the header, which is 0 until
+they are. The header holds a fingerprint of all that determines the values: a run with another
 fingerprint does not touch the file. A file of this run whose journal is missing or damaged is begun again: which of its rows
 are there is not known.
 """
@@ -32,6 +33,8 @@ MARK = b"identifi"  # where the journal begins
 JOURNAL = 20  # bytes: the mark, the checksum, the count
 COUNT = 8  # bytes of the count
 SECONDS = 2.0  # between two entries of the journal: at most so much work is done again
+LENGTH = 8  # bytes of the length of the header, with which a file begins
+ALL = 2**62  # batches, of a file whose rows are all there
 NAMES = {code: name for name, code in DTYPES.items() if name != "BF16"}
 
 
@@ -83,11 +86,13 @@ class GrowingFile:
 
     def _prepare(self, file: IO[bytes], ids: NDArray[np.int64]) -> None:
         size = os.fstat(file.fileno()).st_size
-        if file.read(len(self._header)) == self._header:
+        start = file.read(len(self._header))
+        if start[LENGTH:] == self._header[LENGTH:]:
             journal = _read(file, self._end, JOURNAL + 1)
             done = int.from_bytes(journal[-COUNT:], "little")
-            if journal == _journal(done):
-                self.done = done
+            whole = start == self._header and size >= self._end
+            if whole or journal == _journal(done):
+                self.done = done if journal == _journal(done) else ALL
                 return
         elif size > JOURNAL and _read(file, size - JOURNAL, len(MARK)) == MARK:
             raise DataError(
@@ -95,7 +100,7 @@ class GrowingFile:
                 "the file, or choose another output."
             )
         file.truncate(0)
-        _write(file, 0, self._header)
+        _write(file, 0, bytes(LENGTH) + self._header[LENGTH:])
         _write(file, len(self._header) + self._offsets[IDS], ids.astype("<i8").tobytes())
         _write(file, self._end, _journal(0))
 
@@ -134,6 +139,7 @@ class GrowingFile:
         """All rows are there."""
         with self._said():
             self._note()
+            _write(self._file, 0, self._header)
         self._complete = True
 
     def deliver(self) -> Path:
