@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -124,3 +125,12 @@ def test_damage_is_an_error_of_one_line(tmp_path, monkeypatch, values):
         with pytest.raises(DataError, match=naming(name)) as found:
             read(name)
         assert "\n" not in str(found.value)
+
+
+def test_odd_text_in_a_damaged_file_is_refused_without_a_warning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _archive("text.pt", b"S'\\q'\n.")
+    with warnings.catch_warnings(record=True) as heard, pytest.raises(DataError, match=naming("text.pt")):
+        warnings.simplefilter("always")
+        read("text.pt")
+    assert heard == []

@@ -9,6 +9,7 @@ code that a file could run, and rows are read in place, as those of a `.safetens
 from __future__ import annotations
 
 import pickletools
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -89,7 +90,9 @@ class TorchFile(ArraysInFile):
         order = ORDERS.get(archive.read(members["byteorder"]).strip()) if "byteorder" in members else "<"
         if order is None:
             raise self._damaged("its byte order is neither little nor big")
-        whole = followed(archive.read(index))
+        with warnings.catch_warnings():  # of Python, about odd escapes in damaged text
+            warnings.simplefilter("ignore")
+            whole = followed(archive.read(index))
         found = list(_tensors(whole, (), set()))
         if not found:
             raise DataError(
