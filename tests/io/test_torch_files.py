@@ -130,7 +130,9 @@ def test_damage_is_an_error_of_one_line(tmp_path, monkeypatch, values):
 def test_odd_text_in_a_damaged_file_is_refused_without_a_warning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _archive("text.pt", b"S'\\q'\n.")
-    with warnings.catch_warnings(record=True) as heard, pytest.raises(DataError, match=naming("text.pt")):
-        warnings.simplefilter("always")
+    with (
+        warnings.catch_warnings(record=True, action="always") as heard,
+        pytest.raises(DataError, match=naming("text.pt")),
+    ):
         read("text.pt")
     assert heard == []
