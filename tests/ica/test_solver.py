@@ -237,6 +237,11 @@ def test_the_quasi_newton_direction_obeys_the_secant_and_descends(seed):
     assert (found * gradient).sum() > 0
     np.testing.assert_allclose(direction(gradient, _Secants()), gradient / curvature)
     assert np.abs(found - gradient / curvature).max() > 1e-3
+    memory.forget(np.array([3]))  # of the others the last pair is reproduced still
+    step, change = step.copy(), change.copy()
+    for matrix in (step, change):
+        matrix[3] = matrix[:, 3] = 0
+    np.testing.assert_allclose(direction(change, memory), step, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", list(CONTRASTS))
@@ -446,6 +451,17 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("as_if_large")
+def test_the_contrast_of_a_start_is_that_where_it_ends():
+    """Its last pass is a step before, which at this tolerance gains a hundred-thousandth."""
+    X = drawn("l" * 20, 1000, np.random.default_rng(0))
+    found = fitted(X, precision="double", tol=1e-5)
+    ends = total_contrast(X @ found.to_components.matrix)
+    assert found.solution.gained > 8e-6 * ends
+    assert found.starts[0].contrast == pytest.approx(ends, rel=4e-6)
+    assert found.contrast == pytest.approx(ends, rel=4e-6)
+
+
+@pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("name", list(CONTRASTS))
 def test_sources_of_a_large_table_come_back(name, monkeypatch):
     used: set[str] = set()
@@ -624,6 +640,23 @@ def test_a_source_that_was_not_looked_for_is_no_longer_left_alone_once_it_is_tur
     place = np.abs(truth @ found.rotation.T).argmax(axis=1)
     assert np.abs(truth @ found.rotation.T).max(axis=1)[:4].min() > 0.9
     assert found.left[place].tolist() == [False] * 4 + [True] * 2
+
+
+def test_two_sources_mixed_in_what_was_left_alone_are_found_there(monkeypatch):
+    """The first search ends with two sources, and two others 20 degrees from their place, which look like Gaussians before."""
+    X = drawn("lulu", 6_000, np.random.default_rng(0))
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    c, s = np.cos(np.pi / 9), np.sin(np.pi / 9)
+    none = np.zeros(0, np.intp)
+    monkeypatch.setattr(solver, "_untangled", lambda p, s, rotation, *_: (rotation, Misplaced([], none, none)))
+    searches, search = [(truth[:2], np.array([[c, s], [-s, c]]) @ truth[2:])], solver.search_in_rounds
+    monkeypatch.setattr(
+        solver, "search_in_rounds", lambda *given, **how: searches.pop() if searches else search(*given, **how)
+    )
+    found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6)
+    assert np.abs(truth @ found.rotation.T).max(axis=1).min() > 0.999
+    assert not found.left.any()
 
 
 def test_turns_among_what_is_left_alone_are_not_waited_for():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
 
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
+from identifiable.identifiability import axes as axes_room
 from identifiable.identifiability.axes import AxesOf, measure_axes
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import gather_moments
@@ -128,3 +130,41 @@ def test_a_narrower_model_matches_in_its_own_width():
     x, y = sources @ haar_rotation(6, rng), sources[:, :4] @ haar_rotation(4, rng)
     axes = measured(x, y)[0].axes
     assert (axes.matched, axes.components, axes.rows_needed) == (4, 4, 600)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_columns_of_unequal_variance_are_brought_back_in_their_own_units(seed: int):
+    rng = np.random.default_rng(seed)
+    sources = rng.laplace(size=(2400, 4)) * [1, 2, 4, 8]
+    x, y = (sources + 0.1 * rng.standard_normal(sources.shape) for _ in range(2))
+    for found in measured(x @ haar_rotation(4, rng), y):
+        assert found.efficiency is not None
+        assert found.efficiency.held_out == pytest.approx(1, abs=0.1)
+
+
+def test_efficiency_does_not_hang_on_where_ica_leaves_gaussian_components(monkeypatch: pytest.MonkeyPatch):
+    models = two_models(1800, 3, 3, seed=4)
+    plain = measured(*models)
+    unmixed, rng = axes_room._unmixed, np.random.default_rng(9)
+
+    def elsewhere(*given: Any) -> Any:
+        found = unmixed(*given)
+        turn = np.eye(len(found.arbitrary))
+        turn[np.ix_(found.arbitrary, found.arbitrary)] = haar_rotation(int(found.arbitrary.sum()), rng)
+        return replace(found, to=found.to @ turn, back=turn.T @ found.back, upright=turn.T @ found.upright)
+
+    monkeypatch.setattr(axes_room, "_unmixed", elsewhere)
+    for before, after in zip(plain, measured(*models), strict=True):
+        assert before.efficiency is not None
+        assert after.efficiency is not None
+        assert after.efficiency.held_out == pytest.approx(before.efficiency.held_out, abs=1e-9)
+        assert after.efficiency.ci95 == pytest.approx(before.efficiency.ci95, abs=1e-9)
+
+
+def test_a_column_that_does_not_vary_moves_nothing():
+    x, y = two_models(1800, 4, 0, seed=4)
+    for plain, wider in zip(measured(x, y), measured(np.column_stack([x, np.full(len(x), 7.0)]), y), strict=True):
+        assert wider.axes.matched == plain.axes.matched == 4
+        assert plain.efficiency is not None
+        assert wider.efficiency is not None
+        assert wider.efficiency.held_out == pytest.approx(plain.efficiency.held_out, abs=1e-5)

@@ -105,6 +105,15 @@ def test_r2_and_overlap_with_their_intervals_are_those_of_compare(width):
     assert found.cka == pytest.approx(pairs[0].similarity.cka_debiased, abs=1e-10)
 
 
+def test_every_measure_of_a_layer_with_itself_is_one():
+    """Also on fewer rows than columns, where no fit to other rows gives a row back."""
+    rng = np.random.default_rng(0)
+    models = [{f"layer_{i}": rng.standard_normal((40, 60)) for i in range(2)} for _ in range(2)]
+    grid = next(grid for grid in layers(*models).grids if grid.of == "self")
+    for measure in ("cka", "svcca", "r2", "r2_back", "overlap"):
+        assert np.diag(getattr(grid, measure)).tolist() == [1.0, 1.0], measure
+
+
 def test_r2_counts_the_variance_outside_the_components():
     first = {name: rows * np.geomspace(3, 0.3, 6) for name, rows in chain(5, 2).items()}
     result = layers(first, turned(first, 6, noise=0), components=2, null_draws=1)

@@ -670,3 +670,20 @@ def test_nodes_end_at_the_nearest_of_the_means_of_their_vertices(seed):
     means = np.stack([np.average(positions[owners == k], axis=0, weights=sizes[owners == k]) for k in range(3)])
     distances = ((positions[:, None] - means) ** 2).sum(axis=2)
     np.testing.assert_array_equal(owners, distances.argmin(axis=1))
+
+
+def test_two_noisy_latents_are_two_factors_at_each_point_and_one_where_the_other_moves_nothing() -> None:
+    """Each row moves with one latent; at the first point the second latent moves nothing."""
+    rng = np.random.default_rng(0)
+    J = 0.02 * rng.standard_normal((6, 40, 2))
+    J[:, :20, 0] += rng.standard_normal((6, 20))
+    J[:, 20:, 1] += rng.standard_normal((6, 20))
+    J[0, :, 1] = 0
+    assert find_factors(J).at_points == (1, 2, 2, 2, 2, 2)
+
+
+def test_rows_of_one_point_are_its_outputs_and_asked_once() -> None:
+    J = np.random.default_rng(0).standard_normal((2, 30, 3))
+    for points, forms in ((1, {"outputs"}), (2, {"outputs", "rows"})):
+        tried = [each.form for each in find_factors(J[:points]).counts]
+        assert set(tried) & {"outputs", "rows"} == forms
