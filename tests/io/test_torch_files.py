@@ -135,4 +135,6 @@ def test_odd_text_in_a_damaged_file_is_refused_without_a_warning(tmp_path, monke
         pytest.raises(DataError, match=naming("text.pt")),
     ):
         read("text.pt")
-    assert [each for each in heard if each.category is not ResourceWarning] == []  # of other files, when they are collected
+    assert [
+        each for each in heard if each.category is not ResourceWarning
+    ] == []  # of other files, when they are collected
