@@ -16,6 +16,7 @@ from errors import naming
 from identifiable._checks import DataError
 from identifiable.io import open_representation, read_labels
 from identifiable.io.containers import damage_named
+from identifiable.io.hdf5_limits import check_attribute
 
 VALUES = np.random.default_rng(3).standard_normal((60, 4)).astype(np.float32)
 SECONDS, MEGABYTES = 5, 500  # for a file below 100 MB; docs/formats.md
@@ -125,6 +126,38 @@ def test_whole_hdf5_files_pass_the_same_checks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.values[:], VALUES)
         assert found.ids is not None
         assert found.ids[:2].tolist() == ["00", "01"]
+
+
+@pytest.mark.parametrize("block", [0, 512])
+@pytest.mark.parametrize(
+    "before", [0, 7]
+)  # attributes written before, some of which lie in a second part of the header
+def test_a_text_of_an_attribute_is_no_longer_than_its_place(tmp_path: Path, block: int, before: int) -> None:
+    h5py = pytest.importorskip("h5py")
+    path, texts = tmp_path / "a.h5", {"one": "encoded", "several": ["first", "second", "third"]}
+    with h5py.File(path, "w", userblock_size=block) as file:
+        for k in range(before):
+            file.attrs[f"earlier {k}"] = np.arange(5.0)
+        file.attrs.update(texts)
+        file.attrs["reference"] = file.create_group("b").ref
+        file.attrs["record"] = np.array([("text", 1)], [("name", h5py.string_dtype()), ("number", "i4")])
+    whole = bytearray(path.read_bytes())
+    with h5py.File(path) as file:
+        for name in file.attrs:
+            check_attribute(file, name)
+        assert check_attribute(file, "none") is None
+    for name, word in {"one": "encoded", "several": "second"}.items():
+        heap = whole.index(b"GCOL") - block
+        places = [k for k in range(len(whole)) if whole[k : k + 12] == struct.pack("<IQ", len(word), heap)]
+        assert len(places) == 1
+        damaged = bytearray(whole)
+        struct.pack_into("<I", damaged, places[0], 2**30)
+        path.write_bytes(damaged)
+        with h5py.File(path) as file:
+            for other in {*file.attrs} - {name}:
+                check_attribute(file, other)
+            with pytest.raises(ValueError, match=name):
+                check_attribute(file, name)
 
 
 def test_a_missing_chunk_of_hdf5_is_no_row_of_zeros(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ LEAST = 2**20  # bytes that a chunk may always have
 LARGE, DENSE = 2**27, 100  # bytes of a chunk, which is unpacked whole, above which it may not be packed 100 to 1
 DEFLATE, SHUFFLE, CHECKSUM, LZF = 1, 2, 3, 32000  # numbers of filters
 CHECKSUM_BYTES = 4
+ATTRIBUTE, CONTINUED = 0x0C, 0x10  # kinds of messages in the header of an object
+HEADER_PREFIX, MESSAGE_HEADER = 16, 8
+MOST_BLOCKS = 100  # of a header; those of a damaged one may lead back to itself
 OTHERS = 256  # from here on they are not HDF5's own
 REFERENCE = np.dtype(
     [("length", "<u4"), ("heap", "<u8"), ("number", "<u4")]
@@ -72,20 +75,38 @@ def _objects(file: FileBytes, at: int) -> Iterator[tuple[int, int]]:
         place += used
 
 
+def _are_texts(dtype: Any) -> bool:
+    """Whether values are texts of any length: records and references lie in a file otherwise."""
+    import h5py
+
+    text = h5py.check_string_dtype(dtype)
+    return text is not None and text.length is None
+
+
+def _local(element: Any) -> FileBytes | None:
+    """The file of a group or dataset; None if it is remote, or has places of another width than REFERENCE."""
+    path, (width, _) = element.file.filename, element.file.id.get_create_plist().get_sizes()
+    if width != REFERENCE["heap"].itemsize:
+        return None
+    return FileBytes.open(Path(path), path) if isinstance(path, str) and os.path.isfile(path) else None
+
+
 def _check_texts(dataset: Any) -> None:
     """Refuse texts that are said to be longer than they are. Those of a remote file, or packed by other filters, are not looked at."""
-    path = dataset.file.filename
-    if not isinstance(path, str) or not os.path.isfile(path):
-        return
-    file = FileBytes.open(Path(path), path)
-    places = np.concatenate([np.zeros(0, REFERENCE), *_places(dataset, file)])
+    file = _local(dataset)
+    if file is not None:
+        places = np.concatenate([np.zeros(0, REFERENCE), *_places(dataset, file)])
+        _check_places(file, dataset.file.userblock_size, places, f"{dataset.name[:80]!r}")
+
+
+def _check_places(file: FileBytes, base: int, places: NDArray[Any], what: str) -> None:
     for at in np.unique(places["heap"]).tolist():
         here = places[places["heap"] == at]
         held = np.zeros(2**16, np.int64)
-        for number, length in _objects(file, at) if at else ():
+        for number, length in _objects(file, base + at) if at else ():
             held[number] = length
         if (here["length"] > held[np.minimum(here["number"], 2**16 - 1)]).any():
-            raise ValueError(f"texts of {dataset.name[:80]!r} are longer than their places")
+            raise ValueError(f"texts of {what} are longer than their places")
 
 
 def _places(dataset: Any, file: FileBytes) -> Iterator[NDArray[Any]]:
@@ -122,7 +143,7 @@ def check_dataset(dataset: Any) -> None:
     if dataset.chunks is None:
         if size > max(dataset.id.get_storage_size(), 0):
             raise ValueError(f"{said}, {dataset.id.get_storage_size():,} bytes are there")
-        if size and dataset.dtype.hasobject:
+        if size and _are_texts(dataset.dtype):
             _check_texts(dataset)
         return
     others = any(code >= OTHERS and code != LZF for code in _filters(dataset))
@@ -139,7 +160,7 @@ def check_dataset(dataset: Any) -> None:
     if stored < expected:
         raise ValueError(f"{said}, and {expected - stored:,} of its {expected:,} chunks are missing")
     _check_chunks(dataset, chunk)
-    if dataset.dtype.hasobject:
+    if _are_texts(dataset.dtype):
         _check_texts(dataset)
 
 
@@ -165,6 +186,50 @@ def check_attribute(element: Any, name: str) -> None:
     size, held = math.prod(found.shape) * found.get_type().get_size(), element.file.id.get_filesize()
     if size > held:
         raise ValueError(f"attribute {name!r} declares {size:,} bytes in a file of {held:,}")
+    file = _local(element) if size and _are_texts(found.dtype) else None
+    if file is None:
+        return
+    base, count = element.file.userblock_size, math.prod(found.shape)
+    for content in _attribute_messages(file, base, _address(element), name.encode()):
+        places = np.frombuffer(content[: count * REFERENCE.itemsize], REFERENCE)
+        _check_places(file, base, places, f"attribute {name!r}")
+
+
+def _attribute_messages(file: FileBytes, base: int, at: int, name: bytes) -> Iterator[bytes]:
+    """What the header of an object says the values of its attribute `name` are.
+
+    h5py has no call that tells the length of a text in an attribute before it is read. The form of a header is fixed ("HDF5 File
+    Format Specification", IV.A.1.a and IV.A.2.m). Headers of the newer form have a checksum, by which HDF5 notices damage itself.
+    """
+    head = file.read(base + at, HEADER_PREFIX)
+    if head[:1] != b"\x01":
+        return
+    blocks = [(at + HEADER_PREFIX, int.from_bytes(head[8:12], "little"))]
+    for start, size in blocks:  # which grow meanwhile
+        block, place = file.read(base + start, min(size, PIECE)), 0
+        while place + MESSAGE_HEADER <= len(block):
+            kind, length = (int.from_bytes(block[place + k : place + k + 2], "little") for k in (0, 2))
+            content = block[place + MESSAGE_HEADER : place + MESSAGE_HEADER + length]
+            place += MESSAGE_HEADER + length
+            if kind == CONTINUED and len(content) >= 16 and len(blocks) < MOST_BLOCKS:
+                blocks.append((int.from_bytes(content[:8], "little"), int.from_bytes(content[8:16], "little")))
+            elif kind == ATTRIBUTE and len(content) > 8:
+                yield from _named(content, name)
+
+
+def _named(message: bytes, name: bytes) -> Iterator[bytes]:
+    """The values in the message of an attribute, if it is the one of this name."""
+    version, *sizes = message[0], *(int.from_bytes(message[k : k + 2], "little") for k in (2, 4, 6))
+    start = 9 if version == 3 else 8
+    if message[start : start + sizes[0]].rstrip(b"\0") == name:
+        yield message[start + sum(-(-size // 8) * 8 if version == 1 else size for size in sizes) :]
+
+
+def _address(element: Any) -> int:
+    """Where the header of a group or dataset begins."""
+    from h5py import h5o
+
+    return int(h5o.get_info(element.id).addr)
 
 
 def _filters(dataset: Any) -> list[int]:
