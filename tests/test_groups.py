@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 
 from errors import naming
-from identifiable import DataError, UsageError
+from identifiable import DataError, UsageError, groups
 from identifiable.groups import (
     AffineMap,
     Group,
@@ -211,6 +211,20 @@ def test_a_projection_does_not_depend_on_units(unit):
     assert np.abs(plain - procrustes(X.T @ Y)[0]).max() > 0.01
     start = np.eye(4)[:, :2]
     assert np.array_equal(projection(np.zeros((4, 4)), np.zeros((4, 2)), start), start)
+
+
+def test_a_projection_of_white_rows_ends_after_one_step(monkeypatch):
+    """Of white rows the polar factor is the answer; where rows are not white, more steps are made, and fewer than are allowed."""
+    rng = np.random.default_rng(53)
+    cross, taken = rng.standard_normal((4, 2)), []
+    polar = procrustes(cross)[0]
+    monkeypatch.setattr(groups, "procrustes", lambda matrix: taken.append(1) or procrustes(matrix))
+    assert np.allclose(projection(np.eye(4), cross), polar)
+    assert len(taken) == 2  # the start, and the step that gains nothing
+    taken.clear()
+    found = projection(np.diag([4.0, 2.0, 1.0, 0.5]), cross)
+    assert 2 < len(taken) < 50
+    assert not np.allclose(found, polar, atol=1e-3)
 
 
 def test_a_member_is_one_up_to_rounding_only():

@@ -62,6 +62,10 @@ def test_contrasts_at_extreme_values_are_their_limits(dtype):
     found = {n: (contrast(n).value(y), sloped(n, y), contrast(n).bend(y, sloped(n, y))) for n in NAMES}
     assert {a.dtype for each in found.values() for a in each} == {np.dtype(dtype)}
     value, slope, bend = found["logcosh"]
+    row = np.empty((1, len(y)), dtype)  # as in a pass, where it is compiled
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(contrast("logcosh").slope_and_bends(y[None], row), bend, atol=1e-6)
+    np.testing.assert_allclose(row[0], np.sign(y), atol=1e-7)
     np.testing.assert_allclose(value, np.where(y == 0, 0, np.abs(y) - np.log(2)), atol=1e-6, rtol=1e-6)
     np.testing.assert_allclose(slope, np.sign(y), atol=1e-7)
     np.testing.assert_allclose(bend, y == 0, atol=1e-6)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from identifiable._checks import DataError, PairingError, UsageError
+from identifiable.blocks import Blocks
 from identifiable.groups import permutation_matrix
-from identifiable.ica import match_components
+from identifiable.ica import joint, match_components
 
 SEEDS = [0, 1, 2]
 
 
 # Matching
+
+
+def test_a_large_table_is_shuffled_by_some_of_its_rows_the_same_in_all_models(monkeypatch):
+    X, given = np.arange(100.0).reshape(50, 2), []
+    monkeypatch.setattr(joint, "TEST_ROWS", 20)
+    monkeypatch.setattr(
+        joint, "match_components", lambda x, y, **_: given.append((x, y)) or SimpleNamespace(p=np.array([0.25, 0.5]))
+    )
+    assert joint._p_values([Blocks(X), Blocks(X + 7), Blocks(X + 9)], 53).tolist() == [0.25, 0.5]
+    for (x, y), more in zip(given, (7, 9), strict=True):
+        assert len(np.unique(x[:, 0])) == len(x) == 20
+        np.testing.assert_array_equal(y, x + more)
+    assert np.array_equal(given[0][0], given[1][0])
+    assert not np.array_equal(given[0][0], X[:20])  # not the first ones
 
 
 @pytest.mark.parametrize(

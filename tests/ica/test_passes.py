@@ -167,6 +167,17 @@ def test_passes_spent_count_rows_and_components(table):
     assert passes.spent == pytest.approx(before + 1 / 3)
 
 
+@pytest.mark.parametrize(
+    ("asked", "products"), [("step", 1), ("survey", 1), ("pairs", 3), ("curvatures", 9), ("densities", 0)]
+)
+def test_a_pass_costs_the_products_it_makes_beside_the_one_that_forms_components(table, asked, products):
+    """A `step` of all components makes one, of components with components."""
+    passes = Passes(Blocks(table), Whitener.of(Moments.of(table)))
+    more = ((-1.0, 0.0, 1.0), len(table)) if asked == "densities" else (contrast("cube", 0),)
+    getattr(passes, asked)(np.eye(3), *more)
+    assert passes.spent == pytest.approx((1 + products) / 2)
+
+
 # Sums
 
 

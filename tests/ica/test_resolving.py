@@ -396,6 +396,13 @@ def test_halves_for_refits_keep_groups_whole():
     assert abs(len(set(first[:, 0])) - len(set(second[:, 0]))) <= 1
 
 
+def test_halves_for_refits_hold_as_many_groups_where_their_number_is_even():
+    groups = np.repeat(np.arange(6), 2)
+    for seed in range(8):
+        halves = [table[:] for table, _, _ in _halves(Blocks(groups[:, None] + 0.0), seed, groups, Run(workers=1))]
+        assert [len(np.unique(half)) for half in halves] == [3, 3]
+
+
 def test_groups_reach_the_refits_and_labels_that_do_not_fit_are_refused():
     rng = np.random.default_rng(6)
     X = rng.laplace(size=(600, 2)) @ rng.standard_normal((2, 2))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from identifiable.blocks import Blocks, one_blas_thread
 from identifiable.groups import haar_rotation
-from identifiable.ica import Fit, fit, solver
+from identifiable.ica import Fit, fit, fitting, solver
 from identifiable.ica.auditing import Misplaced, _kurtosis_gains, audit, misplaced, turned
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
 from identifiable.ica.curvature import pair_curvature
@@ -415,6 +415,64 @@ def test_the_best_of_several_starts_is_kept_and_all_are_told():
     assert fitted(X, restarts=1).starts[0].contrast == reached[0]
 
 
+@pytest.mark.parametrize(
+    ("kinds", "searches"),
+    [("lu", ["thorough", "together", "thorough"]), ("gggggg", ["thorough", "together", "together", "together"])],
+)
+def test_starts_hold_components_together_once_two_of_them_disagree(monkeypatch, kinds, searches):
+    asked, solve = [], fitting.solve
+    monkeypatch.setattr(fitting, "solve", lambda *given, **how: asked.append(how["search"]) or solve(*given, **how))
+    found = fitted(drawn(kinds, 400, np.random.default_rng(12)), restarts=len(searches))
+    assert asked == searches
+    reached = [start.contrast for start in found.starts]
+    assert (max(reached) - min(reached) < fitting.SAME_CONTRAST * max(reached)) == (kinds == "lu")
+
+
+def off(kinds: str, n: int) -> tuple[Passes, Matrix]:
+    """Passes over sources, and their rotation turned away by a tenth of a radian."""
+    X = drawn(kinds, n, np.random.default_rng(53))
+    passes = Passes(Blocks(X), Whitener.of(Moments.of(X), precision="double"))
+    truth = orthogonal((passes.whitener.back / X.std(axis=0)).T)
+    return passes, cayley(0.1 * skews(53, 1, len(kinds))[0]) @ truth
+
+
+def test_polishing_takes_a_survey_where_it_is_asked_to():
+    passes, wrong = off("lule", 1000)
+    few = contrast("logcosh", 0)  # nothing is compiled
+    plain, surveyed = (polish(passes, wrong, few, 0.3, 1e-6, [], **survey) for survey in ({}, {"survey": True}))
+    assert plain.converged
+    assert plain.survey is None
+    assert surveyed.survey is not None
+    np.testing.assert_allclose(surveyed.rotation, plain.rotation, atol=1e-6)
+
+
+@pytest.mark.parametrize(("scale", "converged"), [(1.0, True), (1e-200, False)])
+def test_what_is_left_at_the_limit_of_precision_is_judged_by_the_scale(monkeypatch, scale, converged):
+    passes, wrong = off("lule", 500)
+    monkeypatch.setattr(solver, "MAX_POLISH", 25)
+    steps: list[Step] = []
+    assert polish(passes, wrong, LOGCOSH, scale, 0.0, steps).converged == converged
+    assert (len(steps) < 25) == converged
+
+
+@pytest.mark.parametrize(("share", "at_once"), [(2.0, True), (0.5, False)])
+def test_what_is_left_alone_is_searched_when_little_of_the_scale_is_left_to_gain(share, at_once):
+    passes, wrong = off("lule", 4000)
+    gain = _Point.at(passes, wrong, LOGCOSH).gain
+    steps: list[Step] = []
+    searched = []
+
+    class Looking(solver._Sparing):
+        def turn(self, *_: Any) -> None:
+            searched.append(len(steps))
+            self.looked = True
+
+    looking = Looking(LOGCOSH, steps, np.random.default_rng(0), np.zeros((0, 4)))
+    polish(passes, wrong, LOGCOSH, share * gain / solver.NEARLY, 1e-9, steps, sparing=looking)
+    assert len(searched) == 1
+    assert (searched[0] == 1) == at_once
+
+
 def test_few_tangled_components_are_turned_apart_and_the_rest_is_not_upset(monkeypatch):
     """Three of twenty mixed among themselves: little is paid, and the other seventeen are not turned away."""
     rng = np.random.default_rng(4)
@@ -606,7 +664,7 @@ def test_a_start_that_ends_at_45_degrees_is_turned_and_polished_again(monkeypatc
     def solved(begin: Matrix) -> tuple[float, int]:
         monkeypatch.setattr(solver, "search_together", lambda *_: begin)
         monkeypatch.setattr(solver, "_untangled", lambda p, s, rotation, *_: (rotation, Misplaced([], none, none)))
-        found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6, search="together")
+        found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6, far=True, search="together")
         assert found.converged
         return sample_contrast(passes.sample(99_999), found.rotation, LOGCOSH) / best, found.rescued
 
@@ -634,7 +692,7 @@ def test_a_source_that_was_not_looked_for_is_no_longer_left_alone_once_it_is_tur
         monkeypatch.setattr(solver, "_untangled", lambda p, s, rotation, *_: (rotation, Misplaced([], none, none)))
         named = [[(0, 3)]]  # the first time whatever polishing made of the saddle, which hangs on last bits
         monkeypatch.setattr(solver, "audit", lambda *given: named.pop() if named else audit(*given))
-    found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6)
+    found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6, far=True, search="quick")
     assert found.rescued >= 1
     assert not searches
     place = np.abs(truth @ found.rotation.T).argmax(axis=1)
@@ -654,7 +712,7 @@ def test_two_sources_mixed_in_what_was_left_alone_are_found_there(monkeypatch):
     monkeypatch.setattr(
         solver, "search_in_rounds", lambda *given, **how: searches.pop() if searches else search(*given, **how)
     )
-    found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6)
+    found = solver.solve(passes, LOGCOSH, rng=np.random.default_rng(0), tol=1e-6, far=True, search="quick")
     assert np.abs(truth @ found.rotation.T).max(axis=1).min() > 0.999
     assert not found.left.any()
 

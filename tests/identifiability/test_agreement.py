@@ -1,11 +1,14 @@
 """Degree, form and shared dimensions: planted truths, invariances, and the negative half of each."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import identifiable
 from identifiable.groups import haar_rotation, procrustes, projection
-from identifiable.identifiability.ladder import Ridge
+from identifiable.identifiability.agreement import Agreement, Maps
+from identifiable.identifiability.ladder import BACKWARD, FORWARD, Ladder, Ridge
 from identifiable.identifiability.shared import expected_chance
 from identifiable.moments import Moments
 from identifiable.rows import plan_rows
@@ -118,6 +121,24 @@ def test_one_loud_column_that_agrees_makes_no_verdict(loud):
     assert (pair.verdict.form.state, pair.verdict.form.beyond) == ("borderline", "linear")
     alone = first(X[:, [3]], Y[:, [5]])  # the column by itself has a form
     assert (alone.shared.few, alone.verdict.form.state) == (False, "clear")
+
+
+@pytest.mark.parametrize("missing", ["permutation", "rotation", "linear_xy", "rotation_yx", "linear_yx"])
+def test_a_ladder_without_a_rung_has_no_agreement(missing):
+    square = np.eye(2)
+    parts = dict.fromkeys(("permutation", "rotation", "linear_xy", "rotation_yx", "linear_yx"), square)
+    whole = Maps(Ladder(np.zeros(2), np.zeros(2), **parts), (0.0, 0.0), Moments.of(np.eye(4), widths=(2, 2)))
+    asked = [BACKWARD] if missing.endswith("_yx") else [FORWARD] if missing != "permutation" else [FORWARD, BACKWARD]
+    for direction in asked:
+        assert all(np.array_equal(matrix, square) for matrix in whole.matrices(direction))
+        with pytest.raises(ValueError, match="every rung"):
+            replace(whole, ladder=replace(whole.ladder, **{missing: None})).matrices(direction)
+
+
+def test_nothing_is_kept_where_a_linear_map_explains_nothing():
+    r2 = np.array([[0.1, 0.2], [0.2, 0.2], [0.3, 0.2], [0.4, 0.0]])
+    kept = Agreement(r2, np.zeros((0, 4, 2))).kept
+    np.testing.assert_allclose(kept, [[0.25, 0], [0.5, 0], [0.75, 0], [1, 0]])
 
 
 # -- widths

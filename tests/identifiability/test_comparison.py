@@ -635,7 +635,7 @@ def test_rotation_null_is_that_of_axes_turned_at_random():
     X = rng.laplace(size=(600, 3)) * [1, 2, 3]
     Y = X + 10  # the sides have different means
     options = BARE | {"nulls": ("rotation",), "null_draws": 60, "groups": ("signed_permutation",), "protocol": "paper"}
-    found = compare(X, Y, **options).pairs[0].rung("signed_permutation").null["rotation"]
+    found, back = (pair.rung("signed_permutation").null["rotation"] for pair in compare(X, Y, **options).pairs)
     x, drawn = X - X.mean(axis=0), []
     for _ in range(60):
         turned = x @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
@@ -647,6 +647,7 @@ def test_rotation_null_is_that_of_axes_turned_at_random():
     drawn = np.array(drawn) / np.sqrt(2 * np.sum(x**2) / (len(x) - 1))
     assert found.mean == pytest.approx(drawn.mean(), abs=5 * drawn.std() * np.sqrt(2 / 60) + 0.01)
     assert found.observed == pytest.approx(0, abs=1e-6)
+    assert back.mean == pytest.approx(found.mean)  # a permutation keeps lengths
 
 
 def test_a_wide_model_enters_the_consensus_by_its_leading_directions():

@@ -21,7 +21,7 @@ from identifiable.mechanistic.counting import (
     judged,
     likely_number,
 )
-from identifiable.mechanistic.factors import _AtPoint, _by_few, _local_subspaces, find_factors, largest_angle
+from identifiable.mechanistic.factors import _AtPoint, _by_few, _local_subspaces, _repeated, find_factors, largest_angle
 from identifiable.mechanistic.operator import (
     MOST,
     Frame,
@@ -49,6 +49,15 @@ def test_the_leak_is_zero_up_to_the_number_of_factors_and_not_beyond(outputs: bo
     leak = leaks(known.jacobians, outputs=outputs)
     assert leak[2] < 1e-12
     assert leak[3] > 0.3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_factor_leaks_nothing_at_all(seed: int) -> None:
+    """Not even the rounding of the largest eigenvalue, which is 1."""
+    J = np.random.default_rng([53, seed]).standard_normal((3, 20, 4))
+    local = local_spectrum([whitened(at, 1e-15).white for at in J])
+    for leak in (leaks(J), leaks(J, outputs=False), local.leak):
+        assert leak[0] == 0 < leak[1]
 
 
 def test_the_leak_of_dense_rows_is_that_of_isotropic_directions() -> None:
@@ -104,6 +113,17 @@ def test_exact_blocks_are_certain() -> None:
     assert (found.n_factors, found.certain, found.reason, found.form) == (2, True, "exact", "outputs")
     assert set(found.at_points) == {2}
     assert np.nanmax(found.turns) < 1e-6
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.2])
+def test_rows_are_repeated_where_their_lengths_spread_no_more_than_the_leak_explains(spread: float) -> None:
+    """Noise of a share s in the lengths is a leak of 2 s^2."""
+    one, none = np.array([1 - spread, 1 + spread]), np.zeros(2)
+    rows = rows_of(np.column_stack([np.r_[one, none], np.r_[none, one]])[None])
+    owners, bases = np.array([0, 0, 1, 1]), np.split(np.eye(2), 2, axis=1)
+    assert _repeated(rows, owners, bases, 2.02 * spread**2)
+    assert not _repeated(rows, owners, bases, 1.98 * spread**2)
+    assert not _repeated(rows, owners, bases[:1], 2.02 * spread**2)  # one such factor is no accident
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])

@@ -12,6 +12,7 @@ from identifiable._checks import DataError, UsageError
 from identifiable.mechanistic import (
     block_scores,
     mutually_non_included,
+    scores,
     second_order,
     sparsity_gap,
     structural_sparsity,
@@ -74,6 +75,15 @@ def _directions(J: np.ndarray) -> list[np.ndarray]:
 def test_a_problem_too_large_for_the_exact_gap_says_how_large() -> None:
     with pytest.raises(UsageError, match="300"):
         sparsity_gap(np.random.default_rng(0).standard_normal((300, 6)), [[0, 1, 2], [3, 4, 5]])
+
+
+def test_as_many_sets_of_rows_as_may_be_tried_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    J = np.random.default_rng(53).standard_normal((6, 3))
+    monkeypatch.setattr(scores, "CANDIDATES", math.comb(6, 2))
+    assert sparsity_gap(J, [[0], [1, 2]]).aligned == 6 + 5 + 5  # a mixture within the pair spares one output
+    monkeypatch.setattr(scores, "CANDIDATES", math.comb(6, 2) - 1)
+    with pytest.raises(UsageError, match="15 sets"):
+        sparsity_gap(J, [[0], [1, 2]])
 
 
 def test_zheng_is_type_m_of_single_latents() -> None:
@@ -150,6 +160,9 @@ def test_closed_forms_of_ima_and_interaction() -> None:
     assert block_scores(alike, PAIR).interaction == pytest.approx(0)
     assert block_scores(alike, PAIR).contrast == pytest.approx(1)
     assert block_scores(alike, PAIR).ima is None
+    assert (
+        block_scores(np.eye(5, 2)[None] * [1, 0], PAIR).ima is None
+    )  # a latent that moves nothing: a volume of exactly 0
 
 
 @pytest.mark.parametrize("blocks", [[], [[0], []], [[0], [0]], [[0], [2]]])

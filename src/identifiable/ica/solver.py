@@ -127,8 +127,8 @@ def solve(
     *,
     rng: np.random.Generator,
     tol: float,
-    far: bool = True,
-    search: Search = "quick",
+    far: bool,
+    search: Search,
 ) -> Solution:
     """Search, polish, audit, from one start: at rows far out, or (not `far`) at random directions."""
     steps: list[Step] = []

@@ -53,13 +53,11 @@ class Maps:
     def matrices(self, direction: int) -> tuple[Array, Array, Array]:
         """Permutation and rotation, without a scale, and the linear map."""
         own = self.ladder
-        if own.permutation is None or own.rotation is None or own.rotation_yx is None:
+        there = direction == FORWARD
+        rotation, linear = (own.rotation, own.linear_xy) if there else (own.rotation_yx, own.linear_yx)
+        if own.permutation is None or rotation is None or linear is None:
             raise ValueError("an agreement needs every rung of the ladder")
-        if own.linear_xy is None or own.linear_yx is None:
-            raise ValueError("an agreement needs every rung of the ladder")
-        if direction == FORWARD:
-            return own.permutation, own.rotation, own.linear_xy
-        return own.permutation.T, own.rotation_yx, own.linear_yx
+        return own.permutation if there else own.permutation.T, rotation, linear
 
     def mapped(self, rows: Array, shape: int, direction: int) -> Array:
         """Rows of the source in the target's coordinates, by permutation, rotation (both with their scale) or linear map."""

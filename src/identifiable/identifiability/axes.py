@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def measure_axes(
     `cell` gives the cell of every row and `cells` the moments of each, x and y side by side. Even cells are one half of the
     rows and odd ones the other, so rows that belong together must share a cell.
     """
-    total = _merged(cells)
+    total = reduce(Moments.merge, cells)
     rank = max(x.white.rank, y.white.rank)
     axes = Axes(components=min(x.white.rank, y.white.rank), rows_needed=LEAST_ROWS * rank)
     fewest = min(sum(c.n for c in cells[half::2]) for half in (0, 1))
@@ -143,13 +144,6 @@ def _unmixed(run: CompareRun, table: Table, half: int, chosen: NDArray[np.bool_]
         stage=Stage(f"axes, half {half + 1} of 2", table.name),
     )
     return _Unmixing.of(fit, unit)
-
-
-def _merged(cells: Sequence[Moments]) -> Moments:
-    total = cells[0]
-    for cell in cells[1:]:
-        total = total.merge(cell)
-    return total
 
 
 # -- matching
@@ -248,7 +242,8 @@ class _Cells:
     """Scatters of every cell about the means of all rows."""
 
     def __init__(self, cells: Sequence[Moments]):
-        about = [c.about(_merged(cells).mean).gram for c in cells]
+        mean = reduce(Moments.merge, cells).mean
+        about = [c.about(mean).gram for c in cells]
         d = cells[0].widths[0]
         self.xx, self.xy = np.stack([g[:d, :d] for g in about]), np.stack([g[:d, d:] for g in about])
         self.yy = np.array([np.trace(g[d:, d:]) for g in about])

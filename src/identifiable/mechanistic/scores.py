@@ -128,7 +128,7 @@ def _ima(J: Array, blocks: Blocks) -> float | None:
 def _log_volume(J: Array) -> Array:
     sizes = np.linalg.svd(J, compute_uv=False)
     lost = (J.shape[1] < J.shape[2]) | (sizes[:, -1] <= ZERO * sizes[:, 0])
-    result: Array = np.where(lost, -math.inf, np.log(np.where(sizes > 0, sizes, 1)).sum(axis=1))
+    result: Array = np.where(lost, -math.inf, np.log(sizes).sum(axis=1))
     return result
 
 
