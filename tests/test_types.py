@@ -7,7 +7,6 @@ from pathlib import Path
 
 import children
 
-
 ROOT = Path(__file__).parent.parent
 KEPT = [] if (ROOT / ".mypy_cache").exists() else ["--cache-dir=/dev/null"]  # a fifth of the time of a first run goes into writing it
 

@@ -66,7 +66,7 @@ def plain(value: Any) -> Any:
     if value is None or type(value) in (int, bool):
         return value
     if is_dataclass(value):
-        items = ((name, getattr(value, name), optional) for name, optional in _written(type(value)))
+        items = ((name, getattr(value, name), optional) for name, optional in _written(typing.cast(type, type(value))))
         return {k: plain(v) for k, v, optional in items if not (optional and v in (None, ()))}
     if isinstance(value, Mapping):
         return {as_text(str(k)): plain(v) for k, v in value.items()}
