@@ -11,7 +11,7 @@ import gc
 import pytest
 
 FORKING = ("test_hardening.py",)  # hundreds of forks of this process, which are cheaper while it is small
-YOUNG = 5_000  # objects until the collector looks at them; Python's 700 makes it pass a tenth of the time over what stays
+YOUNG = 5_000  # objects until the collector looks: at 700, as Python has it, a tenth of the time goes into what stays
 
 gc.disable()  # while tests are collected
 
