@@ -59,7 +59,7 @@ def run(arguments: Sequence[str] | None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an arrow on an ASCII terminal is a question mark, not a failure
     complete.clear()
-    parser = _parser()
+    parser = _parser(sys.argv[1:] if arguments is None else arguments)
     try:
         options = parser.parse_args(arguments)
         if options.run is None:
@@ -96,7 +96,11 @@ def _wait_if_stopped() -> None:
         pass
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of these arguments. All after the name of a command is read by that command: the others have nothing to add."""
+    asked = COMMANDS
+    if arguments and arguments[0] in NAMES:
+        asked = (COMMANDS[NAMES.index(arguments[0])],)
     parser = Parser(
         prog="identifiable",
         description="If I trained this model again, would I get the same representation?",
@@ -106,6 +110,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"identifiable {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in COMMANDS:
+    for command in asked:
         command.add_to(commands)
     return parser
