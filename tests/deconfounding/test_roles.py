@@ -426,7 +426,7 @@ def test_what_is_proposed_for_another_perturbation_works_with_the_same_controls(
 def test_controls_that_another_column_names_are_found_there_and_those_of_none_are_not():
     with pytest.raises(UsageError, match=r"value of treatment .*--control treatment=DMSO"):
         assign_roles(crossed(), perturbation="clone", control="DMSO")
-    with pytest.raises(UsageError) as none:
+    with pytest.raises(UsageError, match="'water' is no value of clone") as none:
         assign_roles(crossed(), perturbation="clone", control="water")
     assert "treatment=" not in str(none.value)
 
