@@ -93,6 +93,7 @@ COMMAND = Command(
     check=_check,
     inputs=_beside,
     outputs=lambda job: [None if NAME in (job.typed.output or "") else job.typed.output],
+    writes=lambda job: ["-o", job.typed.output] if job.typed.output else [],
     save=_save,
     kept=lambda job: job.options.checkpoint,
 )
