@@ -52,7 +52,8 @@ class Command:
     """What a command is called, what it is given and can be told, the call that does the work, and the class of its result.
 
     `call` takes the job and returns a result, or something that holds one in `result`. `inputs` are files it reads besides its
-    tables; `outputs` and `save` are those it writes besides page and JSON, `writes` the words that name them. `withheld` says why none of `files` is written, if so.
+    tables; `outputs` and `save` are those it writes besides page and JSON, `writes` the words that name them. `withheld` says why
+    none of `files` is written, if so.
     `kept` is a folder that only a run that was stopped needs. `gate` shows examples of a condition on the result.
     """
 
