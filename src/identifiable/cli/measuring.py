@@ -109,7 +109,7 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
     wanted.check(job)
     files = {path: file for file in wanted.files if (path := file.path(typed)) is not None}
     for path, file in files.items():
-        check_suffix(path, file.suffixes, file.text)
+        check_suffix(path, file.suffixes)
     inputs = [*paths, *filter(None, wanted.inputs(job))]
     named = [file.path(typed) for file in wanted.files]
     check_outputs([typed.json, typed.report, *named, *wanted.outputs(job)], inputs)
