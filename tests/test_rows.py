@@ -237,7 +237,7 @@ def test_too_few_rows_are_refused():
     with pytest.raises(DataError, match=r"^9.*5"):
         plan_rows(9, None, seed=0, n_folds=5)
     with pytest.raises(DataError, match=naming("a and b", 9, 5)):
-        plan_rows(9, None, seed=0, n_folds=5, names=["a", "b"])
+        plan_rows(9, None, seed=0, n_folds=5, tables=["a", "b"])
     assert np.bincount(plan_rows(10, None, seed=0, n_folds=5).fold).tolist() == [2] * 5
 
 

@@ -81,13 +81,13 @@ def plan_rows(
     seed: int,
     n_folds: int,
     groups: NDArray[Any] | None = None,
-    names: Sequence[str] = (),
+    tables: Sequence[str] = (),
 ) -> RowPlan:
-    """Draw folds, cells and a random order. Groups stay whole in folds and cells; `names` are of the tables, for errors."""
+    """Draw folds, cells and a random order. Groups stay whole in folds and cells; `tables` are their names, for errors."""
     if n_folds < 2:
         raise UsageError(f"cross-validation needs at least 2 folds, got {n_folds}.")
     if n < 2 * n_folds:
-        whose = f"{' and '.join(dict.fromkeys(names))}: " if names else ""
+        whose = f"{' and '.join(dict.fromkeys(tables))}: " if tables else ""
         raise DataError(
             f"{whose}{n} rows are too few for {n_folds} folds of at least two; pass more rows, or fewer folds (--folds, folds=)."
         )

@@ -102,7 +102,7 @@ def _compared(run: CompareRun, representations: list[Representation], names: Map
         seed=run.settings.seed,
         n_folds=run.settings.folds,
         groups=groups,
-        names=[r.name for r in representations],
+        tables=[r.name for r in representations],
     )
     tables = [
         Table(r.name, blocks_of(r) if rows is None else blocks_of(r).select(rows), rows, run)
