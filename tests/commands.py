@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from unittest.mock import patch
 
 from identifiable.cli import main
+from identifiable.cli.progress import Lines
 
 
+@patch.object(Lines.__init__, "__defaults__", (None, math.inf))  # on a busy machine a command would say how far it is
 def run(*words, capsys):
     """Exit code, stdout and stderr of a command."""
     code = main(list(words))

@@ -6,11 +6,13 @@ import json
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 import children
+import commands
 from identifiable import deconfound, transform
 from identifiable._checks import DataError, OutputError, PairingError, UsageError
 from identifiable.api import load, load_basis, screening
@@ -89,10 +91,7 @@ def folder(source, tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*words, capsys):
-    code = main(["deconfound", *words])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+run = partial(commands.run, "deconfound")
 
 
 def refused(*words, capsys, code=3):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
+import commands
 from identifiable.cli import main
 from identifiable.worlds import cells
 
@@ -29,10 +31,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*words, capsys):
-    code = main(["deconfound", "recommend", *words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+run = partial(commands.run, "deconfound", "recommend")
 
 
 def test_the_corrected_table_has_the_columns_of_the_input(folder, capsys):
