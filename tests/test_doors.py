@@ -63,6 +63,8 @@ UNREADABLE: dict[str, Any] = {
     "extended precision": S.astype(np.longdouble),
     "masked": np.ma.masked_greater(S, 1),
     "masked, nothing of it": np.ma.masked_array(S),
+    "masked rows": list(np.ma.masked_greater(S, 1)),
+    "masked numbers": [list(row) for row in np.ma.masked_greater(S, 1)],
     "infinite": np.where(np.eye(60)[:, :3] > 0, np.inf, S),
     "complex": S * 1j,
     "ragged": [[1.0, 2.0], [3.0]],
@@ -184,3 +186,42 @@ def test_values_that_are_no_numbers_are_a_type_error_for_scikit_learn() -> None:
 def test_features_that_do_not_vary_are_refused_by_their_name() -> None:
     with pytest.raises(DataError, match="features of first"):
         CALLS["heads, features"](np.ones((60, 3)))
+
+
+MASKED = np.ma.masked_equal(np.arange(60) % 6, 4)
+QUICK: dict[str, Any] = {"nulls": (), "intervals": False, "axes": False, "neighbours": 0}
+OF_ROWS: dict[str, Callable[[Any], Any]] = {
+    "compare, group_by": lambda g: identifiable.compare(S, B, group_by=g, **QUICK),
+    "compare, labels": lambda g: identifiable.compare(S, B, labels=g, **QUICK),
+    "align, group_by": lambda g: identifiable.align(S, B, group_by=g, curve=False),
+    "align, labels": lambda g: identifiable.align(S, B, labels=g, curve=False),
+    "resolve, group_by": lambda g: identifiable.resolve(S, group_by=g, stability=2, restarts=1),
+    "resolve, joint": lambda g: identifiable.resolve(S, B, group_by=g, stability=2, restarts=1),
+    "ids": lambda g: identifiable.Representation(S, ids=g + 100 * np.arange(60)),
+    "layers, ids": lambda g: identifiable.layers(
+        {"a": S, "b": B, "ids": g + 100 * np.arange(60)},
+        {"a": B, "ids": np.arange(60) % 6 + 100 * np.arange(60)},
+        null_draws=1,
+    ),
+    "heads, labels": lambda g: identifiable.heads(S, B, labels=[g + 100 * np.arange(60)] * 2, null_draws=2),
+    "screen": lambda g: identifiable.deconfound.screen(S, metadata={**WELLS, "other": g}, control="DMSO"),
+}
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_labels_under_a_mask_are_refused_by_every_call(name: str) -> None:
+    with pytest.raises(DataError, match="masked arrays"):
+        OF_ROWS[name](MASKED)
+    OF_ROWS[name](MASKED.data)  # which are read
+
+
+def test_a_value_that_pandas_knows_to_be_missing_is_refused_by_its_row() -> None:
+    frame = pd.DataFrame(S).astype("Float64")
+    assert metrics.mcc(frame, frame).scores == metrics.mcc(S, S).scores
+    frame.iloc[5, 1] = pd.NA
+    for given in ((S, frame), (frame, S)):
+        with pytest.raises(DataError, match=r"row 5\b"):
+            metrics.mcc(*given)
+    words = pd.DataFrame({"a": pd.array(["x", "y", pd.NA] * 20, dtype="string")})
+    with pytest.raises(DataError, match=naming(20, 2)):
+        metrics.mcc(S, words)

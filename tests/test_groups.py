@@ -20,7 +20,10 @@ from identifiable.groups import (
     group,
     procrustes,
     projection,
+    spread_ratio,
+    units_of,
 )
+from identifiable.moments import Moments
 from laws import (
     LADDER,
     SEEDS,
@@ -239,3 +242,29 @@ def test_a_member_is_one_up_to_rounding_only():
 @by_group
 def test_a_map_between_widths_is_in_no_group_of_square_maps(group):
     assert group.contains(AffineMap(np.ones((2, 3)), np.zeros(3))) is False
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-7, 1e8])
+def test_units_that_hide_directions_are_the_deviations_of_the_columns(scale):
+    X = rows(5, n=200, d=4) @ np.diag([1.0, 1.0, scale, 1.0])
+    X[:, 3] = 7.0  # constant
+    units = units_of(Moments.of(X))
+    assert units is not None
+    np.testing.assert_allclose(units, [*X[:, :3].std(axis=0), 1.0])
+    np.testing.assert_allclose(spread_ratio(Moments.of(X)), units[:3].max() / units[:3].min())
+
+
+@pytest.mark.parametrize("case", ["ordinary", "spread", "dependent", "nearly dependent", "few rows", "constant"])
+def test_units_that_hide_nothing_are_left_alone(case):
+    X = rows(5, n=200, d=4)
+    if case == "spread":
+        X = np.random.default_rng(5).standard_normal((200, 4)) * [1.0, 1e-4, 10.0, 1.0]
+    if case == "dependent":  # in any units
+        X = np.column_stack([X, X[:, 0] + X[:, 1], 1e-3 * X[:, 2]])
+    if case == "nearly dependent":  # at the edge of rounding, where units decide nothing
+        X = np.column_stack([X[:, 0], X[:, 0] + 2e-6 * X[:, 1]])
+    if case == "few rows":
+        X = rows(5, n=5, d=30) * np.geomspace(1, 1e-4, 30)
+    if case == "constant":
+        X = np.full((9, 3), 0.1)
+    assert units_of(Moments.of(X)) is None

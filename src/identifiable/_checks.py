@@ -143,8 +143,8 @@ def rows_in_memory(values: Any, name: str) -> NDArray[Any]:
 def check_plain(values: Any, name: str) -> None:
     """Refuse arrays of which numpy would show something else than they hold: what is masked as if it were not, what is sparse as one
     object."""
-    if isinstance(values, np.ma.MaskedArray):
-        masked = int(np.sum(np.ma.getmaskarray(values)))
+    if parts := _masked_parts(values):
+        masked = sum(int(np.sum(np.ma.getmaskarray(part))) for part in parts)
         how = (
             f"pass .filled(value), or drop the rows ({counted(masked, 'value')})"
             if masked
@@ -155,6 +155,23 @@ def check_plain(values: Any, name: str) -> None:
         values, np.ndarray
     ):  # views of AnnData are arrays that have it, too
         raise DataError(f"{name}: sparse matrices are not read; pass .toarray(), or a reduction of it.")
+
+
+def _masked_parts(values: Any) -> list[Any]:
+    """What is masked of a value: itself, or rows of a list, or single numbers in them."""
+    if isinstance(values, np.ma.MaskedArray) or not isinstance(values, list | tuple):
+        return [values] if isinstance(values, np.ma.MaskedArray) else []
+    parts = [each for each in values if isinstance(each, np.ma.MaskedArray)]
+    rows = (each for each in values if isinstance(each, list | tuple))
+    return parts + [number for row in rows for number in row if isinstance(number, np.ma.MaskedArray)]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a Python object stands for no value: None, NaN, NaT or pandas.NA."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # pandas.NA is neither equal nor unequal; an array is many
+        return type(value).__name__ == "NAType"
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from identifiable.moments import Array, Moments
 # numpy.linalg.lstsq (eps * max(n, d)) at n = 5,000. Gram matrices alone see only down to its square root.
 RANK_TOLERANCE = 1e-12
 GRAM_TOLERANCE = 1e-6
+CLEAR_OF_ROUNDING = 10  # times that: a direction at the edge is seen or not whatever the units are
 # Normal equations lose eps * condition^2: 2e-8 here. Above it, measure again in whitened coordinates.
 REFINE_ABOVE = 1e4
 
@@ -344,6 +345,32 @@ class WhiteBasis:
             return matrix if frame is None else frame.matrix @ matrix
         back = self.back if frame is None else self.back @ frame.back
         return np.asarray(np.linalg.pinv(back) @ white, dtype=np.float64)
+
+
+def units_of(moments: Moments) -> Array | None:
+    """Standard deviations of the columns of one representation, where their units alone cost directions; else None.
+
+    Ours. A fit in the coordinates of the data takes directions below `GRAM_TOLERANCE` of the largest standard deviation for rounding.
+    Where fewer are left of the covariance than stand clear of rounding in the correlation matrix, it is the units of single columns
+    that hide the others: divide by these numbers (1 for a constant column). Decide it once, on all rows: folds would not all agree.
+    """
+    energy = moments.energy
+    live = np.flatnonzero(energy)
+    scatter = moments.scatter[np.ix_(live, live)]
+    try:  # a twentieth of the work of an eigendecomposition, and nearly always the answer
+        np.linalg.cholesky(scatter - GRAM_TOLERANCE**2 * np.trace(scatter) * np.eye(len(live)))
+        return None
+    except np.linalg.LinAlgError:
+        clear = WhiteBasis.of(moments, tolerance=CLEAR_OF_ROUNDING * GRAM_TOLERANCE).rank
+        if WhiteBasis.of(moments, equilibrate=False).rank >= clear:
+            return None
+    return np.where(energy > 0, np.sqrt(energy / moments.n), 1.0)
+
+
+def spread_ratio(moments: Moments) -> float:
+    """The largest standard deviation of a column over the smallest of those that vary."""
+    live = moments.energy[moments.energy > 0]
+    return float(np.sqrt(live.max() / live.min()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, PairingError, check_magnitude, counted
+from identifiable._checks import DataError, PairingError, as_array, check_magnitude, counted
 from identifiable.blocks import (
     Blocks,
     available_workers,
@@ -80,7 +80,7 @@ def joined_labels(name: str, given: Any, first: Representation, pairing: Pairing
     """The labels that the option `name` gives for the rows of the first table, of the rows that are paired."""
     if given is None:
         return None
-    labels = np.asarray(given)
+    labels = as_array(given, name)
     if labels.shape != (first.n,):
         raise PairingError(
             f"{name}: expected one label for each of the {first.n} rows of {first.name}, got shape {labels.shape}."

@@ -58,7 +58,7 @@ class Representation:
             if len(self.columns) != d:
                 raise DataError(f"{self.name}: expected a name for each of {d} columns, got {len(self.columns)}.")
         if self.ids is not None:
-            ids = np.asarray(self.ids)
+            ids = as_array(self.ids, f"{self.name}, ids")
             if ids.dtype.kind == "T":  # numpy's variable-width text
                 ids = ids.astype(object)
             if ids.shape != (n,):

@@ -122,6 +122,19 @@ def test_few_rows_and_equal_recalls_name_nothing() -> None:
     assert worst_regions(np.array([0.0, 1.0]), np.eye(2), np.array(["a", "b"]), rng=rng) == ()
 
 
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_copies_of_a_row_give_no_region_and_no_warning(others: int) -> None:
+    """Warnings are errors here."""
+    rng = np.random.default_rng(3)
+    rows, recall = np.zeros((300, 4)), rng.uniform(size=300)
+    for seed in range(3):
+        rows[rng.choice(300, others, replace=False)] = rng.standard_normal((others, 4))
+        assert worst_regions(recall, rows, rng=np.random.default_rng(seed)) == ()
+    two = np.zeros((300, 4))
+    two[::3] = 1.0
+    assert [region.rows for region in worst_regions(np.where(two[:, 0] > 0, 0.1, 0.9), two, rng=rng)]
+
+
 def test_rows_whose_source_neighbours_are_not_found_have_low_recall() -> None:
     for kind in ("none", "column"):
         _, row_recall, agreement, _ = world(kind)

@@ -14,6 +14,8 @@ from builders import make_alignment
 from commands import run
 from identifiable import Aligned, Blocks, DataError, Representation, UsageError, align, load
 from identifiable.alignment.aligning import _answer
+from identifiable.alignment.families import HeldOut, Paths
+from identifiable.moments import Moments
 from identifiable.report import markdown
 from identifiable.results import Bounded, without_time
 from identifiable.results.serial import from_json
@@ -182,6 +184,106 @@ def test_a_map_that_finds_no_more_than_the_rows_as_they_are_is_said(found: Align
     assert told(found, "map_not_needed") == []  # the second model has other axes
     lost = align(x, rng.standard_normal(x.shape), **QUICK)
     assert (lost.result.ways[0].advice, told(lost, "map_not_needed")) == ("re_embed", [])  # neither finds anything
+
+
+def test_rows_as_they_are_need_a_map_where_they_find_little() -> None:
+    """Neither finds much: a map that adds nothing is no reason to use what stands there."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((500, 6))
+    y = x + 1.5 * rng.standard_normal(x.shape)
+    found = align(x, y, **QUICK)
+    as_is = next(each.cosine.recall_10.value for each in found.result.ways[0].baselines if each.name == "as_is")
+    assert found.result.ways[0].queries[0].recall_10.value - 0.01 <= as_is < 0.5
+    assert told(found, "map_not_needed") == []
+
+
+def test_a_source_of_zeros_but_for_a_few_rows_is_said_and_nothing_else_warns() -> None:
+    rng = np.random.default_rng(4)
+    x, y = np.zeros((400, 4)), rng.standard_normal((400, 4))
+    x[rng.choice(400, 18, replace=False)] = rng.standard_normal((18, 4))
+    found = align(x, y, names=["x", "y"], **QUICK)
+    assert [each["name"] for each in told(found, "near_copies")] == ["x"]
+    assert found.result.advice == "re_embed"
+    assert told(found, "map_not_needed") == []
+
+
+def explained(found: Aligned, x: np.ndarray, y: np.ndarray) -> float:
+    """R² of the map that is kept."""
+    return float(1 - np.square(y - found.map(x)).sum() / np.square(y - y.mean(axis=0)).sum())
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e-6, 1e-7, 1e-10, 1e-15, 1e9])
+def test_the_units_of_a_column_cost_no_direction(scale: float) -> None:
+    y = np.random.default_rng(3).standard_normal((1000, 3))
+    x = y * [scale, 1, 1]
+    found = align(x, y, names=["x", "y"], **QUICK)
+    way = found.result.ways[0]
+    assert (way.r2.value, explained(found, x, y)) == pytest.approx((1, 1), abs=1e-6)
+    assert found.result.ways[1].queries[0].recall_10.value > 0.95
+    assert found.result.advice == "map"
+    named = [each["name"] for each in told(found, "unequal_units")]
+    assert named == ([] if scale == 1e-5 else ["x"])
+    assert told(found, "map_not_needed") == told(found, "fewer_directions") == []
+    assert found.back is not None
+    np.testing.assert_allclose(found.back(y) / x.std(axis=0), x / x.std(axis=0), atol=1e-6)
+    far, near = ((found.leverage(rows) > found.reach.limit).mean() for rows in (x * [30, 1, 1], x))
+    assert near < 0.1 < 0.8 < far or scale == 1e-5  # where units are as given, and a small column reaches nowhere
+
+
+@pytest.mark.parametrize("family", ["shrink", "ridge", "scaled_ridge", "half"])
+def test_a_penalised_map_is_the_same_however_small_the_units_are(family: Any) -> None:
+    x, y = pair(noise=1.0)
+    units = np.r_[1e-8, np.ones(5)]
+    both = [Moments.of(np.hstack([table, y]), (6, 6)) for table in (x, x * units)]
+    spread = x.std(axis=0)
+    whole, small = (Paths(m, scale) for m, scale in zip(both, (spread, spread * units), strict=True))
+    penalties = whole.penalties(family)
+    if family != "shrink":  # which draws to the similarity of the columns as they are
+        np.testing.assert_allclose(small.penalties(family), penalties)
+        for penalty in penalties[::4]:
+            np.testing.assert_allclose(
+                small.map(family, penalty)(x * units), whole.map(family, penalty)(x), rtol=1e-6, atol=1e-6
+            )
+    np.testing.assert_allclose(
+        small.r2(family, both[1]), [HeldOut(both[1], both[1]).r2(small.matrix(family, p)) for p in penalties], atol=1e-6
+    )
+
+
+def test_a_column_that_others_determine_is_still_left_out() -> None:
+    x, y = pair()
+    more = np.column_stack([x, x[:, 0] + x[:, 1]])
+    found = align(more, y, group="linear", ridge=0.0, **QUICK)
+    without = align(x, y, group="linear", ridge=0.0, **QUICK)
+    assert told(found, "unequal_units") == told(found, "fewer_directions") == []
+    np.testing.assert_allclose(found.map(more), without.map(x), atol=1e-8)
+
+
+def test_a_map_with_fewer_directions_than_the_one_evaluated_is_said() -> None:
+    """A column repeats another but for what is just rounding among all rows, and just not among those fitted to."""
+    rng = np.random.default_rng(8)
+    y = rng.standard_normal((1000, 2))
+    y[:, 1] = rng.standard_t(3, 1000)
+
+    def table(apart: float) -> np.ndarray:
+        return np.column_stack([y[:, 0], y[:, 0] + apart * y[:, 1]])
+
+    def kept(apart: float) -> int:
+        return Paths(Moments.of(np.hstack([table(apart), y]), (2, 2))).kept(0.0)
+
+    low, high = 1e-7, 1e-5  # all rows cut below, and keep above
+    while high / low > 1 + 1e-6:
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if kept(middle) == 2 else (middle, high)
+    x = table(0.9999 * low)
+    by_seed = [align(x, y, group="linear", ridge=0.0, seed=seed, **QUICK) for seed in range(3)]
+    said = [told(found, "fewer_directions") for found in by_seed]
+    assert [{"name": "a", "evaluated": 2, "final": 1}] in said
+    assert [] in said
+    for found, values in zip(by_seed, said, strict=True):
+        assert bool(values) == (found.result.ways[0].r2.value > 0.9 > explained(found, x, y))
+    sure = align(table(1e-3), y, group="linear", ridge=0.0, **QUICK)
+    assert told(sure, "fewer_directions") == []
+    assert explained(sure, table(1e-3), y) > 0.999
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -216,3 +216,14 @@ def test_a_saved_map_is_the_same_and_does_not_say_what_was_tried(pair, fitted, t
     for method, target in (("save", "a.safetensors"), ("save_npz", "a.npz"), ("save_sentence_transformers", "a")):
         with pytest.raises(NotFittedError):
             getattr(unfitted, method)(tmp_path / target)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e-7, 1e-10, 1e-15])
+def test_the_units_of_a_column_cost_no_direction(scale):
+    Y = views(noise=0.0)[0]
+    X = Y * np.r_[scale, np.ones(D - 1)]
+    model = Aligner(workers=1).fit(X, Y)
+    assert model.score(X, Y) == pytest.approx(1, abs=1e-6)
+    np.testing.assert_allclose(model.inverse_transform(Y) / X.std(axis=0), X / X.std(axis=0), atol=1e-5)
+    constant = np.column_stack([np.ones(N), X[:, 1:]])
+    assert Aligner(workers=1).fit(constant, Y).score(constant, Y) < 0.9  # a column that is not there is missed

@@ -225,6 +225,23 @@ def test_scale_matters_to_the_penalised_classifier_of_sap_and_not_to_its_correla
     assert abs(sap(code * 1e-2, classes).sap - sap(code, classes).sap) > 0.05
 
 
+@pytest.mark.parametrize("units", [1e-7, 1e-20, 1e-90, 1e12])
+def test_the_units_of_one_latent_do_not_change_sap_of_amounts(units):
+    latents, factors = continuous_code(1)
+    unit = sap(latents, factors)
+    assert sap(latents * np.r_[units, np.ones(latents.shape[1] - 1)], factors * units).sap == pytest.approx(
+        unit.sap, abs=1e-9
+    )
+    still = latents.copy()
+    still[:, 0] = 0.1 * units  # constant, though its mean leaves rounding
+    found = np.array(sap(still, factors).matrix.values)
+    assert (found[:, 0] == 0).all()
+    rounding = still.copy()
+    rounding[::2, 0] = np.nextafter(still[0, 0], np.inf)
+    assert (np.array(sap(rounding, factors).matrix.values)[:, 0] == 0).all()
+    assert found[:, 1:].max() > 0.5
+
+
 def test_sap_of_constant_latents_and_a_single_latent_is_defined():
     latents, factors = continuous_code(5)
     constant = sap(np.full((300, 2), 0.1), factors)

@@ -818,3 +818,50 @@ def test_the_penalty_is_that_of_generalised_cross_validation_on_the_rows(seed):
     assert penalty == pytest.approx(PENALTIES[best] * top if best else 0.0, rel=1e-9)
     expected = np.linalg.solve(x.T @ x + PENALTIES[best] * top * np.eye(5), x.T @ y)
     np.testing.assert_allclose(matrix, expected, rtol=1e-6, atol=1e-9)
+
+
+# Units of single columns
+
+
+def in_small_units(X, scale):
+    return X * np.r_[scale, np.ones(X.shape[1] - 1)]
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e-7, 1e-10, 1e-15, 1e9])
+def test_the_units_of_a_column_cost_no_direction(scale):
+    X = np.random.default_rng(3).standard_normal((300, 3))
+    Y = X @ np.random.default_rng(4).standard_normal((3, 3))
+    found = compare(in_small_units(X, scale), Y, nulls="shuffle", null_draws=19, **PLAIN)
+    pair = found.pairs[0]
+    assert pair.rung("linear").r2.value == pytest.approx(1, abs=1e-6)
+    assert (pair.verdict.degree, pair.shared.strong) == ("nearly", 3)
+    assert pair.rung("linear").null["shuffle"].observed < 1e-4 < 0.5 < pair.rung("linear").null["shuffle"].mean
+    told = [alert.values["name"] for alert in found.alerts if alert.code == "unequal_units"]
+    assert told == (["a"] if scale != 1e-5 else [])
+    back = found.pairs[1].rung("linear").r2.value
+    assert back == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e-15])
+def test_a_penalty_and_its_intervals_do_not_depend_on_how_small_the_units_are(scale):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((60, 20))
+    Y = X @ rng.standard_normal((20, 4)) + 4 * rng.standard_normal((60, 4))
+    unit, small = (
+        compare(in_small_units(X, s), Y, nulls=(), **PLAIN | {"intervals": True}).pairs[0].rung("linear")
+        for s in (1, scale)
+    )
+    assert unit.r2.value == pytest.approx(
+        small.r2.value, abs=0.02
+    )  # penalised in columns of one spread, which X nearly has
+    np.testing.assert_allclose(small.r2.ci95, unit.r2.ci95, atol=0.05)
+    assert unit.r2.value > 0.25
+
+
+def test_a_column_that_others_determine_is_still_left_out():
+    X = rows(3, n=300, d=3)
+    Y = X @ np.random.default_rng(4).standard_normal((3, 3)) + 0.3 * rows(6, n=300, d=3)
+    whole, more = (compare(table, Y, nulls=(), **PLAIN) for table in (X, np.column_stack([X, X[:, 0] + X[:, 1]])))
+    assert {"rank_deficient", "unequal_units"} & {alert.code for alert in more.alerts} == {"rank_deficient"}
+    assert more.pairs[0].solver.rank_source == 3
+    assert more.pairs[0].rung("linear").r2.value == pytest.approx(whole.pairs[0].rung("linear").r2.value, abs=1e-3)

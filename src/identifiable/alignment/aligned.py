@@ -31,16 +31,19 @@ class Reach:
     limit: float
 
     @classmethod
-    def of(cls, moments: Moments, rows: NDArray[Any]) -> Self:
+    def of(cls, moments: Moments, rows: NDArray[Any], units: Array | None = None) -> Self:
         r"""The reach of the rows that left `moments`; `rows` are some of them, from which the limit follows.
 
         Ours. The covariance is shrunk towards its mean variance by the oracle approximating intensity (Chen et al. 2010), which
         the moments alone determine, so that fewer rows than columns do no harm. The limit is the 99 % point of the leverage
         that each of `rows` would have had if the fit had not seen it: with q its leverage in units of n, and ρ the intensity,
             q / (1 - (1 - ρ) q / (n - 1)) n / (n - 1).
+        Columns are divided by `units` first, where there are some (`groups.units_of`).
         """
         n, d = moments.n, moments.widths[0]
         covariance = moments.scatter / max(n, 1)
+        if units is not None:
+            covariance = covariance / np.outer(units, units)
         variances, directions = np.linalg.eigh(covariance)
         variances = variances.clip(0)
         mean, squares = float(variances.mean()), float(np.square(variances).sum())
@@ -49,7 +52,8 @@ class Reach:
         amount = min(1.0, near / ((n + 1 - 2 / d) * apart)) if apart > 0 else 1.0
         shrunk = (1 - amount) * variances + amount * mean
         safe = np.where(shrunk > 0, shrunk, 1.0)
-        found = cls(moments.mean, directions * np.sqrt((shrunk > 0) / safe), np.inf)
+        whitener = directions * np.sqrt((shrunk > 0) / safe)
+        found = cls(moments.mean, whitener if units is None else whitener / units[:, None], np.inf)
         within = d * found.leverage(rows)
         left_out = within / (1 - (1 - amount) * within / (n - 1)).clip(1e-6) * n / (n - 1)
         return cls(found.center, found.whitener, float(np.quantile(left_out / d, INSIDE)))
@@ -126,13 +130,20 @@ class Aligned(Holder):
         return self.reach.leverage(unit(rows) if self.normalize else rows)
 
 
-def inverse_of(by: AffineMap, *, normalize: bool = False) -> AffineMap | None:
-    """The map that undoes another one; None where it has none that float32 rows survive, or where lengths are lost."""
+def inverse_of(by: AffineMap, *, normalize: bool = False, units: Array | None = None) -> AffineMap | None:
+    """The map that undoes another one; None where it has none that float32 rows survive, or where lengths are lost.
+
+    `units` of its columns in (`groups.units_of`) do not count: every column that comes back has its own size.
+    """
     rows, columns = by.matrix.shape
     if normalize or rows > columns:
         return None
-    singular = np.linalg.svd(by.matrix, compute_uv=False)
-    return by.inverse() if singular[-1] * LARGEST_CONDITION > singular[0] else None
+    plain = by if units is None else AffineMap(units[:, None] * by.matrix, by.offset)
+    singular = np.linalg.svd(plain.matrix, compute_uv=False)
+    if not singular[-1] * LARGEST_CONDITION > singular[0]:
+        return None
+    back = plain.inverse()
+    return back if units is None else AffineMap(back.matrix * units, back.offset * units)
 
 
 def unit(rows: NDArray[Any]) -> Array:

@@ -15,7 +15,7 @@ from identifiable.alignment.advice import BOTH, LEAST_INDEX, MAP, RERANK, OldEnc
 from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
 from identifiable.alignment.choosing import FOLDS, INDEX, Sample, choose, fitted, held_rows, rows_of
 from identifiable.alignment.curve import pairs_needed
-from identifiable.alignment.families import AXES_KEPT, families_of
+from identifiable.alignment.families import AXES_KEPT, GROUP_OF, Paths, families_of
 from identifiable.alignment.regions import worst_regions
 from identifiable.alignment.retrieval import (
     FETCHED,
@@ -31,7 +31,7 @@ from identifiable.alignment.retrieval import (
     true_share,
 )
 from identifiable.blocks import one_blas_thread
-from identifiable.groups import AffineMap, haar_rotation
+from identifiable.groups import AffineMap, haar_rotation, spread_ratio, units_of
 from identifiable.intake import (
     as_representation,
     blocks_of,
@@ -102,12 +102,15 @@ def align(
         work = _Pairs.of(tables, options, run)
         inputs = inputs_of(tables, run)
         run.alerts += identical_inputs(inputs)
-        ways = [_Direction(work, back=back) for back in (False, True)]
+        units = (units_of(work.moments.alone(0)), units_of(work.moments.alone(1)))
+        ways = [_Direction(work, back=back, units=units[back]) for back in (False, True)]
         found = [way.result() for way in ways]
         _warn(work, ways, found)
-        by = fitted(work.moments, ways[0].choice)
-        back = inverse_of(by, normalize=options.normalize)
-        reach = Reach.of(work.moments.alone(0), work.x)
+        paths, choice = Paths(work.moments, units[0]), ways[0].choice
+        by = paths.map(choice.family, choice.penalty, choice.rank)
+        _warn_of_rank(ways[0], paths, run)
+        back = inverse_of(by, normalize=options.normalize, units=units[0])
+        reach = Reach.of(work.moments.alone(0), work.x, units[0])
     result = Alignment(
         inputs=inputs,
         settings=options.settings(**names),
@@ -216,7 +219,7 @@ class _Pairs:
 class _Direction:
     """The map one way: chosen on rows that are fitted to, evaluated on rows that are not."""
 
-    def __init__(self, work: _Pairs, *, back: bool):
+    def __init__(self, work: _Pairs, *, back: bool, units: Array | None):
         self.work, self.options, self.run = work, work.options, work.run
         first, second = (1, 0) if back else (0, 1)
         self.source, self.target = work.names[first], work.names[second]
@@ -227,8 +230,9 @@ class _Direction:
         self.rng = np.random.default_rng([self.options.seed, int(back)])
         rows = work.shuffled[:INDEX]
         sample = Sample.of(self.x[rows], self.y[rows], work.fold[rows], FOLDS, CHOICE_QUERIES)
-        self.choice = choose(self.folds, sample, self.options.shared(MapOptions), self.run)
-        self.map = fitted(self.training, self.choice)
+        self.choice = choose(self.folds, sample, self.options.shared(MapOptions), self.run, units=units)
+        self.paths = Paths(self.training, units)
+        self.map = self.paths.map(self.choice.family, self.choice.penalty, self.choice.rank)
         held = np.flatnonzero(work.held)
         self.queries, self.answers = self.x[held], self.y[held]
         self.own = np.searchsorted(work.index, held)
@@ -335,7 +339,7 @@ class _Direction:
             tried=self.choice.tried,
             choice_queries=self.choice.queries,
             choice_index=self.choice.index,
-            invertible=inverse_of(self.map, normalize=self.options.normalize) is not None,
+            invertible=inverse_of(self.map, normalize=self.options.normalize, units=self.choice.units) is not None,
             queries=tuple(each.result for each in found.values()),
             stored=tuple(each.result for each, _ in stored.values()),
             baselines=baselines,
@@ -494,15 +498,20 @@ def _warn(work: _Pairs, ways: Sequence[_Direction], found: Sequence[Way]) -> Non
         constant = int(np.sum(work.moments.alone(which).energy == 0))
         if constant:
             say(Alert("constant_columns", {"name": name, "constant": constant, "columns": widths[which]}))
+        if ways[which].choice.units is not None:
+            say(Alert("unequal_units", {"name": name, "ratio": spread_ratio(work.moments.alone(which))}))
     if len(work.index) < work.n and work.options.index == "all":
         say(Alert("index_sampled", {"index": len(work.index), "rows": work.n}))
     searched = found[0].queries[0]
     if searched.index < LEAST_INDEX:
         say(Alert("small_index", {"index": searched.index, "least": LEAST_INDEX}))
-    for each in found[0].baselines:
-        as_is, mapped = each.cosine.recall_10.value, searched.recall_10.value
-        if each.name == "as_is" and as_is >= mapped - WORTH_SAYING and found[0].advice != "re_embed":
-            say(Alert("map_not_needed", {"as_is": as_is, "recall": mapped, "index": searched.index}))
+    baselines = {each.name: each.cosine for each in found[0].baselines}
+    if "as_is" in baselines:
+        given, mapped = baselines["as_is"], searched.recall_10.value
+        enough = advice(given, ways[0].old_encoder, baselines["shuffled_pairs"]) == "map"  # as of a map
+        if enough and found[0].advice != "re_embed" and given.recall_10.value >= mapped - WORTH_SAYING:
+            values = {"as_is": given.recall_10.value, "recall": mapped, "index": searched.index}
+            say(Alert("map_not_needed", values))
     for direction, way in zip(ways, found, strict=True):
         if not FAIR[0] <= way.mixed <= FAIR[1]:
             code = "mapped_crowd_out" if way.mixed < 0.5 else "true_crowd_out"
@@ -512,6 +521,16 @@ def _warn(work: _Pairs, ways: Sequence[_Direction], found: Sequence[Way]) -> Non
             say(Alert("near_copies", {"name": way.target, "share": copies}))
     if not work.options.normalize:
         _hint_to_normalize(work, ways[0])
+
+
+def _warn_of_rank(way: _Direction, final: Paths, run: Run) -> None:
+    """An alert where the map of all rows uses fewer directions than the one that was evaluated: more rows cannot have fewer."""
+    choice = way.choice
+    if GROUP_OF[choice.family] != "linear" or choice.penalty is None:
+        return
+    evaluated, kept = way.paths.kept(choice.penalty), final.kept(choice.penalty)
+    if kept < evaluated:
+        run.alerts.append(Alert("fewer_directions", {"name": way.source, "evaluated": evaluated, "final": kept}))
 
 
 def _hint_to_normalize(work: _Pairs, way: _Direction) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from identifiable._checks import UsageError
 from identifiable.alignment.aligned import Aligned, Reach, inverse_of, unit
 from identifiable.alignment.families import FAMILIES, GROUP_OF, Family, HeldOut, Paths, families_of
 from identifiable.blocks import Blocks, in_threads, one_blas_thread
-from identifiable.groups import GROUPS, AffineMap
+from identifiable.groups import GROUPS, AffineMap, units_of
 from identifiable.intake import blocks_of, gather_moments, joined
 from identifiable.moments import Array, Moments, leave_one_out
 from identifiable.neighbours import Index, common_entries
@@ -106,11 +106,12 @@ class Choice:
     why: Reason
     queries: int
     index: int
+    units: Array | None = None  # of the columns of x, as for `Paths`
 
 
 def fitted(moments: Moments, choice: Choice) -> AffineMap:
     """The chosen map, fitted to all rows of `moments`."""
-    return Paths(moments).map(choice.family, choice.penalty, choice.rank)
+    return Paths(moments, choice.units).map(choice.family, choice.penalty, choice.rank)
 
 
 def chosen_map(
@@ -130,25 +131,28 @@ def chosen_map(
     parts = gather_moments(tables, run, part=plan.fold, n_parts=folds, original_rows=pairing.rows)
     rows = plan.sample(INDEX)
     x, y = (held_rows(table, rows) for table in tables)
-    choice = choose(parts, Sample.of(x, y, plan.fold[rows], folds, QUERIES), options, run)
     moments = reduce(Moments.merge, parts)
+    units = units_of(moments.alone(0))
+    choice = choose(parts, Sample.of(x, y, plan.fold[rows], folds, QUERIES), options, run, units=units)
     by = fitted(moments, choice)
-    back = inverse_of(by, normalize=options.normalize)
-    reach = Reach.of(moments.alone(0), x)
+    back = inverse_of(by, normalize=options.normalize, units=units)
+    reach = Reach.of(moments.alone(0), x, units)
     return Aligned(by, back, reach, None, options.normalize, source.columns, target.columns), choice
 
 
-def choose(parts: Sequence[Moments], sample: Sample, options: MapOptions, run: Run = PLAIN) -> Choice:
+def choose(
+    parts: Sequence[Moments], sample: Sample, options: MapOptions, run: Run = PLAIN, *, units: Array | None = None
+) -> Choice:
     """Choose by cross-validated recall@10 (cosine): every query is mapped by the map fitted to the other folds.
 
     Ours. The truth of a query are the rows nearest to its partner in the target; see `place_weights` for few rows. Penalties are
     tried in decades, then half a decade to either side of the best. Of the families, the smallest group wins whose score is
     within half a standard error, of paired differences, of the highest. What was chosen is a little better here than on other
-    rows (.004 on average): evaluate it on rows that were not used here.
+    rows (.004 on average): evaluate it on rows that were not used here. `units` are those of `Paths`.
     """
     families = families_of(options, (parts[0].widths[0], parts[0].widths[1]))
     with one_blas_thread():
-        return _chosen(_Trials(parts, sample, options, run), families)
+        return _chosen(_Trials(parts, sample, options, run, units), families)
 
 
 def _chosen(trials: _Trials, families: Sequence[Family]) -> Choice:
@@ -184,6 +188,7 @@ def _chosen(trials: _Trials, families: Sequence[Family]) -> Choice:
         why=_why(tried, chosen, top, errors, len(trials.index)),
         queries=trials.queries,
         index=len(trials.index),
+        units=trials.units,
     )
 
 
@@ -204,8 +209,10 @@ def _why(tried: Sequence[Candidate], chosen: int, top: int, errors: Sequence[flo
 class _Trials:
     """Score and recall@10 of every query under every map that was tried."""
 
-    def __init__(self, parts: Sequence[Moments], sample: Sample, options: MapOptions, run: Run):
-        self.options, self.runs = options, run
+    def __init__(
+        self, parts: Sequence[Moments], sample: Sample, options: MapOptions, run: Run, units: Array | None = None
+    ):
+        self.options, self.runs, self.units = options, run, units
         rows = slice(0, QUERIES)
         self.x, self.own, fold = sample.x[rows], sample.own[rows], sample.fold[rows]
         if len(sample.index) < 2:
@@ -223,7 +230,7 @@ class _Trials:
         self.rows = {k: found for k in used if (found := np.flatnonzero(fold == k)).size}
         self.queries = sum(map(len, self.rows.values()))
         training = leave_one_out(parts)
-        made = in_threads(Paths, [training[k] for k in self.rows], Run(workers=run.workers))
+        made = in_threads(partial(Paths, units=units), [training[k] for k in self.rows], Run(workers=run.workers))
         self.paths = dict(zip(self.rows, made, strict=True))
         self.tests = {k: HeldOut(paths.moments, parts[k]) for k, paths in self.paths.items()}
         self.recalls: dict[Job, Array] = {}
@@ -288,7 +295,7 @@ class _Trials:
         family, penalty = job
         if penalty is None or self.options.ridge != "auto" or GROUP_OF[family] != "linear":
             return penalty
-        every = Paths(reduce(Moments.merge, self.parts))
+        every = Paths(reduce(Moments.merge, self.parts), self.units)
         paths = [every, *self.paths.values()]
         every_path = np.concatenate([each.penalties(family)[1:] for each in paths])
         first, last = (_place(penalty, 1.0) for penalty in (every_path.min(), every_path.max()))

@@ -17,7 +17,8 @@ reduced_rank        (S + λ)^-½ U Σ V' with only the largest K singular values
 
 A scale is matched to the spread of the target; the scale of least squares shrinks mapped rows, and the nearest rows by
 distance are then those near the mean (recall .43 instead of .50, measured on real pairs). Penalties are given as shares of the
-mean variance: of x, for `toward_identity` of both sides (geometric mean).
+mean variance: of x, for `toward_identity` of both sides (geometric mean). Where the units of columns of x alone would cost directions
+(`groups.units_of`), S and λ of the linear families are of x with columns divided by their standard deviations.
 
 Procrustes: Schönemann 1966. Reduced rank: Izenman 1975. `toward_identity`, `shrink` and `half` are Ours in this use.
 """
@@ -101,8 +102,9 @@ class Paths:
            [-3.,  0.]])
     """
 
-    def __init__(self, moments: Moments):
-        self.moments = moments
+    def __init__(self, moments: Moments, units: Array | None = None):
+        """`units` are what the linear families divide the columns of x by (`groups.units_of` of all rows)."""
+        self.moments, self.units = moments, units
         d = moments.widths[0]
         self.energies = float(moments.energy[:d].sum()) / moments.n, float(moments.energy[d:].sum()) / moments.n
         if not all(self.energies):
@@ -164,8 +166,8 @@ class Paths:
 
     @property
     def _unit(self) -> float:
-        """Mean variance of x."""
-        return self.energies[0] / len(self.cross)
+        """Mean variance of x, in the units in which it is penalised."""
+        return self.energies[0] / len(self.cross) if self.units is None else float(self._principal[0].mean())
 
     @cached_property
     def _rotation(self) -> Array:
@@ -179,9 +181,12 @@ class Paths:
 
     @cached_property
     def _principal(self) -> tuple[Array, Array]:
-        """Variances of x, ascending, and their directions."""
-        variances, directions = np.linalg.eigh(self.covariance)
-        return variances.clip(0), directions
+        """Variances of x, ascending, and their directions; where there are units, those of x divided by them, which x times these gives."""
+        if self.units is None:
+            variances, directions = np.linalg.eigh(self.covariance)
+            return variances.clip(0), directions
+        variances, directions = np.linalg.eigh(self.covariance / np.outer(self.units, self.units))
+        return variances.clip(0), directions / self.units[:, None]
 
     @cached_property
     def _turned(self) -> Array:
@@ -192,7 +197,8 @@ class Paths:
     def _turned_left(self) -> Array:
         """What the similarity leaves of C, in the same directions."""
         variances, directions = self._principal
-        return self._turned - variances[:, None] * (directions.T @ self._similarity)
+        back = directions.T if self.units is None else directions.T * self.units**2
+        return self._turned - variances[:, None] * (back @ self._similarity)
 
     def left_out(self, penalties: Array) -> Array:
         """Mean squared error of ridge for a training row that is left out, along a path of penalties: generalised cross-validation.
@@ -210,6 +216,10 @@ class Paths:
         left = shift / (kept + shift)
         result: Array = (left**2 @ explained + rest) / np.square((left.sum(axis=1) + spare) / rows)
         return result
+
+    def kept(self, penalty: float) -> int:
+        """How many directions of x a map with this penalty uses."""
+        return int(np.count_nonzero(self._inverse(penalty)))
 
     # -- maps with a penalty
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,6 +81,8 @@ def regions_by_rule(
     count = int(units.max()) + 1
     tested = min(max(round(count * SHARE_TESTED), LEAST_TESTED), count // 2)
     fitted = rng.permutation(count)[units] >= tested
+    if not np.ptp(rows[fitted], axis=0).any():  # copies of one row, which no rule tells apart
+        return fitted, []
     tree = _Tree(rows, row_recall, fitted, columns, ids)
     nodes = tree.lowest()
     held = None if parts is None else np.asarray(parts)[~fitted]
@@ -159,11 +162,14 @@ class _Tree:
     ):
         from sklearn.cluster import KMeans
         from sklearn.decomposition import PCA
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.tree import DecisionTreeRegressor
 
         known = rows[fitted]
         count = min(COMPONENTS, *known.shape)
-        centres = KMeans(min(CENTRES, len(known)), n_init=1, random_state=0).fit(known).cluster_centers_
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of fewer different rows than clusters: centres repeat
+            centres = KMeans(min(CENTRES, len(known)), n_init=1, random_state=0).fit(known).cluster_centers_
         typical = np.unique(Index(known, metric="euclidean").nearest(centres, 1, run=Run(workers=1)))
         places = np.flatnonzero(fitted)[typical]
         named = columns or [f"column {i + 1}" for i in range(rows.shape[1])]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import disentanglement
-from identifiable._checks import DataError, UsageError, as_array
+from identifiable._checks import DataError, UsageError, as_array, check_plain
 from identifiable.api.opening import connected, is_path, one_ids_file
 from identifiable.blocks import Blocks
 from identifiable.disentanglement.codes import as_codes
@@ -142,6 +142,7 @@ def _factors(source: Any, ids: str | None, n: int, *, drop_missing: bool) -> tup
 
 def _columns(source: Any, n: int) -> list[NDArray[Any]]:
     """Every column of factors in memory as its own array."""
+    check_plain(source, FACTORS)
     if isinstance(source, (list, tuple)) and source and len(source) != n and all(np.ndim(c) == 1 for c in source):
         return [as_array(column, FACTORS) for column in source]
     given = as_array(source, FACTORS)

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from identifiable import identifiability
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, as_array
 from identifiable.api.opening import Opened, is_path, one_ids_file
 from identifiable.identifiability import Model
 from identifiable.intake import as_representation
@@ -98,7 +96,7 @@ def _opened(source: Any, name: str, ids: str | None, options: LayersOptions) -> 
     by_name = {str(key): rows for key, rows in source.items()}
     tables = [as_representation(by_name[key], name=key) for key in choose(held, options.layers, name)]
     if identities is not None:
-        tables = [replace(table, ids=np.asarray(identities)) for table in tables]
+        tables = [replace(table, ids=as_array(identities, f"{name}, ids")) for table in tables]
     for table in tables[1:]:
         if table.n != tables[0].n:
             raise DataError(

@@ -96,7 +96,7 @@ def _stored(source: Any, bias: Any, labels: Any, name: str) -> StoredHead:
     elif bias is not None and not (is_path(source) and is_path(bias)):
         found = found._replace(bias=_numbers(bias, "bias"))
     if labels is not None and not (is_path(source) and isinstance(labels, str)):
-        found = found._replace(labels=np.asarray(labels))
+        found = found._replace(labels=as_array(labels, "labels"))
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError, UsageError
+from identifiable._checks import DataError, UsageError, as_array, is_missing
 from identifiable.deconfounding.design import Design, Labels, Mask, frequent, joined, labels_of, rows_named
 from identifiable.deconfounding.presets import is_about_wells
 from identifiable.results import Alert
@@ -23,7 +23,7 @@ class ColumnTable:
 
     def __init__(self, columns: Mapping[str, NDArray[Any]], name: str):
         self.name = name
-        self._columns = {column: np.asarray(values) for column, values in columns.items()}
+        self._columns = {column: as_array(values, f"{name}, column {column}") for column, values in columns.items()}
         self._labels: dict[str, Labels] = {}
         lengths = {column: len(values) for column, values in self._columns.items()}
         if not lengths or not next(iter(lengths.values())):
@@ -111,7 +111,7 @@ class ColumnTable:
         if values.dtype != object:
             raise DataError(f"{self.name}: {column} should hold text or numbers, got {values.dtype}; store it as text.")
         cells = values.tolist()
-        empty = np.array([cell is None or cell != cell for cell in cells])
+        empty = np.array([is_missing(cell) for cell in cells])
         text = np.array([isinstance(cell, str) for cell in cells])
         numbers = ~empty & ~text
         if text.any() and numbers.any():

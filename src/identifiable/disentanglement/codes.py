@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, rel_entr
 from scipy.stats import rankdata
 
-from identifiable._checks import DataError, PairingError, UsageError, as_array, check_numeric, check_values, counted
-from identifiable.representation import frame_of
+from identifiable._checks import (
+    DataError,
+    PairingError,
+    UsageError,
+    as_array,
+    check_numeric,
+    check_plain,
+    check_values,
+    counted,
+    is_missing,
+)
+from identifiable.representation import frame_of, is_frame, read_frame
 from identifiable.results import Alert, Factor
 from identifiable.results.disentanglement import Kind
 
@@ -322,7 +332,10 @@ def latents_of(latents: Any, name: str = "latents") -> Array:
 
 
 def _numbers(values: Any, name: str) -> Array:
-    given = as_array(frame_of(values, name), name)
+    table = frame_of(values, name)
+    given = as_array(table, name)
+    if given.dtype == object and is_frame(table):  # columns of several kinds, or of pandas' own, which know NA
+        given = read_frame(table, None, name).values
     check_values(given, name)
     numbers = np.ascontiguousarray(given, dtype=np.float64)
     wrong = ~np.isfinite(numbers)
@@ -348,10 +361,10 @@ def _refuse_extreme(numbers: Array, name: str) -> None:
 
 def _of_one_kind(column: NDArray[Any], i: int) -> NDArray[Any]:
     """A column of Python objects as numbers or words; a gap among them is not a word."""
-    gaps = [k for k, value in enumerate(column) if value is None or value != value]
+    gaps = [k for k, value in enumerate(column) if is_missing(value)]
     if gaps:
         raise DataError(
-            f"factors: column {i + 1} has {len(gaps)} missing values (first: row {gaps[0]}); remove those rows."
+            f"factors: column {i + 1} has {counted(len(gaps), 'missing value')} (first: row {gaps[0]}); remove those rows."
         )
     return np.asarray(column.tolist())
 
@@ -360,6 +373,7 @@ def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
     """Every factor as its own array, words as words."""
     if factors is None:
         raise UsageError("factors: expected an array (n, factors) beside the latents, got none.")
+    check_plain(factors, "factors")
     if isinstance(factors, (list, tuple)) and factors and all(np.ndim(f) == 1 for f in factors) and len(factors) != n:
         columns = [as_array(column, "factors") for column in factors]
     else:

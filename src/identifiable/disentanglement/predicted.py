@@ -59,7 +59,7 @@ LASSO_ALPHA = 0.01  # ours: Eastwood and Williams chose one for each model and f
 SHUFFLES = 5  # ours: of each latent, for permutation importance
 ENTROPY_GUARD = 1e-11  # disentanglement_lib
 SVC_C = 0.01  # disentanglement_lib
-NO_VARIANCE = 1e-12  # disentanglement_lib, SAP
+ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of the numbers: a latent whose deviation is below is constant
 LARGEST, SMALLEST = 1e30, 1e-100  # ours: trees read float32, and liblinear never ends on 1e100 or on 1e-320
 LOGISTIC_STEPS = 100  # scikit-learn's default, which disentanglement_lib takes
 
@@ -193,8 +193,8 @@ def sap(
     Implements Kumar et al. 2018 as disentanglement_lib computes it: the mean over factors of the gap between the two best
     scores of a single latent. The score is, on 10,000 rows to fit and 5,000 to score (two thirds and one third of fewer),
         discrete factor    held-out accuracy of LinearSVC(C=0.01, class_weight="balanced"),
-        continuous factor  squared correlation on the rows to fit, 0 where the latent's variance is at most 1e-12 (ours: of the
-                           largest variance of a latent, where that is below 1).
+        continuous factor  squared correlation on the rows to fit, 0 for a latent that is constant but for rounding (there, whose
+                           variance is at most 1e-12).
     For a discrete factor an uninformed latent, a constant one too, keeps the accuracy of a guess, as in disentanglement_lib:
     a perfect code scores 1 for continuous factors, but 1 - 1/2 for one of two classes, and about 0.05 for one of 40, which
     straight lines in one number cannot tell apart. Ours: with a single latent the second best is 0.
@@ -555,13 +555,20 @@ def _sap_row(latents: Array, factor: FactorColumn, split: Split) -> tuple[list[f
 
 
 def _squared_correlations(latents: Array, factor: Array) -> list[float]:
-    centred, y = latents - latents.mean(axis=0), factor - factor.mean()
-    variance = (centred**2).sum(axis=0) / max(len(y) - 1, 1)
-    variance = np.where(np.ptp(latents, axis=0) > 0, variance, 0.0)  # rounding of a constant
-    varies = (variance > NO_VARIANCE * min(1.0, variance.max())) & bool(y.any())
-    scale = np.where(varies, (centred**2).sum(axis=0) * (y @ y), 1.0)
-    found: list[float] = np.where(varies, (y @ centred) ** 2 / scale, 0.0).tolist()
+    """Of every latent with the factor; 0 where one of them does not vary by more than the rounding of its own numbers."""
+    (x, varies), (y, asks) = _of_length_one(latents), _of_length_one(factor[:, None])
+    found: list[float] = np.where(varies & asks, (y[:, 0] @ x) ** 2, 0.0).tolist()
     return found
+
+
+def _of_length_one(columns: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Columns about their means, divided by their lengths, and which of them vary: no column is judged by the units of another."""
+    centred = columns - columns.mean(axis=0)
+    centred -= centred.mean(axis=0)  # the rounding of a mean over many rows
+    length = np.linalg.norm(centred, axis=0)
+    varies = np.ptp(columns, axis=0) > 0
+    varies &= length > ROUNDING * np.abs(columns).max(axis=0) * np.sqrt(len(columns))
+    return centred / np.where(varies, length, 1.0), varies
 
 
 def _explicit(latents: Array, classes: Labels, split: Split) -> Fit:

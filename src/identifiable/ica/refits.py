@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import PairingError, UsageError
+from identifiable._checks import PairingError, UsageError, as_array
 from identifiable.blocks import Blocks
 from identifiable.groups import WhiteBasis, haar_rotation
 from identifiable.ica.contrasts import contrast
@@ -145,7 +145,7 @@ def _of_unit_variance(fitted: Fit, moments: Moments) -> Array:
 
 def group_numbers(labels: Any, representation: Representation) -> NDArray[np.intp]:
     """Labels of the rows as numbers from 0."""
-    labels = np.asarray(labels)
+    labels = as_array(labels, "group_by")
     if labels.shape != (representation.n,):
         raise PairingError(
             f"group_by: expected one label for each of the {representation.n} rows of {representation.name}, got shape "

@@ -33,6 +33,7 @@ class Maps:
     ladder: Ladder
     penalties: tuple[float, float]
     training: Moments
+    units: tuple[Array | None, Array | None] = (None, None)  # of the columns of either side, as for `Ridge`
 
     def again(self, training: Moments) -> Maps:
         """Fitted to fewer rows: the same penalty per row, everything else anew."""
@@ -45,10 +46,10 @@ class Maps:
             permutation=permutation_matrix(correlation(training)),
             rotation=rotation,
             rotation_yx=back,
-            linear_xy=_penalised(training, self.penalties[FORWARD] * share, FORWARD),
-            linear_yx=_penalised(training, self.penalties[BACKWARD] * share, BACKWARD),
+            linear_xy=_penalised(training, self.penalties[FORWARD] * share, FORWARD, self.units[FORWARD]),
+            linear_yx=_penalised(training, self.penalties[BACKWARD] * share, BACKWARD, self.units[BACKWARD]),
         )
-        return Maps(ladder, self.penalties, training)
+        return Maps(ladder, self.penalties, training, self.units)
 
     def matrices(self, direction: int) -> tuple[Array, Array, Array]:
         """Permutation and rotation, without a scale, and the linear map."""
@@ -128,10 +129,13 @@ def turned(training: Moments, before: Ladder) -> tuple[Array, Array]:
     return forward, backward
 
 
-def _penalised(training: Moments, penalty: float, direction: int) -> Array:
+def _penalised(training: Moments, penalty: float, direction: int, units: Array | None) -> Array:
     from scipy.linalg import solve
 
     side = sides(training)[direction]
+    if penalty > 0 and units is not None:
+        scaled = side.xx / np.outer(units, units) + penalty * np.eye(len(units))
+        return np.asarray(solve(scaled, side.xy / units[:, None], assume_a="pos") / units[:, None])
     if penalty > 0:
         result: Array = solve(side.xx + penalty * np.eye(len(side.xx)), side.xy, assume_a="pos")
         return result

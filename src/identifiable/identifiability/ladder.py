@@ -282,8 +282,9 @@ class Ridge:
     """Every penalised least-squares map from one table: ``(S + penalty I) B = C``.
 
     Ours for this purpose; ridge regression towards 0 with one penalty for all target columns, in the coordinates of the
-    data, so neither a rotation nor a change of units of either side moves the prediction. Below some 10 rows per
-    dimension least squares predicts worse than the mean of the target, this does not.
+    data, so neither a rotation nor a change of scale of either side moves the prediction. Below some 10 rows per
+    dimension least squares predicts worse than the mean of the target, this does not. Where the units of single columns
+    would hide directions (`groups.units_of`), columns are divided by these `units` first, and the map is of columns as given.
     """
 
     n: int
@@ -291,10 +292,13 @@ class Ridge:
     directions: Array
 
     @classmethod
-    def of(cls, source: Moments) -> Ridge:
+    def of(cls, source: Moments, units: Array | None = None) -> Ridge:
         """From the moments of one table, or of the first of two."""
-        variances, directions = np.linalg.eigh(source.xx)
-        return cls(source.n, variances.clip(0), directions)
+        if units is None:
+            variances, directions = np.linalg.eigh(source.xx)
+            return cls(source.n, variances.clip(0), directions)
+        variances, directions = np.linalg.eigh(source.xx / np.outer(units, units))
+        return cls(source.n, variances.clip(0), directions / units[:, None])
 
     def fit(self, cross: Array, energy: float) -> tuple[Array, float]:
         """The map with the smallest generalised cross-validation error (Golub, Heath and Wahba 1979), and its penalty.

@@ -72,12 +72,22 @@ class NullResults:
         return Null(float(drawn.mean()), p, float(observed), len(drawn), self.rows)
 
 
-def measure_nulls(run: CompareRun, x: Array, y: Array, rows: NDArray[np.intp], ica: IcaMatcher | None) -> NullResults:
-    """Observed and null held-out means on the rows `rows`, held in memory; their folds decide which of them are test rows."""
+def measure_nulls(
+    run: CompareRun,
+    x: Array,
+    y: Array,
+    rows: NDArray[np.intp],
+    ica: IcaMatcher | None,
+    units: tuple[Array | None, Array | None] = (None, None),
+) -> NullResults:
+    """Observed and null held-out means on the rows `rows`, held in memory; their folds decide which of them are test rows.
+
+    `units` are those that `Ridge` divides the columns of x and of y by.
+    """
     settings, plan = run.settings, run.plan
     group = None if plan.group is None else plan.group[rows]
     asked = tuple(dict.fromkeys((*settings.groups, "linear")))  # the answer asks whether a linear map beats chance
-    sample = _Sample(x, y, plan.fold[rows], asked, ica, group, settings.protocol == "default")
+    sample = _Sample(x, y, plan.fold[rows], asked, ica, group, settings.protocol == "default", units)
     nulls, draws, rungs = settings.nulls, settings.null_draws, settings.groups
     observed, similar = sample.paired(sample.as_given())
     drawn: dict[str, Array] = {}
@@ -118,6 +128,7 @@ class _Sample:
         ica: IcaMatcher | None,
         group: NDArray[np.int64] | None,
         penalised: bool,
+        units: tuple[Array | None, Array | None],
     ):
         self.rungs, self.ica = rungs, ica
         widths = (x.shape[1], y.shape[1])
@@ -126,7 +137,7 @@ class _Sample:
         self.moments, self.whole = train, train.merge(test)
         self.group = None if group is None else (group[~is_test], group[is_test])
         self.white_x, self.white_y = (WhiteBasis.of(train.alone(i)) for i in (0, 1))
-        self.ridges = (Ridge.of(train), Ridge.of(train.reversed())) if penalised else None
+        self.ridges = (Ridge.of(train, units[0]), Ridge.of(train.reversed(), units[1])) if penalised else None
         self.whole_white = tuple(WhiteBasis.of(self.whole.alone(i)) for i in (0, 1))
         self.x, self.y = x[~is_test] - train.mean_x, y[~is_test] - train.mean_y
         self.x_test, self.y_test = x[is_test] - train.mean_x, y[is_test] - train.mean_y

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from identifiable import ica, similarity
 from identifiable._checks import DataError
 from identifiable.blocks import fold, in_threads
-from identifiable.groups import GROUPS, Preconditioner, WhiteBasis
+from identifiable.groups import GROUPS, Preconditioner, WhiteBasis, spread_ratio
 from identifiable.identifiability.agreement import SHAPES, Agreement, Maps, measure_agreement
 from identifiable.identifiability.axes import AxesOf, measure_axes
 from identifiable.identifiability.judgement import (
@@ -86,6 +86,7 @@ class PairRun:
                 raise DataError(f"{table.name}: every row is the same, so there is nothing to compare.")
         self.training = leave_one_out(self.folds)
         self.white_x, self.white_y = self.white = (x.white, y.white)
+        self.units = (x.units, y.units)
         self.frames: tuple[Preconditioner | None, ...] = (None, None)
         self.total_again, self.training_again = self.total, self.training
         if any(white.needs_refinement for white in self.white):
@@ -129,7 +130,8 @@ class PairRun:
         penalties = [0.0, 0.0]
         if self.run.settings.protocol == "default":
             for direction, side in enumerate((moments, moments.reversed())):
-                matrix, penalties[direction] = Ridge.of(side).fit(side.xy, float(np.trace(side.yy)))
+                ridge = Ridge.of(side, self.units[direction])
+                matrix, penalties[direction] = ridge.fit(side.xy, float(np.trace(side.yy)))
                 linear.append(matrix)
         if not all(penalties):
             careful = self._least_squares(again)
@@ -137,7 +139,7 @@ class PairRun:
         rungs = (*GROUPS, ICA) if self._ica is not None else tuple(GROUPS)
         scaled = self.run.settings.protocol == "default"
         ladder = Ladder.fit(moments, rungs, linear=lambda _: (linear[0], linear[1]), ica=self._ica, scaled=scaled)
-        return Maps(ladder, (penalties[0], penalties[1]), moments)
+        return Maps(ladder, (penalties[0], penalties[1]), moments, self.units)
 
     @cached_property
     def _ica(self) -> IcaMatcher | None:
@@ -285,7 +287,7 @@ class PairRun:
             return None
         rows = plan.sample(null_rows(max(t.blocks.d for t in (self.x, self.y))))
         x, y = (np.asarray(t.blocks[rows], dtype=np.float64) for t in (self.x, self.y))
-        return measure_nulls(self.run, x, y, rows, self._ica)
+        return measure_nulls(self.run, x, y, rows, self._ica, self.units)
 
     def _axes(self) -> tuple[AxesOf, AxesOf]:
         if not self.run.settings.axes:
@@ -353,6 +355,8 @@ class PairRun:
             constant = table.white.constant
             if constant:
                 run.alert("constant_columns", name=table.name, constant=constant, columns=table.blocks.d)
+            if table.units is not None:
+                run.alert("unequal_units", name=table.name, ratio=spread_ratio(table.moments))
             if white.rank + constant < table.blocks.d:
                 few = {"rows": self.total.n} if white.rank >= self.total.n - 1 else {}
                 run.alert("rank_deficient", name=table.name, columns=table.blocks.d, span=white.rank, **few)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from identifiable import ica
 from identifiable.blocks import Blocks, silent
 from identifiable.diameter import diameter
-from identifiable.groups import Preconditioner, WhiteBasis
+from identifiable.groups import Preconditioner, WhiteBasis, units_of
 from identifiable.identifiability.neighbours import QUERIES, SAMPLE_ROWS, Closeness, Neighbourhood, closeness
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
@@ -110,6 +110,11 @@ class Table:
     @cached_property
     def white(self) -> WhiteBasis:
         return WhiteBasis.of(self.moments)
+
+    @cached_property
+    def units(self) -> Array | None:
+        """What a map with a penalty divides its columns by, where their units would cost directions."""
+        return units_of(self.moments)
 
     @cached_property
     def diameter(self) -> float:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, check_plain, is_missing
 from identifiable.io.containers import did_you_mean, matching, named, shown
 from identifiable.results import Alert
 
@@ -253,7 +253,7 @@ def _typed(cells: Sequence[str]) -> NDArray[Any]:
 
 def labels_from_objects(values: Sequence[Any], where: str) -> NDArray[Any]:
     """A column of Python objects: all text, or all numbers; None, NaN and pandas.NA are missing cells."""
-    missing = np.array([_is_missing(value) for value in values], bool)
+    missing = np.array([is_missing(value) for value in values], bool)
     words = [i for i, value in enumerate(values) if not missing[i] and isinstance(value, (str, bytes))]
     numbers = [i for i, v in enumerate(values) if not missing[i] and isinstance(v, (Real, Decimal, np.bool_))]
     if words and numbers:
@@ -305,6 +305,7 @@ def labels_from_array(values: Any, where: str) -> NDArray[Any]:
     """A column in memory: an array, a list, or a column of a pandas frame."""
     if hasattr(values, "iloc"):
         return labels_from_series(values, where)
+    check_plain(values, where)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":
         return labels_from_numbers(values)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "U":
@@ -331,13 +332,6 @@ def _whole(values: Sequence[int]) -> NDArray[Any]:
         return np.array(values, np.int64)
     except OverflowError:  # beyond 64 bits a number is a name
         return np.array([str(value) for value in values])
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA is neither equal nor unequal; an array is many
-        return type(value).__name__ == "NAType"
 
 
 def _text(value: Any, where: str) -> str:
@@ -381,7 +375,7 @@ def gaps_in(column: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(np.isnan(column), dtype=bool)
     if column.dtype.kind == "O":
         return np.array(
-            [_is_missing(v) or (isinstance(v, str) and v.strip() in MARKS_AMONG_WORDS) for v in column], bool
+            [is_missing(v) or (isinstance(v, str) and v.strip() in MARKS_AMONG_WORDS) for v in column], bool
         )
     if column.dtype.kind == "U":
         return np.asarray(np.isin(np.char.strip(column), sorted(MARKS_AMONG_WORDS)), dtype=bool)
