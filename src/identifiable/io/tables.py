@@ -25,7 +25,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, KindError
 from identifiable.io.containers import (
     PACKED,
     IdentifiedColumn,
@@ -317,7 +317,7 @@ class TextTable(LabelledTable):
         if _is_number(cell):
             return float(cell)
         ids = f", or name the id column with --ids {shown(self._header[column])}" if self._has_header else ""
-        raise DataError(
+        raise KindError(
             f"{self.label}: line {at}, {self.headed(column)}: {cell[:60]!r} is not a number; "
             f"choose the columns to read with {self.label}:PATTERN{ids}."
         )
