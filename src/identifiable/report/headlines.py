@@ -220,6 +220,12 @@ def _extraction(result: Extraction) -> str:
     return f"{layers} of {model}: one vector of {widths} numbers{how} for each of {counted(result.n, nouns[result.kind])}{cut}"
 
 
+def _heads(result: Heads) -> str:
+    """What voids the numbers, then the numbers."""
+    swapped = "".join(f"{alert.message} " for alert in result.alerts if alert.code == "features_swapped")
+    return f"{swapped}{result.text.message}"
+
+
 EXACTLY = ("exact", "square", "nearly_more")  # reasons of a split up to rounding
 
 
@@ -250,7 +256,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Disentanglement: _disentanglement,
     Distortion: _distortion,
     Alignment: lambda result: str(result.text.message),
-    Heads: lambda result: str(result.text.message),
+    Heads: _heads,
     Layers: lambda result: str(result.text.message),
     Matches: lambda result: str(result.text.message),
     Extraction: _extraction,
