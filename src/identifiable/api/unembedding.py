@@ -57,9 +57,10 @@ def heads(first: Any, second: Any, /, *, options: HeadsOptions) -> Heads:
         raise UsageError(f"names: expected 2 different ones, one for each head, got {', '.join(names)}.")
     with Opened(given, replace(options, names=None)) as opened:
         tables = _features(opened.tables, names)
+        read: Sequence[Representation | None] = tables or [None, None]
         made = [
             _oriented(each._replace(name=name), table, options.layout, alerts)
-            for each, name, table in zip(stored, names, tables or [None, None], strict=True)
+            for each, name, table in zip(stored, names, read, strict=True)
         ]
         frequencies = _numbers(options.frequencies, "frequencies")
         run = Run.of(options, cluster=opened.cluster, alerts=[*one_ids_file(options.ids), *alerts])

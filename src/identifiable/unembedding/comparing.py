@@ -153,14 +153,9 @@ def _measured(heads: Sequence[Head], features: Sequence[Representation], options
     if heads[0].shape == heads[1].shape and 2 * sums.same < sums.n:
         orders = fold(tables, partial(_Orders, heads), **run.how, stage=Stage("logits, features swapped"))
         if orders.swapped(np.random.default_rng([options.seed, 2])):
-            names = [table.name for table in features]
-            values = {
-                "first": names[0],
-                "second": names[1],
-                "same": orders.given / orders.n,
-                "other": orders.other / orders.n,
-            }
-            run.alerts.insert(0, Alert("features_swapped", values))
+            first, second = (table.name for table in features)
+            shares = {"same": orders.given / orders.n, "other": orders.other / orders.n}
+            run.alerts.insert(0, Alert("features_swapped", {"first": first, "second": second, **shares}))
     return _Rows(cells, sums.premise(), [total / pairing.n for total in sums.probabilities])
 
 
