@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from identifiable.report import words
+from identifiable.report import messages, words
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,11 @@ def test_wide_characters_are_padded_by_the_columns_they_take() -> None:
 )
 def test_numbers_and_units_are_not_torn_apart_by_a_line_end(loose: str, tight: str) -> None:
     assert words.bound(loose) == tight
+
+
+def test_a_number_of_a_message_that_rounds_to_0_has_no_sign() -> None:
+    values = {"agreement": 0.5, "fixed": 8, "dimensions": 8, "r2": -0.22, "fitted": 0.5}
+    said = messages.message("Answer", "heads_map", {**values, "chance": -3.8e-5})
+    assert "-0.22" in said
+    assert "-0.00" not in said
+    assert "0.00" in said
