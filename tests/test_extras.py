@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import pytest
 
 from errors import naming
+from identifiable import _extras
 from identifiable._checks import MissingExtra
 from identifiable._extras import require
 
@@ -24,7 +28,7 @@ from identifiable._extras import require
 def test_an_extra_that_does_not_import_is_one_line_with_its_reason(tmp_path, monkeypatch, body, named):
     (tmp_path / "broken_extra.py").write_text(body)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(MissingExtra, match=naming("extract", "broken_extra", named, "identifiable[models]")) as found:
+    with pytest.raises(MissingExtra, match=naming("extract", "broken_extra", named, "[models]")) as found:
         require("broken_extra", extra="models", what="extract")
     assert "\n" not in str(found.value)
     assert found.value.exit_code == 2
@@ -32,7 +36,7 @@ def test_an_extra_that_does_not_import_is_one_line_with_its_reason(tmp_path, mon
 
 
 def test_an_extra_that_is_not_installed_says_what_to_install():
-    with pytest.raises(MissingExtra, match=naming("no_such_extra", "identifiable[models]")):
+    with pytest.raises(MissingExtra, match=naming("no_such_extra", "[models]")):
         require("no_such_extra", extra="models")
 
 
@@ -41,3 +45,30 @@ def test_an_extra_that_imports_passes(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     require("sound_extra", extra="models")
     assert sys.modules.pop("sound_extra").value == 1
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked"),
+    [
+        ('{"url": "file:///home/me/my%20clone", "dir_info": {}}', "'/home/me/my clone[models]'"),
+        ('{"url": "file:///clone", "dir_info": {"editable": true}}', "-e '/clone[models]'"),
+        ('{"url": "file:///wheels/identifiable-0.1.0.whl", "archive_info": {}}', "'identifiable[models]'"),
+        ('{"url": "https://example.org/identifiable.git", "vcs_info": {}}', "'identifiable[models]'"),
+        (None, "'identifiable[models]'"),
+        ("no json", "'identifiable[models]'"),
+        ("[]", "'identifiable[models]'"),
+    ],
+)
+def test_the_extra_is_asked_of_the_folder_that_the_package_came_from(monkeypatch, recorded, asked):
+    monkeypatch.setattr(_extras, "distribution", lambda name: SimpleNamespace(read_text=lambda file: recorded))
+    with pytest.raises(MissingExtra, match=re.escape(f"pip install {asked}") + "$"):
+        require("no_such_extra", extra="models")
+
+
+def test_a_package_that_is_not_installed_is_asked_for_by_name(monkeypatch):
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(_extras, "distribution", absent)
+    with pytest.raises(MissingExtra, match=r"'identifiable\[models\]'$"):
+        require("no_such_extra", extra="models")

@@ -171,7 +171,7 @@ def test_outputs_that_are_no_picture_are_one_line_for_each_factor() -> None:
     J[:, :25, 0], J[:, 25:, 1] = np.random.default_rng(5).uniform(1, 2, (2, 4, 1))
     found = identifiable.mechanisms(J)
     grids = [block for block in maps_drawn(found) if isinstance(block, Grid)]
-    assert [(grid.rows, len(grid.columns)) for grid in grids] == [(("1", "2"), 40)] * 3
+    assert [(grid.rows, len(grid.columns)) for grid in grids] == [(("0", "1"), 40)] * 3
     assert grids[0].values == tuple(factor.maps[0] for factor in found.factors)
     assert not grids[0].signed
     assert [len(block.rows) for block in maps_drawn(replace(found, picture=(5, 8))) if isinstance(block, Grid)] == [
@@ -205,3 +205,35 @@ def test_wrong_calls_are_refused(tmp_path: Path, mixed: tuple[Mixed, np.ndarray,
 def test_the_shell_says_what_is_missing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mechanisms", *arguments]) == 2
     assert "--decoder" in capsys.readouterr().err
+
+
+def test_jacobians_in_another_order_of_axes_or_swapped_with_the_points_say_so(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    J, z = rng.standard_normal((8, 20, 3)), rng.standard_normal((8, 3))
+    with pytest.raises(DataError, match=r"\(8, outputs, 3\).*\(8, 3, 20\); transpose"):
+        identifiable.mechanisms(J.transpose(0, 2, 1), z)
+    with pytest.raises(DataError, match=r"\(6, outputs, 3\)") as other:
+        identifiable.mechanisms(J, z[:6])
+    assert "transpose" not in str(other.value)
+    np.save(tmp_path / "J.npy", J)
+    np.save(tmp_path / "z.npy", z)
+    for decoder, points in ((z, J), (tmp_path / "z.npy", tmp_path / "J.npy")):
+        with pytest.raises(DataError, match=r"\(8, 3\).*swap"):
+            identifiable.mechanisms(decoder, points)
+    assert identifiable.mechanisms(tmp_path / "J.npy", tmp_path / "z.npy").n == 8
+    with pytest.raises(DataError, match=r"\(1, 8, 20, 3\)") as four:
+        identifiable.mechanisms(J[None])
+    assert "swap" not in str(four.value)
+
+
+def test_the_next_command_names_the_file_of_the_points(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    J = np.zeros((6, 24, 3))
+    J[:, :16, :2], J[:, 16:, 2] = rng.standard_normal((6, 16, 2)), 1
+    np.save("J.npy", J @ rng.standard_normal((3, 3)))
+    np.save("my points.npy", rng.standard_normal((6, 3)))
+    assert main(["mechanisms", "my points.npy", "--jacobians", "J.npy", "-o", "f.safetensors"]) == 0
+    assert "transform f.safetensors 'my points.npy' -o" in capsys.readouterr().out
+    assert main(["mechanisms", "--jacobians", "J.npy", "-o", "g.safetensors"]) == 0
+    assert "transform g.safetensors latents.npy -o" in capsys.readouterr().out

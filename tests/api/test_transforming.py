@@ -172,7 +172,7 @@ class Recorded:
         return block
 
 
-@pytest.mark.parametrize("output", [None, "z.npy", "z.npz", "z.safetensors"])
+@pytest.mark.parametrize("output", [None, "z.npy", "z.npz", "z.safetensors", "z.csv"])
 def test_no_more_than_a_block_of_rows_is_read_at_once(basis, tmp_path, output):
     source = Recorded(made(40_000))
     transform(basis, Blocks(source, rows=500), None if output is None else tmp_path / output)
@@ -211,6 +211,24 @@ def test_the_precision_of_the_result(X, basis, tmp_path, stored, asked, expected
 def test_a_result_is_in_floats(X, basis, asked):
     with pytest.raises(UsageError, match=naming("dtype", "float16", "float32", "float64")):
         transform(basis, X, dtype=asked)
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "float16"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_text_holds_names_ids_and_numbers_that_read_back_as_the_same(X, basis, tmp_path, suffix, dtype):
+    ids = np.array([f'cell "{i}", a\tb' for i in range(50)])
+    source = save_array(tmp_path / "x.npz", X[:50], ids)
+    path = transform(basis, source, tmp_path / f"z.{suffix}", dtype=dtype, blocks=7)
+    found, exact = open_representation(path), transform(basis, X[:50], dtype=dtype)
+    assert found.values[:].astype(exact.dtype).tobytes() == exact.tobytes()
+    assert found.columns == tuple(f"component_{j:03}" for j in range(D))
+    assert found.ids is not None
+    assert found.ids.tolist() == ids.tolist()
+    bare = open_representation(transform(basis, X[:50], tmp_path / f"bare.{suffix}"))
+    assert (bare.ids, bare.columns) == (None, found.columns)
+    # columns of words beside the values would be taken for numbers that are damaged
+    labelled = save_array(tmp_path / f"l.{suffix}", X[:50], labels={"word": ids})
+    assert open_representation(labelled).d == D
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
@@ -276,7 +294,7 @@ def test_rows_that_are_not_finite_are_named(X, basis, value, inverse):
     )
 
 
-@pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
+@pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors", "csv"])
 def test_rows_that_are_not_finite_leave_no_file(X, basis, tmp_path, suffix):
     bad = X.copy()
     bad[8_500, 1] = np.nan
@@ -306,8 +324,8 @@ def test_what_is_no_basis_is_refused(X, tmp_path):
 
 
 def test_a_suffix_that_cannot_be_written_is_refused(X, basis, tmp_path):
-    with pytest.raises(OutputError, match=r"cannot write \.csv"):
-        transform(basis, X, tmp_path / "z.csv")
+    with pytest.raises(OutputError, match=r"cannot write \.txt"):
+        transform(basis, X, tmp_path / "z.txt")
     assert not list(tmp_path.iterdir())
 
 

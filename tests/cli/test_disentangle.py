@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import make_after, make_disentanglement, make_metric
+from builders import card_of, make_after, make_disentanglement, make_metric
 from commands import check_gates, one_line, run
 from errors import naming
 from identifiable import Blocks, Representation, disentangle
@@ -23,6 +23,7 @@ from identifiable.cli.conditions import Condition
 from identifiable.cli.progress import Lines
 from identifiable.disentanglement import METRICS, MODES, PROFILES, scoring
 from identifiable.options import DisentangleOptions
+from identifiable.report.pages.disentanglement import SAID
 from identifiable.results import Disentanglement, without_time
 from identifiable.run import Stage
 
@@ -177,7 +178,7 @@ def test_headers_name_latents_and_whole_numbers_in_text_are_codes(folder):
     whole = np.load("whole.npy")
     Path("z.csv").write_text("".join(f"{a},{b},{c}\n" for a, b, c in whole))
     found = disentangle("z.csv", "factors.csv", metrics=["mig"])
-    assert (found.latents, found.latent_kind) == (("latent 1", "latent 2", "latent 3"), "discrete")
+    assert (found.latents, found.latent_kind) == (("latent 0", "latent 1", "latent 2"), "discrete")
     assert disentangle("z.csv", "factors.csv", metrics=["mig"], discrete=False).latent_kind == "continuous"
     assert disentangle(whole.astype(float), "factors.csv", metrics=["mig"]).latent_kind == "continuous"
 
@@ -234,6 +235,38 @@ def test_a_gate_on_shares_of_chance_cannot_decide_and_the_headline_says_so_first
     assert "carries mainly" not in shown
     assert shown.index("largest NMI") < shown.index("InfoM 0.")
     assert disentangle("noise.npy", "factors.csv", metrics=["infomec"]).headline.startswith("No latent is informative")
+
+
+def test_a_gate_on_a_score_that_is_0_by_definition_cannot_decide(folder, capsys):
+    """With one factor that varies InfoM compares nothing, and with one latent InfoC does not."""
+    factors = np.random.default_rng(SEED).integers(4, size=N)
+    np.save("one.npy", np.column_stack([factors, np.ones(N, dtype=int)]))
+    np.save("codes2.npy", np.random.default_rng(SEED).normal(np.column_stack([factors, factors[::-1]]), 0.1))
+    np.save("codes1.npy", np.load("codes2.npy")[:, :1])
+    np.save("two.npy", np.column_stack([factors, factors[::-1]]))
+    for tables, score, other in (
+        (("codes2.npy", "one.npy"), "infom", "infoc"),
+        (("codes1.npy", "two.npy"), "infoc", "infom"),
+    ):
+        words = ["disentangle", *tables, "--metrics", "infomec", "--null", "19"]
+        for condition in (f"{score} < 0.6", f"{score}_p > 0.05"):
+            code, out, err = run(*words, "--quiet", "--fail-if", condition, capsys=capsys)
+            assert (code, out, one_line(err), "cannot decide" in err) == (2, "", True, True), err
+        assert run(*words, "--quiet", "--fail-if", f"{other} < 0", capsys=capsys)[0] == 0
+        card = card_of(disentangle(*tables, metrics=["infomec"]))
+        assert card.tone == "caution"
+        assert not any(said in card.sentence for said in SAID[score])
+    words = ["disentangle", "codes2.npy", "two.npy", "--metrics", "infomec", "--quiet", "--fail-if", "infom < 0.6"]
+    assert run(*words, capsys=capsys)[0] == 0
+
+
+def test_factors_with_words_in_place_of_latents_are_said_to_come_second(folder, capsys):
+    np.save("z.npy", np.zeros((N, 2)))
+    Path("words.csv").write_text("shape,size\n" + "circle,1\n" * N)
+    code, out, err = run("disentangle", "words.csv", "z.npy", capsys=capsys)
+    assert (code, out, one_line(err)) == (3, "", True), err
+    assert all(part in err for part in ("words.csv", "circle", "second"))
+    assert "--ids" not in err
 
 
 def test_float_codes_and_whole_numbers_are_noticed_in_every_door(folder, capsys):

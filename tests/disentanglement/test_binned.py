@@ -94,7 +94,7 @@ def test_an_alert_names_constant_latents_and_no_others(name):
     with_one = METRICS[name](np.column_stack([GRID * 0.3, np.ones(len(GRID))]), GRID, discrete=False)
     (alert,) = with_one.alerts
     assert alert.code == "constant_latents"
-    assert alert.values["latents"] == ["latent 3"]
+    assert alert.values["latents"] == ["latent 2"]
     assert METRICS[name](GRID * 0.3, GRID, discrete=False).alerts == ()
 
 
@@ -158,7 +158,7 @@ def test_an_outlier_that_empties_the_bins_is_an_alert():
     latents[0, 1] = 1e6
     (alert,) = mig(latents, factors).alerts
     assert alert.code == "one_full_bin"
-    assert alert.values["latents"] == ["latent 2"]
+    assert alert.values["latents"] == ["latent 1"]
 
 
 def test_the_table_is_made_once_for_codes_and_bins(monkeypatch):

@@ -70,7 +70,7 @@ def test_constant_latents_correlate_0_even_where_their_mean_does_not_round():
     found = mcc(np.column_stack([np.full(len(S), 0.1), S]), S)
     assert np.array(found.matrix.values)[:, 0].tolist() == [0.0, 0.0, 0.0]
     (said,) = (a.message for a in found.alerts if a.code == "dead_latents")
-    assert said.startswith("latent 1")
+    assert said.startswith("latent 0")
     assert "dead_latents" not in codes_of_the_alert(mcc(S, S))
     assert found.mcc == pytest.approx(1.0)
     assert mcc(np.ones((len(S), 2)), S).mcc == 0.0
@@ -187,7 +187,7 @@ def test_a_factor_that_is_constant_among_the_rows_held_out_is_left_out_of_the_me
     assert found.r2 == pytest.approx(1.0)
     assert np.isnan(found.details["r2"][1])
     assert codes_of_the_alert(found) == ["constant_when_held_out"]
-    assert "factor 2" in found.alerts[0].message
+    assert "factor 1" in found.alerts[0].message
     assert np.isnan(r2(S, rare).r2)
     of_slots = sis(S[:, :1], [S[:, 0], rare], [[0]], [[0, 1]])
     assert of_slots.sis > 0.9

@@ -52,7 +52,7 @@ def duplicated(*values: int, by: float = 0.1) -> Callable[[np.random.Generator],
 
 
 def two_in_one(rng: np.random.Generator) -> Case:
-    """Latent 1 holds two of four factors, with half of the weight; latent 2 is noise."""
+    """Latent 0 holds two of four factors, with half of the weight; latent 1 is noise."""
     S = classes(rng, 4, 4, 4, 4)
     Z = S.astype(float)
     Z[:, 0], Z[:, 1] = 4 * S[:, 0] + S[:, 1], rng.standard_normal(ROWS)
@@ -143,7 +143,7 @@ def test_a_predictor_that_hides_copies_says_so_where_there_are_copies_only(predi
     hidden = dci(copies, S, predictor=predictor)
     assert hidden.completeness > 0.95 > shared_by_two(10) + 0.2
     (alert,) = (a for a in hidden.alerts if a.code == "collinear_latents")
-    assert all(part in alert.message for part in ("latent 1", "1.000", "extra_trees"))
+    assert all(part in alert.message for part in ("latent 0", "1.000", "extra_trees"))
     separate = dci(blurred(rng, S), S, predictor=predictor)
     assert "collinear_latents" not in {a.code for a in separate.alerts}
     assert "collinear_latents" not in {a.code for a in dci(copies, S).alerts}

@@ -379,6 +379,8 @@ def test_what_is_alone_or_constant_is_defined_and_said() -> None:
     nothing = infomec(np.ones((len(factors), 2)), factors)
     more = infomec(latents, np.column_stack([factors, np.zeros(len(factors), dtype=int)]))
     assert (alone.infoc, single.infom) == (0, 0)
+    assert [list(each.by_definition()) for each in (alone, single, whole)] == [["infoc"], ["infom"], []]
+    assert set(nothing.meaningless()) == {"infom", "infoc"}
     assert nothing.scores == pytest.approx({"infom": 0, "infoc": 0, "infoe": 0}, abs=1e-9)
     assert more.infom == pytest.approx(whole.infom)
     codes = [{a.code for a in each.alerts} for each in (alone, single, nothing, more)]
@@ -404,7 +406,7 @@ def test_a_regression_that_stopped_early_is_said() -> None:
         (np.full((5, 2), np.nan), np.arange(5), {}, DataError, "10 NaN or infinite"),
         (np.ones(5), np.arange(5), {}, DataError, "2-D"),
         (np.ones((5, 2)), np.arange(4), {}, PairingError, "expected 5 rows"),
-        (np.eye(5), np.zeros(5, dtype=int), {}, DataError, "factor 1"),
+        (np.eye(5), np.zeros(5, dtype=int), {}, DataError, "factor 0"),
         (np.eye(5), np.arange(5), {"profile": "hsu"}, UsageError, "hsu-standalone"),
         (np.eye(5), np.arange(5), {"parts": ()}, UsageError, "infom"),
         (np.eye(5), np.arange(5), {"holdout": 1.0}, UsageError, "holdout"),
@@ -417,7 +419,7 @@ def test_a_regression_that_stopped_early_is_said() -> None:
         (np.eye(5), np.array(list("abcde")), {"kinds": "continuous"}, DataError, "call it discrete"),
         (np.array([["a"]]), np.arange(1), {}, DataError, "text"),
         (np.eye(5), None, {}, UsageError, "beside the latents"),
-        (np.eye(5), np.array([1, 2, 3, 4, np.nan]), {}, DataError, "column 1 has NaN"),
+        (np.eye(5), np.array([1, 2, 3, 4, np.nan]), {}, DataError, "column 0 .*NaN"),
     ],
 )
 def test_bad_input_is_refused(latents: Any, factors: Any, options: Any, error: type[Exception], message: str) -> None:
@@ -470,7 +472,7 @@ def test_noise_is_no_information_and_a_code_is() -> None:
 def test_latents_that_carry_a_factor_and_are_left_out_for_their_scale_are_named(profile: str) -> None:
     factors = np.random.default_rng(5).uniform(size=(400, 3))
     (alert,) = infomec(factors * [0.04, 1, 1], factors, profile=profile, parts=("infoc",)).alerts
-    assert (alert.code, list(alert.values["informative"])) == ("pruned_latents", ["latent 1"])
+    assert (alert.code, list(alert.values["informative"])) == ("pruned_latents", ["latent 0"])
     still = np.column_stack([factors, 1e-3 * np.random.default_rng(6).standard_normal(400)])
     assert infomec(still, factors, profile=profile, parts=("infoc",)).alerts == ()
 
@@ -479,7 +481,7 @@ def test_latents_so_far_from_0_that_the_noise_of_ties_blurs_them_are_named() -> 
     factors = np.random.default_rng(7).uniform(size=(400, 2))
     found = infomec(factors + np.array([1e10, 1e3]), factors, parts=("infom",))
     (alert,) = (a for a in found.alerts if a.code == "far_from_zero")
-    assert alert.values["latents"] == ["latent 1"]
+    assert alert.values["latents"] == ["latent 0"]
     assert alert.values["noise"] == pytest.approx(1.0 / factors[:, 0].std(), rel=0.01)
 
 
@@ -489,7 +491,7 @@ def test_a_far_outlier_of_a_factor_is_an_alert() -> None:
     far[0, 1] = 1e6
     for found in (infomec(factors, far), mig(factors, far), explicitness(factors, far)):
         (alert,) = (a for a in found.alerts if a.code == "one_full_bin")
-        assert alert.values["factors"] == ["factor 2"]
+        assert alert.values["factors"] == ["factor 1"]
     assert "one_full_bin" not in {a.code for a in infomec(factors, factors).alerts}
 
 
@@ -510,7 +512,7 @@ def test_tables_of_pandas_keep_names_and_are_joined_on_their_labels() -> None:
     with pytest.raises(PairingError, match="first: 'r3'"):
         infomec(z, s.rename(index={"r3": "other"}))
     s.loc["r5", "shape"] = None
-    with pytest.raises(DataError, match=naming("column 1", 1)):
+    with pytest.raises(DataError, match=naming("column 0", 1)):
         infomec(z, s)
 
 

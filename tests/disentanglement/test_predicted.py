@@ -156,7 +156,7 @@ def test_a_factor_that_does_not_vary_where_it_is_fitted_is_defined(predictor):
 
 def test_the_lasso_refuses_classes_unless_their_order_counts_and_other_wrong_calls(monkeypatch):
     latents, factors = np.random.default_rng(0).standard_normal((60, 2)), np.tile([0, 1, 2], 20)
-    with pytest.raises(DataError, match=naming("lasso", "factor 1")):
+    with pytest.raises(DataError, match=naming("lasso", "factor 0")):
         dci(latents, factors, predictor="lasso")
     assert dci(latents, factors, predictor="lasso", kinds="continuous").settings["predictor"] == "lasso"
     with pytest.raises(UsageError, match="alpha: "):
@@ -343,7 +343,7 @@ def test_settings_name_the_split_and_the_seed(metric):
 def test_values_no_predictor_can_hold_are_refused(metric):
     """liblinear would not end on them."""
     latents, factors = binary_code(13, 40)
-    with pytest.raises(DataError, match=r"latent 2: .*1e\+30"):
+    with pytest.raises(DataError, match=r"latent 1: .*1e\+30"):
         metric(latents * [1, 1e60], factors)
     assert metric(latents * [1, 1e-60], factors).scores
 

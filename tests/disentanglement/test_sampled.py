@@ -73,7 +73,7 @@ def test_latents_below_the_threshold_have_no_vote_and_the_alert_names_them():
     found = factorvae_score(Z, S, **FEW)
     assert found.details["active"] == [True, False, True, False]
     assert codes_of_the_alert(found) == ["pruned_latents"]
-    assert own_alerts(found)[0].values["latents"] == ["latent 2", "latent 4"]
+    assert own_alerts(found)[0].values["latents"] == ["latent 1", "latent 3"]
     assert found.factorvae == 1.0
     votes = np.array(found.matrix.values)
     assert votes[:, [1, 3]].sum() == 0
@@ -107,7 +107,7 @@ def test_a_row_whose_values_no_other_row_has_is_not_drawn(name):
     found = SCORES[name](Z, S, **FEW)
     assert found.scores[name] == 1.0
     assert codes_of_the_alert(found) == ["unpaired_rows", "unpaired_rows"]
-    assert own_alerts(found)[0].values == {"factor": "factor 1", "alone": 1, "rows": 17}
+    assert own_alerts(found)[0].values == {"factor": "factor 0", "alone": 1, "rows": 17}
     twice = SCORES[name](np.vstack([Z, Z[-1:]]), np.vstack([S, S[-1:]]), **FEW)
     assert not own_alerts(twice)
 
@@ -120,9 +120,9 @@ def test_factors_that_no_rows_share_are_left_out_and_none_left_is_an_error(name)
     found = SCORES[name](codes, **FEW)
     assert found.scores[name] == 1.0
     assert codes_of_the_alert(found) == ["continuous_factor"]
-    assert found.details["factors"] == ["factor 1", "factor 2"]
+    assert found.details["factors"] == ["factor 0", "factor 1"]
     assert found.matrix is None
-    with pytest.raises(DataError, match="factor 1"):
+    with pytest.raises(DataError, match="factor 0"):
         SCORES[name](S.astype(float), np.linspace(0, 1, 25), **FEW)
     with pytest.raises(DataError, match="bin them"):
         SCORES[name](S.astype(float), np.arange(25), **FEW)

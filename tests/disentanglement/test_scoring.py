@@ -105,7 +105,7 @@ def test_an_mcc_of_0_97_of_mixed_dependent_factors_is_not_passed_over() -> None:
     Z = S @ [[1.0, 0.4], [0.4, 1.0]]
     found = mcc(Z, S)
     assert found.mcc > 0.97
-    assert all(part in said(found, "dependent_factors") for part in ("factor 1", "factor 2", "1 of 1"))
+    assert all(part in said(found, "dependent_factors") for part in ("factor 0", "factor 1", "1 of 1"))
     assert "dependent_factors" in codes_of(mig(Z, S))
     assert "dependent_factors" not in codes_of(mcc(Z, np.random.default_rng(1).uniform(size=S.shape)))
 
@@ -224,7 +224,7 @@ def test_r2_far_below_zero_names_the_factor_and_the_reach() -> None:
     found = r2(Z, S)
     assert found.r2 < -1e20
     message = said(found, "r2_far_below_zero")
-    assert all(part in message for part in ("factor 1", "80 rows"))
+    assert all(part in message for part in ("factor 0", "80 rows"))
     assert any(f"{value:.3g}" in message for value in found.details["r2"])
     assert "r2_far_below_zero" not in codes_of(r2(rng.standard_normal((200, 3)), rng.uniform(size=(200, 2))))
 
@@ -234,7 +234,7 @@ def test_noise_is_uninformative_and_a_code_is_not() -> None:
     S = rng.integers(0, 3, (300, 2))
     half = np.column_stack([S[:, 0] + 0.1 * rng.standard_normal(300), rng.standard_normal(300)])
     message = said(dci(half, S), "uninformative")
-    assert message.startswith("factor 2:")
+    assert message.startswith("factor 1:")
     assert "uninformative" not in codes_of(dci(half, S[:, :1]))
     assert "uninformative" in codes_of(infomec(rng.standard_normal((300, 5)), S, holdout=0.5, parts=("infoe",)))
     assert "uninformative" not in codes_of(infomec(S + 0.3 * rng.standard_normal(S.shape), S, holdout=0.5))
@@ -344,3 +344,30 @@ def test_the_guide_to_the_metrics_runs_and_names_every_metric_and_alert() -> Non
     assert not found.failed
     words = GUIDE.read_text(encoding="utf-8")
     assert not [name for name in (*METRICS, *NEW) if f"`{name}`" not in words]
+
+
+# Tables in the wrong order
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_factors_given_as_latents_are_pointed_at(seed: int) -> None:
+    rng = np.random.default_rng([seed, 90])
+    S = np.column_stack([rng.integers(0, k, 600) for k in (5, 4, 3)])
+    Z = (S + 0.1 * rng.standard_normal(S.shape)) @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    assert "perhaps_swapped" in codes_of(disentangle(S, Z, metrics=["infomec"]))
+    assert "perhaps_swapped" not in codes_of(disentangle(Z, S, metrics=["infomec"]))
+    assert "perhaps_swapped" not in codes_of(disentangle(S, Z, metrics=["infomec"], discrete=True))
+    assert "perhaps_swapped" not in codes_of(disentangle(S, Z, metrics=["infomec"], kinds="continuous"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_codes_of_a_model_are_not_taken_for_factors(seed: int) -> None:
+    """Scalars of code books of ten values, as QLAE has them, and entries of one book, as VQ; of discrete and of continuous factors."""
+    rng = np.random.default_rng([seed, 91])
+    S = np.column_stack([rng.integers(0, k, 600) for k in (5, 4, 3)])
+    smooth = rng.uniform(size=(600, 3))
+    mixed = np.column_stack([S[:, 0], smooth[:, 1:]])
+    quantised = np.floor(10 * smooth).astype(int)
+    books = rng.integers(0, 64, (600, 6))
+    for codes, factors in ((S, S), (quantised, S), (quantised, smooth), (books, smooth), (books, S), (S, mixed)):
+        assert "perhaps_swapped" not in codes_of(disentangle(codes, factors, metrics=["infomec"]))

@@ -198,7 +198,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, values, change, message):
 def test_without_h5py_the_extra_is_named(tmp_path, values, monkeypatch):
     annotated(values).write_h5ad(tmp_path / "a.h5ad")
     monkeypatch.setattr("identifiable._extras.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=naming("h5py", "'identifiable[anndata]'")):
+    with pytest.raises(MissingExtra, match=naming("h5py", "[anndata]'")):
         open_representation(tmp_path / "a.h5ad")
 
 

@@ -21,7 +21,7 @@ from identifiable import load_basis, resolve, save_basis, transform
 from identifiable.io import open_representation, save_array
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-SUFFIXES = [".npy", ".npz", ".safetensors", ".parquet", ".h5ad"]
+SUFFIXES = [".npy", ".npz", ".safetensors", ".parquet", ".h5ad", ".csv"]
 STEP = 16 * 1024
 
 SCRIPT = """

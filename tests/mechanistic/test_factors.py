@@ -10,6 +10,7 @@ import pytest
 
 from identifiable._checks import DataError
 from identifiable.mechanistic.counting import (
+    AGREED,
     LEAST_POINTS,
     LEFT_OUT,
     Count,
@@ -21,7 +22,15 @@ from identifiable.mechanistic.counting import (
     judged,
     likely_number,
 )
-from identifiable.mechanistic.factors import _AtPoint, _by_few, _local_subspaces, _repeated, find_factors, largest_angle
+from identifiable.mechanistic.factors import (
+    _AtPoint,
+    _by_few,
+    _differ,
+    _local_subspaces,
+    _repeated,
+    find_factors,
+    largest_angle,
+)
 from identifiable.mechanistic.operator import (
     MOST,
     Frame,
@@ -707,3 +716,33 @@ def test_rows_of_one_point_are_its_outputs_and_asked_once() -> None:
     for points, forms in ((1, {"outputs"}), (2, {"outputs", "rows"})):
         tried = [each.form for each in find_factors(J[:points]).counts]
         assert set(tried) & {"outputs", "rows"} == forms
+
+
+def test_points_that_show_fewer_factors_by_themselves_leave_the_number_uncertain() -> None:
+    """All points together find two factors in noise that hides them at single points."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        noisy = block_jacobians([3, 3], rng, points=50, outputs=[15, 15], condition=20.0, noise=0.1).jacobians
+        found = find_factors(noisy)
+        assert (found.n_factors, found.certain, found.reason) == (2, False, "points_differ")
+        assert np.mean([k >= 2 for k in found.at_points]) < AGREED
+
+
+def test_points_that_show_the_factors_leave_the_number_certain() -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        found = find_factors(block_jacobians([3, 3], rng, points=50, outputs=[15, 15], noise=0.02).jacobians)
+        assert (found.n_factors, found.certain, found.reason) == (2, True, "separated")
+
+
+def _point(values: np.ndarray) -> _AtPoint:
+    return _AtPoint(np.arange(len(values)), values, whitened(values, 1e-16))
+
+
+def test_a_point_that_splits_further_or_has_too_few_rows_does_not_speak_against_the_number() -> None:
+    rng = np.random.default_rng(0)
+    many, few = ([_point(rng.standard_normal((m, 3)))] for m in (30, 6))
+    assert not _differ(many * 5, [3, 3, 3, 3, 2], 2)
+    assert not _differ(many * 5, [1, 2, 2, 2, 2], 2)
+    assert _differ(many * 5, [1, 1, 2, 2, 2], 2)
+    assert not _differ(few * 5, [1, 1, 1, 1, 1], 2)

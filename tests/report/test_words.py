@@ -89,3 +89,11 @@ def test_a_name_in_a_message_is_that_of_readers_and_an_unknown_one_stays() -> No
     assert "own metric 0.500" in message("Answer", "scale_before_comparing", {**values, "metric": "own_metric"})
     families = message("Answer", "ties_with", {"families": ["control-z+sphering", "tvn"]})
     assert "control z-score, sphering; TVN" in families  # a list of names with commas
+
+
+def test_a_number_of_a_message_that_rounds_to_0_has_no_sign() -> None:
+    values = {"agreement": 0.5, "fixed": 8, "dimensions": 8, "r2": -0.22, "fitted": 0.5}
+    said = message("Answer", "heads_map", {**values, "chance": -3.8e-5})
+    assert "-0.22" in said
+    assert "-0.00" not in said
+    assert "0.00" in said

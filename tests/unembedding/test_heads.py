@@ -412,4 +412,71 @@ def test_two_releases_of_magika():
         assert way.fit.r2_fitted > way.fit.r2_ridge > 0.25 > 0 > way.fit.r2
     assert found.premise.agreement == pytest.approx(0.81, abs=0.005)
     assert found.temperature == pytest.approx(1, abs=0.05)
-    assert all(part in found.headline for part in ("213 of 512", "51 %", "81 %"))
+    assert all(part in found.headline for part in ("213 of 512", "81 %", "0.31"))
+    assert "features_swapped" not in {alert.code for alert in found.alerts}
+    turned = heads(*files[:2], features=files[:1:-1], null_draws=1).alerts[0]
+    assert (turned.code, turned.values["same"], turned.values["other"]) == (
+        "features_swapped", pytest.approx(0.38, abs=0.005), pytest.approx(0.81, abs=0.005),
+    )  # fmt: skip
+
+
+# -- features in the wrong order
+
+
+def classifiers(k: int, seed: int, *, moved: float = 1.0) -> tuple[list[Any], list[Any]]:
+    """Heads and features of two models of k labels, of one width: the second is the first turned by a rotation, and noise.
+
+    `moved` is the share of that rotation in the second model: 1 for one trained by itself, less for a later checkpoint.
+    """
+    rng = np.random.default_rng([seed, 7])
+    m = 16
+    centres = 2 * rng.standard_normal((k, m))
+    first = centres[rng.integers(0, k, 600)] + rng.standard_normal((600, m))
+    skew = rng.standard_normal((m, m))
+    turn = np.linalg.qr(np.eye(m) + moved * (skew - skew.T))[0]
+    second = (first + 0.3 * rng.standard_normal(first.shape)) @ turn
+    return [centres, (centres + 0.2 * rng.standard_normal(centres.shape)) @ turn], [first, second]
+
+
+def swapped(W: list[Any], F: list[Any]) -> bool:
+    found = heads(*W, features=F, null_draws=1)
+    return "features_swapped" in {alert.code for alert in found.alerts}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("k", [10, 60])
+def test_features_in_the_order_of_the_other_heads_are_said_first(k: int, seed: int) -> None:
+    W, F = classifiers(k, seed)
+    assert not swapped(W, F)
+    found = heads(*W, features=F[::-1], null_draws=1)
+    assert found.alerts[0].code == "features_swapped"
+    assert found.alerts[0].values["same"] == found.premise.agreement < 0.5 < found.alerts[0].values["other"]
+    assert found.headline.startswith(found.alerts[0].message)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_features_in_the_right_order_are_never_said_to_be_swapped(seed: int) -> None:
+    """Models of other labels, random heads, heads that give one label to nearly all rows, checkpoints of one model, two labels."""
+    rng = np.random.default_rng([seed, 8])
+    for k in (2, 3, 10, 60):
+        W, F = classifiers(k, seed)
+        assert not swapped([W[0], W[1][rng.permutation(k)]], F)
+        assert not swapped([rng.standard_normal(w.shape) for w in W], F)
+        assert not swapped([rng.standard_normal(w.shape) for w in W], [f + 20 for f in F])
+        for moved in (0.01, 0.1):
+            assert not swapped(*classifiers(k, seed, moved=moved))
+
+
+def test_heads_of_other_widths_have_one_order_only() -> None:
+    W, F = classifiers(10, 0)
+    wider = [np.pad(W[1], ((0, 0), (0, 3))), np.pad(F[1], ((0, 0), (0, 3)))]
+    assert not swapped([W[0], wider[0]], [F[0], wider[1]])
+
+
+def test_heads_given_as_features_are_to_be_swapped_with_them() -> None:
+    W, F = classifiers(10, 0)
+    with pytest.raises(DataError, match=r"\(600, 16\).* 10 columns.*swap"):
+        heads(*F, features=[w.T for w in W])
+    with pytest.raises(DataError, match=r"\(10, 16\).* 7 columns") as other:
+        heads(*W, features=[f[:, :7] for f in F])
+    assert "swap" not in str(other.value)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import disentanglement
-from identifiable._checks import DataError, UsageError, as_array, check_plain
+from identifiable._checks import DataError, KindError, UsageError, as_array, check_plain
 from identifiable.api.opening import connected, is_path, one_ids_file
 from identifiable.blocks import Blocks
 from identifiable.disentanglement.codes import as_codes
@@ -106,7 +106,14 @@ Rows = NDArray[np.intp] | None
 def _latents(source: Any, ids: str | None) -> Representation:
     """The table of latents."""
     if is_path(source):
-        return open_representation(source, ids=ids, gaps=True)
+        try:
+            return open_representation(source, ids=ids, gaps=True)
+        except KindError as error:  # words, which factors may be
+            what = str(error).partition("; ")[0]
+            raise KindError(
+                f"{what}; latents must be numbers and come first, the factors second. Swap the two, or choose the columns of latents "
+                f"with {source}:PATTERN."
+            ) from None
     source = as_frame(source)
     framed = is_frame(source) or is_anndata(source)
     return as_representation(source, name=LATENTS, ids=ids if framed else None)

@@ -64,15 +64,22 @@ def mechanisms(decoder: Any, points: Any = None, /, *, options: MechanismsOption
     (2, True, [2, 1], 12)
     """
     run = Run.of(options)
+    given = (
+        _given(decoder, options.name) if _are_jacobians(decoder) else None
+    )  # before the points: swapped tables fail here
     table = (
         None if points is None else as_representation(open_sources([points], options.ids)[0], name="points", alone=True)
     )
     Z = None if table is None else latents_of(table)
-    known = None if _are_jacobians(decoder) else _decoder(decoder, Z, options)
+    known: Decoder | None = None
     jacobians: Any
-    if known is None:
-        jacobians, described = _given(decoder, table, options.name)
+    if given is not None:
+        jacobians, said = given
+        if table is not None:
+            _check_points(jacobians.shape, said, table)
+        described = _described(jacobians, said)
     else:
+        known = _decoder(decoder, Z, options)
         assert Z is not None
         assert table is not None
         jacobians, described = _Made(known, Z), inputs_of([table])[0]
@@ -82,7 +89,10 @@ def mechanisms(decoder: Any, points: Any = None, /, *, options: MechanismsOption
     shown = found.looked_at[np.unique(np.linspace(0, len(found.looked_at) - 1, SHOWN_POINTS).astype(np.intp))]
     live = found.owners[found.owners >= 0]
     values = {"factors": found.n_factors, "leak": float(found.leak[found.n_factors - 1])}
+    if found.n_factors > 1:
+        values["at_least"] = float(np.mean([k >= found.n_factors for k in found.at_points]))
     if found.rank > 1:
+        values["more"] = found.n_factors + 1
         values["next"] = float(found.leak[found.n_factors])
     provenance = default_provenance(options.seed, options.command or "identifiable.mechanisms(...)")
     return Mechanisms(
@@ -158,24 +168,33 @@ class _Made:
         return self.products.jacobian(self.points[points]).transpose(0, 2, 1)
 
 
-def _given(source: Any, table: Representation | None, name: str | None) -> tuple[Any, Input]:
-    """`sampling.Jacobians`, and what is recorded of them."""
+def _given(source: Any, name: str | None) -> tuple[Any, str]:
+    """`sampling.Jacobians`, and what they are called."""
     said = name or (str(source).rsplit("/", 1)[-1] if is_path(source) else "Jacobians")
-    J: Any
     if is_path(source):
-        J = open_jacobians(source)
-    else:
-        J = as_array(from_torch(source), said)
-        check_jacobians(J.shape, J.dtype, said)
-        J = J if J.dtype.kind == "f" else J.astype(np.float64)
-    if table is not None and (table.n, table.d) != (J.shape[0], J.shape[2]):
-        raise DataError(
-            f"{said}: expected Jacobians at the {table.n} points of {table.d} latents in {table.name}, got an array of shape {J.shape}."
-        )
+        return open_jacobians(source), said
+    J = as_array(from_torch(source), said)
+    check_jacobians(J.shape, J.dtype, said)
+    return J if J.dtype.kind == "f" else J.astype(np.float64), said
+
+
+def _check_points(shape: tuple[int, ...], said: str, table: Representation) -> None:
+    """Refuse Jacobians that are not at these points."""
+    n, d = table.n, table.d
+    if (shape[0], shape[2]) == (n, d):
+        return
+    turned = shape[:2] == (n, d)
+    todo = "transpose the last two axes" if turned else "pass the points at which they were taken"
+    raise DataError(
+        f"{said}: expected shape ({n}, outputs, {d}) for {n} points of {d} latents in {table.name}, got {shape}; {todo}."
+    )
+
+
+def _described(J: Any, said: str) -> Input:
     digest = hashlib.sha256(f"{J.dtype.str};{J.shape};".encode())
     for point in range(J.shape[0]):
         digest.update(np.ascontiguousarray(J[point : point + 1]).data)
-    return J, Input(said, J.shape[0], J.shape[2], J.dtype.name, digest.hexdigest())
+    return Input(said, J.shape[0], J.shape[2], J.dtype.name, digest.hexdigest())
 
 
 def _picture(asked: Any, outputs: int) -> tuple[int, int] | None:

@@ -112,8 +112,8 @@ def transform(
         Rows with the columns the basis was fitted to (with `inverse`: its components): an array, a data frame, a
         `Representation`, `Blocks`, a Dask array or a path.
     output
-        Where to write, whole or not at all: `.npy`, `.npz`, `.safetensors`, `.parquet`, `.arrow`, `.feather`, `.h5ad`, `.h5` or
-        `.zarr`; from a table in many files also a folder, for as many files of the same names. Ids of the rows go along,
+        Where to write, whole or not at all: `.npy`, `.npz`, `.safetensors`, `.parquet`, `.arrow`, `.feather`, `.csv`, `.tsv`,
+        `.h5ad`, `.h5` or `.zarr`; from a table in many files also a folder, for as many files of the same names. Ids of the rows go along,
         except into a `.npy`; columns of metadata into `.parquet`, `.arrow`, `.feather`, `.h5ad`, `.zarr`. From one `.h5ad` to another
         `obs`, `obsm`, `obsp`, `uns` and `raw` are copied; `layers`, `varm`, `varp` and the columns of `var`, which belong to the
         columns of the input, are not, and a warning (`parts_dropped`) names them, as it does all that an AnnData in memory or in a

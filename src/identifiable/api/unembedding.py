@@ -57,10 +57,10 @@ def heads(first: Any, second: Any, /, *, options: HeadsOptions) -> Heads:
         raise UsageError(f"names: expected 2 different ones, one for each head, got {', '.join(names)}.")
     with Opened(given, replace(options, names=None)) as opened:
         tables = _features(opened.tables, names)
-        widths: list[int | None] = [table.d for table in tables] or [None, None]
+        read: Sequence[Representation | None] = tables or [None, None]
         made = [
-            _oriented(each._replace(name=name), width, options.layout, alerts)
-            for each, name, width in zip(stored, names, widths, strict=True)
+            _oriented(each._replace(name=name), table, options.layout, alerts)
+            for each, name, table in zip(stored, names, read, strict=True)
         ]
         frequencies = _numbers(options.frequencies, "frequencies")
         run = Run.of(options, cluster=opened.cluster, alerts=[*one_ids_file(options.ids), *alerts])
@@ -111,9 +111,10 @@ def _numbers(given: Any, what: str) -> NDArray[np.float64] | None:
     return values.astype(np.float64)
 
 
-def _oriented(stored: StoredHead, width: int | None, layout: str, alerts: list[Alert]) -> Head:
+def _oriented(stored: StoredHead, features: Representation | None, layout: str, alerts: list[Alert]) -> Head:
     """The head with its labels as rows. Bias, label names and features say which axis they are; else rows are labels."""
     rows, columns = check_matrix_shape(stored.weight.shape, stored.name)
+    width = None if features is None else features.d
     lengths = {len(column) for column in (stored.bias, stored.labels) if column is not None and np.ndim(column) == 1}
     fits = {
         "rows": lengths <= {rows} and width in (None, columns),
@@ -123,7 +124,15 @@ def _oriented(stored: StoredHead, width: int | None, layout: str, alerts: list[A
     if not fits[chosen]:
         told = [f"{length} labels by its bias or label names" for length in sorted(lengths)]
         told += [] if width is None else [f"{width} columns of features"]
-        raise DataError(f"{stored.name}: a head of shape ({rows}, {columns}) does not fit {' and '.join(told)}.")
+        todo = "pass the features that this head reads, and its own bias and label names, or --layout (layout=)"
+        if features is not None and columns in (
+            features.n,
+            features.d,
+        ):  # the width of the head is that of other features
+            todo = "the heads come first, and --features after them: swap heads and features"
+        raise DataError(
+            f"{stored.name}: a head of shape ({rows}, {columns}) does not fit {' and '.join(told)}; {todo}."
+        )
     if chosen == "columns" and layout == "auto":
         alerts.append(Alert("head_transposed", {"name": stored.name, "rows": rows, "columns": columns}))
     weight = np.asarray(stored.weight.T if chosen == "columns" else stored.weight, dtype=np.float64)

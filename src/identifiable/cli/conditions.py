@@ -312,12 +312,14 @@ def _without_none(kind: Any) -> Any:
 
 def _reached(value: Any, whose: str, path: tuple[str, ...], *, chosen: bool = False) -> Iterator[tuple[str, Any]]:
     """Whose, and the value, of all that a path leads to; NaN where it ends early. `chosen`: records were picked by a word."""
-    if isinstance(value, results.Metric) and path[0] in ("scores", "intervals"):
+    if isinstance(value, results.Metric) and path[0] in ("scores", "intervals", "nulls"):
         score = "".join(path[1:2])
-        if score in value.meaningless():
+        why = value.meaningless().get(score)
+        by_chance = score not in value.by_definition()  # which shuffles can tell
+        if why is not None and not (by_chance and path[0] == "nulls"):
+            judge = f"infoe, or {score}_p with --null" if by_chance else "another score"
             raise UsageError(
-                f"no latent of {whose} is informative about any factor, so {score} is chance and the gate cannot decide; judge "
-                f"infoe, or {score}_p with --null."
+                f"{whose}: {str(why.message).rstrip('.')}. So the gate cannot decide on {score}; judge {judge}."
             )
     if not path or value is None:
         counted = isinstance(value, tuple) and (not value or is_dataclass(value[0]))

@@ -107,7 +107,7 @@ class Codes:
 
     def with_latents(self, latents: Array, names: Sequence[str] | None = None, *, discrete: bool = False) -> Codes:
         """Other latents of the same rows."""
-        kept = tuple(names) if names is not None else tuple(f"latent {j + 1}" for j in range(latents.shape[1]))
+        kept = tuple(names) if names is not None else tuple(f"latent {j}" for j in range(latents.shape[1]))
         return replace(self, latents=latents, latent_names=kept, discrete=discrete)
 
 
@@ -157,17 +157,19 @@ def as_codes(
     named = _given_names(latent_names, latents, values.shape[1], "latent")
     made = codes_of(values, decided, discrete=is_discrete, latent_names=named)
     doubts = _doubts(made, chosen, columns, asked=discrete is not None)
+    if discrete is None and _swapped(made, chosen):
+        doubts.insert(0, Alert("perhaps_swapped", {"latents": made.d, "factors": len(made.factors)}))
     if varied and discrete is None:
         doubts.append(Alert("taken_as_continuous", {"latents": [named[j] for j in varied]}))
     return replace(made, alerts=(*made.alerts, *doubts))
 
 
 def _given_names(names: Sequence[str] | None, table: Any, count: int, what: str) -> tuple[str, ...]:
-    """As given, or the columns of a DataFrame, or numbers from 1 on."""
+    """As given, or the columns of a DataFrame, or numbers from 0 on, as columns are counted."""
     if names is None:
         columns = getattr(table, "columns", None)
         own = [str(column) for column in columns] if columns is not None else []
-        return tuple(own) if len(own) == count else tuple(f"{what} {k + 1}" for k in range(count))
+        return tuple(own) if len(own) == count else tuple(f"{what} {k}" for k in range(count))
     if len(names) != count:
         raise UsageError(f"{what}_names: expected one for each of {count} {what}s, got {len(names)}.")
     return tuple(map(str, names))
@@ -216,6 +218,20 @@ def _doubts(codes: Codes, kinds: Sequence[str], columns: Sequence[NDArray[Any]],
         return [*alerts, Alert("few_rows_per_class", {"latents": sparse, "rows": ROWS_PER_VALUE})] if sparse else alerts
     copied = _copied(codes)
     return [*alerts, Alert("rows_alike", {"copied": copied})] if copied > MANY_COPIED else alerts
+
+
+def _swapped(codes: Codes, kinds: Sequence[str]) -> bool:
+    """Whether the tables may have been given in the wrong order: factors that look like latents, and latents like factors.
+
+    Latents are classes by the rule for factors, and no factor is one. Codes of continuous factors are that, too; but a model seldom has
+    fewer latents than factors, and its codes come from books of one size, where entries may be rare: values of factors are all
+    frequent, and factors differ in their number. Only where nobody said which is what.
+    """
+    if not codes.discrete or not set(kinds) <= {"auto"} or any(f.discrete for f in codes.factors):
+        return False
+    times = [np.unique(z, return_counts=True)[1] for z in codes.latents.T]
+    frequent = min(t.min() for t in times) >= ROWS_PER_VALUE
+    return codes.d <= len(codes.factors) and frequent and len(set(map(len, times))) > 1
 
 
 def _copied(codes: Codes) -> float:
@@ -364,7 +380,7 @@ def _of_one_kind(column: NDArray[Any], i: int) -> NDArray[Any]:
     gaps = [k for k, value in enumerate(column) if is_missing(value)]
     if gaps:
         raise DataError(
-            f"factors: column {i + 1} has {counted(len(gaps), 'missing value')} (first: row {gaps[0]}); remove those rows."
+            f"factors: column {i} (from 0) has {counted(len(gaps), 'missing value')} (first: row {gaps[0]}); remove those rows."
         )
     return np.asarray(column.tolist())
 
@@ -385,12 +401,12 @@ def _columns(factors: Any, n: int) -> list[NDArray[Any]]:
     for i, column in enumerate(columns):
         if len(column) != n:
             raise PairingError(
-                f"factors: expected {n} rows as of the latents, got {len(column)} of factor {i + 1}; pass the same rows."
+                f"factors: expected {n} rows as of the latents, got {len(column)} of factor {i} (from 0); pass the same rows."
             )
         if column.dtype.kind == "f" and not np.isfinite(column).all():
             gaps = np.flatnonzero(~np.isfinite(column))
             raise DataError(
-                f"factors: column {i + 1} has NaN or infinite values in {counted(len(gaps), 'row')} (first: row "
+                f"factors: column {i} (from 0) has NaN or infinite values in {counted(len(gaps), 'row')} (first: row "
                 f"{gaps[0]}); remove those rows."
             )
         if column.dtype.kind == "f":

@@ -288,7 +288,7 @@ def _after(
     if codes.discrete:
         raise UsageError("resolve: expected continuous latents; ICA of discrete codes says nothing.")
     step = ica_step(codes.latents, mode=mode, seed=run.seed)  # type: ignore[arg-type]
-    turned = codes.with_latents(step.latents, [f"component {k + 1}" for k in range(step.latents.shape[1])])
+    turned = codes.with_latents(step.latents, [f"component {k}" for k in range(step.latents.shape[1])])
     before, after = (converged_infoe(each, workers=run.workers) for each in (codes, turned))
     return AfterICA(
         mode=step.mode,

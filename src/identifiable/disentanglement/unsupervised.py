@@ -194,7 +194,7 @@ def _wasserstein(covariance: Array) -> float:
 
 def _mutual_information(Z: Array, varies: Mask, bins: int) -> Array:
     """Of every pair of latents; the diagonal is 0."""
-    names = [f"latent {j + 1}" for j in np.flatnonzero(varies)]
+    names = [f"latent {j}" for j in np.flatnonzero(varies)]
     moving = Z[:, varies]
     columns = [Column(name, "continuous", x) for name, x in zip(names, moving.T, strict=True)]
     found = np.zeros((Z.shape[1], Z.shape[1]))

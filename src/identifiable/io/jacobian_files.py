@@ -57,5 +57,8 @@ def open_jacobians(path: str | os.PathLike[str]) -> StoredJacobians:
 def check_jacobians(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
     """Refuse what is no array of numbers by points, outputs and latents."""
     if len(shape) != 3 or min(shape) < 1:
-        raise DataError(f"{name}: expected Jacobians (points, outputs, latents), got an array of shape {shape}.")
+        swapped = "; two axes are those of latents, so swap the two if you passed both" if len(shape) == 2 else ""
+        raise DataError(
+            f"{name}: expected Jacobians (points, outputs, latents), got an array of shape {shape}{swapped}."
+        )
     check_numeric(dtype, name)

@@ -77,6 +77,11 @@ class _Table(NamedTuple):
         ids = None if self.ids is None else self.ids[start:stop]
         return self._replace(blocks=blocks, ids=ids, labels={k: v[start:stop] for k, v in self.labels.items()})
 
+    @property
+    def without_labels(self) -> _Table:
+        """For text, where a reader could not tell words beside numbers from a mistake."""
+        return self._replace(labels={})
+
     def columns(self, label: str) -> tuple[list[str], dict[str, NDArray[Any]]]:
         """The names of the features and the columns beside them, checked; `label` is for errors."""
         values = self.blocks
@@ -115,8 +120,10 @@ def save_array(
     `values` is an array, a `Blocks` or anything else that can be read in blocks: rows are written as
     they are read. A `.npz`, `.safetensors` or `.h5` holds two arrays, `values` and, if there are any, `ids`; text ids in a
     `.safetensors` are UTF-8 in uint8, padded with zeros. A `.npy` has no place for ids. A `.parquet`, `.arrow` or `.feather`
-    has columns `id` and `feature_0`, …; a `.h5ad` and a `.zarr` are AnnData, with the values in `X` and the ids in
-    `obs_names`. `labels`, further columns of the rows, and `names` of the values' columns go into these five only.
+    has columns `id` and `feature_0`, …, and so has a `.csv` or `.tsv`, with numbers as the shortest text that reads back as the
+    same; a `.h5ad` and a `.zarr` are AnnData, with the values in `X` and the ids in
+    `obs_names`. `names` of the values' columns go into these seven only, `labels`, further columns of the rows, into those of them
+    that are not text.
 
     With `shards`, names of files and how many rows each of them has, the path is that of a folder for these files.
     """
@@ -238,9 +245,11 @@ def _arrow_tables(
     return schema, tables()
 
 
-def _write_csv(path: Path, values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]]) -> None:
+def _write_csv(
+    path: Path, values: Blocks, names: Sequence[str], columns: Mapping[str, NDArray[Any]], delimiter: str = ","
+) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, delimiter=delimiter)
         writer.writerow([*columns, *names])
         start = 0
         for block in values:
@@ -343,6 +352,8 @@ WRITERS: dict[str, Callable[[Path, _Table], None]] = {
     ".parquet": lambda path, t: write_parquet(path, t.blocks, *t.columns(t.blocks.name)),
     ".arrow": lambda path, t: _write_arrow(path, t.blocks, *t.columns(t.blocks.name)),
     ".feather": lambda path, t: _write_arrow(path, t.blocks, *t.columns(t.blocks.name)),
+    ".csv": lambda path, t: _write_csv(path, t.blocks, *t.without_labels.columns(t.blocks.name)),
+    ".tsv": lambda path, t: _write_csv(path, t.blocks, *t.without_labels.columns(t.blocks.name), delimiter="\t"),
     ".h5ad": lambda path, t: write_anndata(path, t.blocks, t.labels, ids=t.ids, feature_names=t.names),
     ".h5": _write_hdf5,
     ".hdf5": _write_hdf5,

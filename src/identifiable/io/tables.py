@@ -25,7 +25,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import DataError
+from identifiable._checks import DataError, KindError
 from identifiable.io.containers import (
     PACKED,
     IdentifiedColumn,
@@ -319,9 +319,9 @@ class TextTable(LabelledTable):
             return float(cell)
         told = f"{self.label}: line {at}, {self.headed(column)}: {cell[:60]!r} is not a number"
         if self._gaps:
-            raise DataError(f"{told}; correct this cell, or leave it empty{self.where_missing}.")
+            raise KindError(f"{told}; correct this cell, or leave it empty{self.where_missing}.")
         ids = f", or name the id column with --ids {shown(self._header[column])}" if self._has_header else ""
-        raise DataError(f"{told}; correct this cell, choose the columns to read with {self.label}:PATTERN{ids}.")
+        raise KindError(f"{told}; correct this cell, choose the columns to read with {self.label}:PATTERN{ids}.")
 
     def headed(self, column: int) -> str:
         name = self._header[column] if self._has_header else ""

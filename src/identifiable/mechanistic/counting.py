@@ -32,7 +32,7 @@ EXPLAINED_ONE = 0.85  # the same for K = 1, which no other number supports
 EXPLAINED_ELSEWHERE = (
     0.6  # the same for K = 1 in the other forms, which see less (K > 1 in noise had .75 at most, half of it .45)
 )
-AGREED = 0.8  # share of resamples that find the same number
+AGREED = 0.8  # share of resamples that find the same number, and of single points that do not find fewer
 RESAMPLES = 10
 DRAWS = 3  # of the null
 LEAST_POINTS = 5  # to resample points; with fewer, outputs are left out

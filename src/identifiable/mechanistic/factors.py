@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from identifiable.mechanistic.counting import (
+    AGREED,
     FEW,
     Count,
     Form,
@@ -115,7 +116,6 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
     if rows.complete and exact.n_factors > 1:
         outcome = _exactly(exact, counts, rows, frame)
     else:
-        exact = replace(exact, gap=0.0)
         if n > 1 and frame.rank > 1 and max(found.n_factors for found in counts) == 1:
             together = _together(points)
             if together is not None:
@@ -132,7 +132,10 @@ def find_factors(jacobians: Jacobians, *, seed: int = 0, run: Run = PLAIN) -> Fo
         outcome = _nearly(views, counts, rows, frames, rng)
         if outcome.certain and outcome.count.form == "local" and _by_few(points, rows.eps, outcome.n_factors):
             outcome = replace(outcome, certain=False, reason="unstable")
-    return _described(outcome, exact, tuple(counts), jacobians, rows, points, looked_at, run)
+    alone = tuple(_alone(point, rows.eps) for point in points)
+    if outcome.certain and outcome.reason == "separated" and _differ(points, alone, outcome.n_factors):
+        outcome = replace(outcome, certain=False, reason="points_differ")
+    return _described(outcome, tuple(counts), jacobians, rows, points, alone, looked_at, run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,13 +254,27 @@ def _by_few(points: list[_AtPoint], eps: float, K: int) -> bool:
     return likely_number(local_spectrum([frame.white for frame in frames]).leak) != K
 
 
+def _differ(points: list[_AtPoint], alone: Sequence[int], K: int) -> bool:
+    """Whether points by themselves show fewer factors than all points together.
+
+    Ours. K factors own their outputs at every point, so a point may split further but not less. A point is asked as a resample is, and
+    as many have to agree; those with too few rows to count by are not asked.
+    """
+    heard = [found >= K for point, found in zip(points, alone, strict=True) if _enough(point)]
+    return bool(heard) and float(np.mean(heard)) < AGREED
+
+
+def _enough(point: _AtPoint) -> bool:
+    return len(point.outputs) > 0 and (point.frame.white**2).sum(axis=1).astype(bool).sum() >= FEW * point.frame.rank
+
+
 def _described(
     outcome: _Outcome,
-    exact: ExactSplit,
     counts: tuple[Count, ...],
     jacobians: Jacobians,
     rows: Rows,
     points: list[_AtPoint],
+    alone: tuple[int, ...],
     looked_at: Indices,
     run: Run,
 ) -> Found:
@@ -300,7 +317,7 @@ def _described(
         rows=len(rows.values),
         counts=counts,
         looked_at=looked_at,
-        at_points=tuple(_alone(point, rows.eps) for point in points),
+        at_points=alone,
         turns=np.array(turns)[:, order],
     )
 

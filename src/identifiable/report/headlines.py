@@ -14,7 +14,9 @@ from identifiable.report.words import (
     display_name,
     estimate,
     listed,
+    number,
     one_line,
+    score,
     short,
     signed,
 )
@@ -75,7 +77,8 @@ def _disentanglement(result: Disentanglement) -> str:
     if found is None:
         return f"{counted(len(result.metrics), 'metric')} of {size}"
     named = (("InfoM", "infom"), ("InfoE", "infoe"), ("InfoC", "infoc"))
-    shown = [f"{name} {found.scores[key]:.2f}" for name, key in named if not math.isnan(found.scores[key])]
+    judged = [(name, found.scores[key]) for name, key in named if key not in found.by_definition()]
+    shown = [f"{name} {score(value, 2)}" for name, value in judged if not math.isnan(value)]
     void = "".join(f"{alert.message} " for alert in dict.fromkeys(found.meaningless().values()))
     return f"{void}{', '.join(shown) or 'InfoMEC is undefined'} ({found.settings['profile']}; {size})"
 
@@ -222,14 +225,28 @@ def _extraction(result: Extraction) -> str:
     return f"{layers} of {model}: one vector of {widths} numbers{how} for each of {counted(result.n, nouns[result.kind])}{cut}"
 
 
+def _heads(result: Heads) -> str:
+    """What voids the numbers, then the numbers."""
+    swapped = "".join(f"{alert.message} " for alert in result.alerts if alert.code == "features_swapped")
+    return f"{swapped}{result.text.message}"
+
+
+EXACTLY = ("exact", "square", "nearly_more")  # reasons of a split up to rounding
+
+
 def _mechanisms(result: Mechanisms) -> str:
     """How many factors, of which dimensions, and whether to rely on it."""
     dimensions = ", ".join(count(factor.dimension) for factor in result.factors)
+    leak = result.leak[result.n_factors - 1] if len(result.leak) >= result.n_factors else math.nan
+    exact = result.reason.code in EXACTLY or math.isnan(leak)
     outputs = "outputs that change from point to point" if result.moving else "disjoint outputs"
     if result.n_factors == 1:
-        told = f"no split of the {counted(result.latents, 'latent')} by the outputs they move"
-    else:
+        told = f"the latents form one factor (dimension {dimensions}): all move the same outputs"
+    elif exact:
         told = f"{counted(result.n_factors, 'factor')} (dimensions {dimensions}) move {outputs}"
+    else:
+        nearly = outputs if result.moving else f"nearly {outputs}"
+        told = f"{counted(result.n_factors, 'factor')} (dimensions {dimensions}) move {nearly} (leak {number(leak)})"
     return told if result.certain else f"{told}, but this is not certain"
 
 
@@ -244,7 +261,7 @@ HEADLINES: dict[type, Callable[[Any], str]] = {
     Disentanglement: _disentanglement,
     Distortion: _distortion,
     Alignment: lambda result: str(result.text.message),
-    Heads: lambda result: str(result.text.message),
+    Heads: _heads,
     Layers: lambda result: str(result.text.message),
     Matches: lambda result: str(result.text.message),
     Extraction: _extraction,

@@ -89,7 +89,10 @@ class _Said(Formatter):
             return plural(value)
         if len(form) > 1 and form.replace(" ", "").isalpha():
             return counted(value, form)
-        return count(value) if isinstance(value, int) and not form else str(format(value, form))
+        if isinstance(value, int) and not form:
+            return count(value)
+        said = str(format(value, form))
+        return said.removeprefix("-") if isinstance(value, float) and not said.strip("-0.") else said  # -0.00 is 0.00
 
 
 _FORMATTER = _Said()

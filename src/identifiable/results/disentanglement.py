@@ -10,6 +10,15 @@ from identifiable.results.record import Alert, Interval, Shown
 
 Kind = Literal["discrete", "continuous"]
 
+# Scores that mean nothing where an alert of InfoMEC stands: shares of information that no latent has, or 0 by definition.
+CHANCE = "no_information"
+MEANINGLESS = {
+    CHANCE: ("infom", "infoc"),
+    "no_active_latent": ("infom", "infoc"),
+    "one_factor": ("infom",),
+    "one_active_latent": ("infoc",),
+}
+
 
 @dataclass(frozen=True)
 class FactorLatentMatrix:
@@ -49,9 +58,14 @@ class Metric:
     nulls: Mapping[str, ScoreNull] = field(default_factory=dict)
 
     def meaningless(self) -> Mapping[str, Alert]:
-        """The scores that are chance here, shares of information that latents do not have, with the alert that says so."""
-        said = next((alert for alert in self.alerts if alert.code == "no_information"), None)
-        return {} if said is None else dict.fromkeys(("infom", "infoc"), said)
+        """The scores that are chance or a definition here, each with the alert that says so."""
+        there = {alert.code: alert for alert in self.alerts}
+        said = [(score, there[code]) for code, scores in MEANINGLESS.items() if code in there for score in scores]
+        return {score: alert for score, alert in reversed(said) if score in self.scores}
+
+    def by_definition(self) -> Mapping[str, Alert]:
+        """Those of the meaningless scores that are a definition: nothing was there to compare."""
+        return {score: alert for score, alert in self.meaningless().items() if alert.code != CHANCE}
 
     def __getattr__(self, name: str) -> float:
         scores = self.__dict__.get("scores", {})  # not there yet while an instance is being copied

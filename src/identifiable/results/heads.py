@@ -158,6 +158,7 @@ class Heads(Shown):
     temperature: float | None = None
     schema: Literal["identifiable/heads/1"] = "identifiable/heads/1"
     rows_in = "maps"
+    written = "map"  # what the command line calls its file
 
     @property
     def rescaled(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
+from scipy.stats import binom
 
 from identifiable._checks import DataError, UsageError
 from identifiable.blocks import Blocks, fold, one_blas_thread
@@ -23,6 +26,7 @@ from identifiable.unembedding.head import Head, joined
 from identifiable.unembedding.maps import CELLS, FEWEST_SHUFFLES, HeadRelation, fit_of
 
 LOGITS = 2**21  # logits of a model that are held at once
+SHUFFLES = 999  # of the labels, none of which may agree as well, before features are said to be swapped
 ILL_CONDITIONED = 10  # of a head, from which on a ridge predicts features better (measured: spec/models.md)
 
 
@@ -146,6 +150,12 @@ def _measured(heads: Sequence[Head], features: Sequence[Representation], options
         if not total.alone(place).energy.any():
             raise DataError(f"{blocks.name}: every row is the same, so there is nothing to map; pass other features.")
     sums = fold(tables, partial(_Logits, heads), **run.how, stage=Stage("logits"))
+    if heads[0].shape == heads[1].shape and 2 * sums.same < sums.n:
+        orders = fold(tables, partial(_Orders, heads), **run.how, stage=Stage("logits, features swapped"))
+        if orders.swapped(np.random.default_rng([options.seed, 2])):
+            first, second = (table.name for table in features)
+            shares = {"same": orders.given / orders.n, "other": orders.other / orders.n}
+            run.alerts.insert(0, Alert("features_swapped", {"first": first, "second": second, **shares}))
     return _Rows(cells, sums.premise(), [total / pairing.n for total in sums.probabilities])
 
 
@@ -202,6 +212,57 @@ class _Logits:
             logit_distance=float(np.sqrt(self.distance / self.n)),
             relative_logit_distance=float(np.sqrt(self.distance / self.size)) if self.size else 0.0,
         )
+
+
+class _Orders:
+    """The statistic that asks whether each head should read the other's features."""
+
+    def __init__(self, heads: Sequence[Head]):
+        self.heads = heads
+        self.n = self.given = self.other = self.both = 0
+        self.labels: Counter[tuple[int, int]] = Counter()  # most probable with the features swapped
+
+    def add(self, first: int, rows: list[NDArray[Any]]) -> None:
+        step = max(LOGITS // len(self.heads[0].weight), 1)
+        for start in range(0, len(rows[0]), step):
+            chosen = [
+                [
+                    (np.asarray(x[start : start + step], np.float64) @ h.centred.T + h.centred_bias).argmax(axis=1)
+                    for x in ways
+                ]
+                for h, ways in zip(self.heads, (rows, rows[::-1]), strict=True)
+            ]
+            (own, foreign), (own2, foreign2) = chosen
+            given, other = own == own2, foreign == foreign2
+            self.n += len(given)
+            self.given += int(given.sum())
+            self.other += int(other.sum())
+            self.both += int((given & other).sum())
+            self.labels.update(zip(foreign.tolist(), foreign2.tolist(), strict=True))
+
+    def merge(self, later: _Orders) -> None:
+        for name in ("n", "given", "other", "both"):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        self.labels.update(later.labels)
+
+    def swapped(self, rng: np.random.Generator) -> bool:
+        """Whether the models choose the same label in most rows if the features are swapped, and not as they are.
+
+        Ours. Two tests at level 1 / (`SHUFFLES` + 1): rows that agree in one order only favour the other one (McNemar, exact), and no
+        shuffle of one head's labels agrees as well there, as shuffles of unrelated heads do. The majority is asked for because heads
+        and features of two checkpoints move together, so that half of either may agree better than two models that are right.
+        """
+        level = 1 / (SHUFFLES + 1)
+        k = len(self.heads[0].weight)
+        if not 2 * self.given < self.n < 2 * self.other or gammaln(k + 1) < -np.log(level):
+            return False
+        only = self.other - self.both
+        if binom.sf(only - 1, only + self.given - self.both, 0.5) > level:
+            return False
+        first, second = np.array(list(self.labels)).T
+        rows = np.array(list(self.labels.values()))
+        shuffled = (int(rows[rng.permutation(k)[first] == second].sum()) for _ in range(SHUFFLES))
+        return all(agree < self.other for agree in shuffled)
 
 
 def _softmax(logits: Array) -> Array:

@@ -66,7 +66,8 @@ def demo_commands(demo: Demo | None) -> Iterator[Block]:
     if demo is not None:
         yield Text(
             "Try these next on your own tables, with one row for each sample. The second says which components of ICA repeat on "
-            "other rows, and saves them as a basis for identifiable transform:",
+            "other rows, and saves them as a basis for identifiable transform. If the shell does not find identifiable, activate the "
+            "environment it is in (. .venv/bin/activate).",
             brief=True,
         )
         yield Code("Commands", COMMANDS, brief=True)

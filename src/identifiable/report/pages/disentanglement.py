@@ -42,10 +42,11 @@ from identifiable.report.words import (
     number,
     one_line,
     probability,
+    score,
     setting,
     short,
 )
-from identifiable.results import AfterICA, Disentanglement, FactorLatentMatrix, Metric, ScoreNull
+from identifiable.results import AfterICA, Alert, Disentanglement, FactorLatentMatrix, Metric, ScoreNull
 
 GUIDE = (
     "InfoM is how far each latent carries one factor only, InfoC how far each factor is in one latent only, InfoE how much of "
@@ -99,10 +100,10 @@ SAID = {
         "each latent carries similar information about every factor",
     ),
     "infoe": (
-        "a linear model recovers nearly all about the factors",
-        "a linear model recovers most about the factors",
-        "a linear model recovers part of the factors",
-        "a linear model recovers little of the factors",
+        "a linear model predicts the factors almost fully",
+        "a linear model predicts the factors mostly",
+        "a linear model predicts the factors in part",
+        "a linear model predicts little of the factors",
     ),
     "infoc": (
         "a factor is almost only in one latent",
@@ -111,12 +112,13 @@ SAID = {
         "a factor is spread nearly evenly over the latents",
     ),
 }
+NOTHING = {"infoe": "a linear model predicts nothing of the factors"}  # where a score rounds to 0.00
 LIFTED = 0.1  # gain in InfoM under noise from which on leakage is said to be the reason
 MOVED = 0.01  # change of the profile's own InfoE from which on it is explained
 LEVEL = 0.05  # of p
 UNSEEN = 5e-5  # change of a score below which none is shown
 ROUNDING = 1e-12  # of a score: below it is 0 but for rounding
-BY_CHANCE = "no higher than with shuffled factors"
+BY_CHANCE = "shuffled factors score as high"
 UNSETTLED = "not converged"
 LESS = "↓"  # marks scores of which less is better
 
@@ -184,9 +186,9 @@ def _kinds(result: Disentanglement) -> str:
     return f"{told}, {count(words)} of words" if words else told
 
 
-def _informative(result: Disentanglement) -> bool:
-    """Whether any latent is informative; taken for granted where it was not measured."""
-    return INFOMEC not in result.metrics or not result.metrics[INFOMEC].meaningless()
+def _meaningless(result: Disentanglement) -> Mapping[str, Alert]:
+    """Scores of InfoMEC that cannot be judged here."""
+    return result.metrics[INFOMEC].meaningless() if INFOMEC in result.metrics else {}
 
 
 def _at_floor(null: ScoreNull, draws: object) -> bool:
@@ -225,7 +227,7 @@ def _card(result: Disentanglement) -> Card:
         profile = one_line(str(infomec.settings.get("profile", MISSING)))
         facts = [*((_score_name(k), _score(v)) for k, v in values.items()), ("profile", profile), *facts]
         chance = any(_by_chance(infomec, key, draws) for key in INFO)
-        if chance or not _informative(result) or not all(map(known, values.values())):
+        if chance or _meaningless(result) or not all(map(known, values.values())):
             tone = "caution"
         elif min(values.values()) >= STEPS[0]:
             tone = "good"
@@ -238,7 +240,7 @@ def _sentence(result: Disentanglement) -> str:
     infomec, draws = result.metrics.get(INFOMEC), result.settings.get("null")
     if infomec is not None:
         void = "".join(f"{alert.message} " for alert in dict.fromkeys(infomec.meaningless().values()))
-        return f"{void}{'; '.join(_said(infomec, key, draws) for key in INFO)}."
+        return f"{void}{'; '.join(_said(infomec, key, draws) for key in INFO if key not in infomec.by_definition())}."
     reached = [
         metric_name(key) for key, m in result.metrics.items() if any(_by_chance(m, name, draws) for name in m.nulls)
     ]
@@ -252,9 +254,12 @@ def _said(infomec: Metric, key: str, draws: object) -> str:
         return f"{_score_name(key)} is undefined"
     within = f" [{number(bounds[0], 2)}, {number(bounds[1], 2)}]" if bounds is not None else ""
     step = next((i for i, least in enumerate(STEPS) if value >= least), len(STEPS))
-    chance = f", but {BY_CHANCE}" if _by_chance(infomec, key, draws) else ""
-    meant = "" if key in infomec.meaningless() else f": {SAID[key][step]}"
-    return f"{_score_name(key)} {_score(value, 2)}{within}{meant}{chance}"
+    joined = "and" if step == len(STEPS) else "but"
+    chance = f", {joined} {BY_CHANCE}" if _by_chance(infomec, key, draws) else ""
+    shown = score(value, 2)
+    told = NOTHING.get(key, SAID[key][step]) if shown == score(0.0, 2) else SAID[key][step]
+    meant = "" if key in infomec.meaningless() else f": {told}"
+    return f"{_score_name(key)} {shown}{within}{meant}{chance}"
 
 
 def _chance(result: Disentanglement) -> str:
@@ -272,7 +277,7 @@ def _chance(result: Disentanglement) -> str:
 def _leak(result: Disentanglement) -> str:
     """Whether a low InfoM is leakage that the estimator resolves or a mixture; empty where there is nothing to explain."""
     infom = result.metrics[INFOMEC].scores.get("infom", math.nan) if INFOMEC in result.metrics else math.nan
-    if result.latent_kind == "discrete" or not known(infom) or infom >= STEPS[0] or not _informative(result):
+    if result.latent_kind == "discrete" or not known(infom) or infom >= STEPS[0] or "infom" in _meaningless(result):
         return ""
     noisy = [(point.scores.get("infom", math.nan), point.noise) for point in result.sweep if point.noise > 0]
     best, noise = max(((score, noise) for score, noise in noisy if known(score)), default=(math.nan, math.nan))

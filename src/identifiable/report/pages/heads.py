@@ -76,7 +76,7 @@ def _card(result: Heads) -> Card:
         ]
         if result.rescaled:
             facts.insert(-1, ("with temperature", estimate(fit.r2_scale, fit.r2_scale_ci95)))
-    well = fit is not None and not _at_chance(fit)
+    well = fit is not None and not _at_chance(fit) and not _swapped(result)
     badge = "from weights and features" if fit is not None else "from weights alone"
     return Card(
         _way(way), badge, sentence_of(result.headline), "plain" if well else "caution", tuple(facts), brief=True
@@ -213,9 +213,16 @@ def _diversity(result: Heads) -> Iterator[Block]:
     )  # fmt: skip
 
 
+def _swapped(result: Heads) -> bool:
+    return any(alert.code == "features_swapped" for alert in result.alerts)
+
+
 def _steps(result: Heads) -> Iterator[str]:
     """Which paragraphs of the glossary to show, in the order of what to do."""
     way, fit = result.maps[0], result.maps[0].fit
+    if _swapped(result):
+        yield "Swapped"
+        return
     if fit is None:
         yield "No features"
     elif _at_chance(fit):

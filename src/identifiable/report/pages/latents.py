@@ -192,7 +192,9 @@ def _factors(result: Disentanglement, values: Values, active: Active) -> Table:
 
 
 def _place(result: Disentanglement) -> str:
-    """How to find a latent in the array: names count from 1, arrays and the JSON from 0."""
+    """How to find a latent in the array: from which number names count. Those of results before 0.1 counted from 1."""
+    if any(name == "latent 0" for name in result.latents):
+        return "Latents are counted from 0, as columns of the array and in the JSON."
     j = next((j for j, name in reversed(list(enumerate(result.latents))) if name == f"latent {j + 1}"), None)
     return (
         "" if j is None else f"Latents are counted from 1: {result.latents[j]} is column {j} of the array and the JSON."
@@ -205,7 +207,7 @@ def component_blocks(result: Disentanglement, after: AfterICA) -> Iterator[Block
     if infomec is None or infomec.matrix is None:
         return
     width = len(infomec.matrix.values[0]) if infomec.matrix.values else 0
-    resolved = replace(result, latents=tuple(f"component {j + 1}" for j in range(width)), latent_kind="continuous")
+    resolved = replace(result, latents=tuple(f"component {j}" for j in range(width)), latent_kind="continuous")
     if fits(infomec.matrix, resolved):
         active = active_latents(infomec, width)
         order = diagonal_order(infomec.matrix.values, active)[:LATENTS_SHOWN]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 
-from identifiable.report.frame import framed, glossary, section, terms, written_by
+from identifiable.report.frame import framed, glossary, section, shell_words, terms, written_by
 from identifiable.report.page import Block, Card, Cloud, Code, Curve, Curves, Fold, Grid, Page, Table, Text, columns
 from identifiable.report.words import (
     MISSING,
@@ -79,7 +80,7 @@ def _card(result: Mechanisms) -> Card:
 
 
 def _name(factor: MechanismFactor) -> str:
-    return f"factor {count(factor.index + 1)}"
+    return f"factor {count(factor.index)}"
 
 
 def _degrees(value: float | None) -> str:
@@ -89,7 +90,7 @@ def _degrees(value: float | None) -> str:
 def _factors(result: Mechanisms) -> Iterator[Block]:
     yield Text(sentence_of(result.reason.message), brief=True)
     yield Table(
-        "Factors; angles in degrees, 0 where latents or components are the factor already",
+        "Factors and their nearest latents, counted from 0; angles in degrees, 0 where latents or components are the factor already",
         columns("factor", "dimension", "outputs", "to axes", "to ICA", "over points", "latents", words=("latents",)),
         tuple(
             (
@@ -144,7 +145,7 @@ def _lines(result: Mechanisms, factors: list[MechanismFactor], maps: list[tuple[
     return Grid(
         f"Point {count(point)}",
         f"What each factor moves at point {count(point)}: a line for each factor, from the first output on the left.",
-        tuple(count(factor.index + 1) for factor in factors),
+        tuple(count(factor.index) for factor in factors),
         tuple(str(j * step) for j in range(cells)),
         tuple(maps),
         1.0,
@@ -158,8 +159,8 @@ def _picture(shape: tuple[int, int], factor: MechanismFactor, values: tuple[floa
     width = -(-shape[1] // step)
     lines = tuple(values[a : a + width] for a in range(0, len(values), width))
     return Grid(
-        f"Factor {count(factor.index + 1)}, point {count(point)}",
-        f"What factor {count(factor.index + 1)} moves at point {count(point)}, from the first output at the top left.",
+        f"{_name(factor).capitalize()}, point {count(point)}",
+        f"What {_name(factor)} moves at point {count(point)}, from the first output at the top left.",
         tuple(str(i * step) for i in range(len(lines))),
         tuple(str(j * step) for j in range(width)),
         lines,
@@ -253,11 +254,18 @@ def _next(result: Mechanisms) -> Iterator[Block]:
         if file is not None:
             yield Code(
                 "Factors of new latents",
-                one_line(f"identifiable transform {file} latents.npy -o factors.npy"),
+                one_line(f"identifiable transform {file} {_points_of(result)} -o by_factor.npy"),
                 brief=True,
             )
         else:
             yield Text(words["Write the basis"], brief=True)
+
+
+def _points_of(result: Mechanisms) -> str:
+    """The file of the points, quoted for the shell; a placeholder where the command named none."""
+    words = shell_words(result.provenance.command)
+    named = words[:2] == ["identifiable", "mechanisms"] and len(words) > 2 and not words[2].startswith("-")
+    return shlex.quote(words[2]) if named else "latents.npy"
 
 
 def _steps(result: Mechanisms) -> Iterator[str]:
@@ -266,7 +274,7 @@ def _steps(result: Mechanisms) -> Iterator[str]:
         yield "One factor" if result.certain else "Unclear"
         return
     if not result.certain:
-        yield "Not certain"
+        yield "Points differ" if result.reason.code == "points_differ" else "Not certain"
     if not result.linear:
         yield "No common basis"
     elif all(known(f.axis_angle) and (f.axis_angle or 0.0) <= CLOSE for f in result.factors):
