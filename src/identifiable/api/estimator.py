@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,26 +64,25 @@ FASTICA = {
 }
 """Arguments of scikit-learn's FastICA and of its methods that ICA does not have, and what to do instead."""
 
-P = ParamSpec("P")
-R = TypeVar("R")
+M = TypeVar("M", bound=Callable[..., Any])
 
 SAME = ("contrast", "order", "restarts", "stability", "tol", "precision", "workers")  # as `resolve` calls them
 
 
-def _answers_fastica(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+def _answers_fastica(method: M) -> M:
     """A method that answers arguments of `FastICA` with what to use instead; its signature stays as it is."""
     name = "" if method.__name__ == "__init__" else f".{method.__name__}"
     kind = ValueError if method.__name__ == "set_params" else TypeError  # as scikit-learn has them
 
     @wraps(method)
-    def checked(self: Any, *arguments: P.args, **options: P.kwargs) -> R:
+    def checked(self: Any, *arguments: Any, **options: Any) -> Any:
         instead = [f"{option} ({FASTICA[option]})" for option in options if option in FASTICA]
         if instead:
             said = f"{type(self).__name__}{name}() takes no {' and no '.join(instead)}"
             raise kind(f"{said}; see docs/coming-from-fastica.md.")
         return method(self, *arguments, **options)
 
-    return checked
+    return cast(M, checked)
 
 
 class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc] # untyped bases
