@@ -405,8 +405,9 @@ def make_joint_resolution(
             partners[-1] = None
         signs: tuple[int | None, ...] = tuple(None if p is None else (-1) ** (i * k) for k, p in enumerate(partners))
         return results.ComponentMatch(
-            tuple(partners), signs, 0.99 - 0.01 * i / d if good else 0.23, 1 / 201, good, good
-        )
+            tuple(partners), signs, 0.99 - 0.01 * i / d if good else 0.23, 1 / 201, good, good,
+            None if good else results.Reason("no_partner", {"models": [names[-1]]}),
+        )  # fmt: skip
 
     return results.JointResolution(
         inputs=tuple(model.inputs[0] for model in models),

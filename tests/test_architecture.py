@@ -349,10 +349,10 @@ def test_a_sentence_in_mathematics_is_noticed(source: str, count: int) -> None:
     assert len(sentences(source)) == count
 
 
-def coded(source: str) -> dict[str, set[str]]:
+def coded(nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
     """The literal codes that a module gives to alerts, reasons, findings and answers, by class."""
     found: dict[str, set[str]] = {}
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Call) and called(node) in CODED and node.args:
             first = node.args[0]
             choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
@@ -362,9 +362,12 @@ def coded(source: str) -> dict[str, set[str]]:
 
 
 def test_every_code_has_words_and_all_words_have_a_code() -> None:
-    sources = [p.read_text(encoding="utf-8") for p in PACKAGE.rglob("*.py") if p.parts[len(PACKAGE.parts)] != "report"]
-    literals = {n.value for s in sources for n in ast.walk(ast.parse(s)) if isinstance(n, ast.Constant)}
-    found = [coded(source) for source in sources]
+    literals, found = set(), []
+    for path in PACKAGE.rglob("*.py"):
+        if path.parts[len(PACKAGE.parts)] != "report":
+            nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+            literals |= {n.value for n in nodes if isinstance(n, ast.Constant)}
+            found.append(coded(nodes))
     for kind in set(CODED.values()):
         raised = {code for each in found for code in each.get(kind, ())}
         assert raised - wordings(kind).keys() == set(), f"{kind} without words"
@@ -373,9 +376,8 @@ def test_every_code_has_words_and_all_words_have_a_code() -> None:
 
 
 def test_a_code_without_words_would_be_noticed() -> None:
-    assert coded("run.alert('no_such_code', n=1)\nAlert('a' if x == 'c' else 'b')") == {
-        "Alert": {"no_such_code", "a", "b"}
-    }
+    tree = ast.parse("run.alert('no_such_code', n=1)\nAlert('a' if x == 'c' else 'b')")
+    assert coded(ast.walk(tree)) == {"Alert": {"no_such_code", "a", "b"}}
 
 
 def unnamed(codes: Iterable[str], sources: Iterable[str]) -> set[str]:

@@ -48,13 +48,15 @@ from identifiable.blocks import cluster as cluster_room  # noqa: E402
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
 
 QUICK = {"null_draws": 3}
+# A client leaves its scheduler behind as the default, for every later test. Workers are forks of one process that has imported Dask.
+ALONE = {"scheduler": None, "distributed.worker.multiprocessing-method": "forkserver"}
 
 
 @pytest.fixture(scope="module")
 def client():
     # Two processes, so that everything a fold needs really travels.
     with (
-        dask.config.set(scheduler=None),  # a client leaves its scheduler behind as the default, for every later test
+        dask.config.set(ALONE),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -203,7 +205,7 @@ def test_any_number_of_workers_gives_the_same_from_any_format(tmp_path, workers)
         np.save(tmp_path / "runs" / f"{k}.npy", X[3000 * k : 3000 * (k + 1)])
     pairs.append([str(tmp_path / "runs"), str(tmp_path / "b.npy")])
     with (
-        dask.config.set(scheduler=None),
+        dask.config.set(ALONE),
         distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -344,7 +346,7 @@ def test_a_worker_that_dies_halfway_changes_nothing(tmp_path):
     table = open_table(tmp_path / "x.npy")
     here = fold([table], Order).text
     with (
-        dask.config.set(scheduler=None),
+        dask.config.set(ALONE),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -365,7 +367,7 @@ def test_a_worker_that_dies_halfway_changes_nothing(tmp_path):
 def test_a_scheduler_that_goes_away_is_one_line(tmp_path, files):
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
     with (
-        dask.config.set(scheduler=None),
+        dask.config.set(ALONE),
         distributed.Client(cluster) as client,
         pytest.raises(DataError, match="scheduler"),
     ):
@@ -409,7 +411,7 @@ def test_a_scheduler_that_is_killed_ends_the_command_with_one_line(files, monkey
 def test_a_cluster_without_workers_is_waited_for_then_named(files, monkeypatch):
     table = open_table(files[0])
     with (
-        dask.config.set(scheduler=None),
+        dask.config.set(ALONE),
         distributed.LocalCluster(n_workers=0, processes=False, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -101,8 +102,11 @@ def test_a_sample_is_the_same_for_a_seed_and_over_all_rooms(hardening, monkeypat
 
 def test_judged_survivors_name_code_that_exists(hardening):
     mutants = hardening["mutants"]
+    sources = {}
     for (file, function, change), (kind, why) in mutants.judged().items():
-        source = ast.unparse(ast.parse((mutants.SOURCE / file).read_text()))
+        if file not in sources:
+            sources[file] = ast.unparse(ast.parse((mutants.SOURCE / file).read_text()))
+        source = sources[file]
         assert f"def {function.rpartition('.')[2]}(" in source or not function, (file, function)
         assert change.partition(" -> ")[0].strip() in source, change
         assert kind in (*mutants.NO_FAULT, "elsewhere", "open")
@@ -135,6 +139,7 @@ def test_every_test_that_a_promise_names_exists():
     assert "test_of_nothing" not in functions(ROOT / named[0][0])
 
 
+@cache
 def functions(path: Path) -> set[str]:
     return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
 

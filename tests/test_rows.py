@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from identifiable._checks import UsageError
+from errors import naming
+from identifiable._checks import DataError, UsageError
 from identifiable.rows import CELLS_PER_FOLD, FEWEST_UNITS, RowPlan, plan_rows
 
 SEEDS = [0, 1, 2, 3, 20240614]
@@ -233,8 +234,10 @@ def test_fewer_than_two_folds_are_refused(n_folds):
 
 
 def test_too_few_rows_are_refused():
-    with pytest.raises(UsageError, match=r"9.*5"):
+    with pytest.raises(DataError, match=r"^9.*5"):
         plan_rows(9, None, seed=0, n_folds=5)
+    with pytest.raises(DataError, match=naming("a and b", 9, 5)):
+        plan_rows(9, None, seed=0, n_folds=5, tables=["a", "b"])
     assert np.bincount(plan_rows(10, None, seed=0, n_folds=5).fold).tolist() == [2] * 5
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 OTHERS_MAY_WRITE = stat.S_IWOTH
@@ -24,6 +26,7 @@ class Compiled:
 
     def __init__(self, function: Any, make: Callable[[Any], Any]):
         self.plain, self._make = function, make
+        self.prepared: set[Any] = set()  # for which arguments
         update_wrapper(self, function)
 
     @cached_property
@@ -71,7 +74,10 @@ def in_registers(function: Callable[..., Any]) -> Any:
 
 def prepare(kernel: Callable[..., Any], like: tuple[Any, ...], begins: Callable[[], None]) -> None:
     """Compile a function for arguments `like` these, or read it from disk; `begins` is called if it must be compiled."""
-    made = cast(Compiled, kernel).made
+    asked = cast(Compiled, kernel)
+    if (kinds := tuple(map(_kind, like))) in asked.prepared:  # numba takes a millisecond to find that
+        return
+    made = asked.made
     from numba import typeof
     from numba.core import event
 
@@ -79,6 +85,15 @@ def prepare(kernel: Callable[..., Any], like: tuple[Any, ...], begins: Callable[
     listener = type("Starts", (event.Listener,), heard)()
     with event.install_listener("numba:compile", listener):
         made.compile(tuple(typeof(value) for value in like))
+    asked.prepared.add(kinds)
+
+
+def _kind(value: Any) -> Any:
+    """What numba compiles a function anew for."""
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        return value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
+    return (type(value), *map(_kind, value)) if isinstance(value, tuple) else type(value)
 
 
 def uncompiled(*kernels: Any, **others: Any) -> SimpleNamespace:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from itertools import chain, count
 from typing import Any, NoReturn
 
@@ -114,14 +114,19 @@ def identical_inputs(inputs: Sequence[Input]) -> list[Alert]:
     ]
 
 
-def default_provenance(seed: int, command: str = "identifiable.compare(...)") -> Provenance:
-    """Versions and time of this process."""
+@cache
+def _libraries() -> Mapping[str, str]:
+    """Versions of what the numbers depend on; reading them from disk takes longer than a small table."""
     from importlib.metadata import version
 
+    return {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+
+
+def default_provenance(seed: int, command: str = "identifiable.compare(...)") -> Provenance:
+    """Versions and time of this process."""
     from identifiable import __version__
 
-    libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
-    return Provenance(__version__, libraries, seed, command, datetime.now(UTC).isoformat(timespec="seconds"))
+    return Provenance(__version__, dict(_libraries()), seed, command, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def content_hash(blocks: Blocks, run: Run = PLAIN) -> str:

@@ -155,7 +155,8 @@ def _by_position(representations: Sequence[Representation]) -> Pairing:
     if len(counts) > 1:
         lengths = ", ".join(f"{r.name}: {r.n}" for r in representations)
         raise PairingError(
-            f"without sample ids rows are paired by position and must be equally many, got {lengths}; pass ids (--ids) to join them."
+            f"without sample ids rows are paired by position and must be equally many, got {lengths}; pass ids to join them (--ids, or "
+            "Representation(values, ids=...))."
         )
     return Pairing((None,) * len(representations), None, (0,) * len(representations), counts.pop())
 

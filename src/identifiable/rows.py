@@ -6,6 +6,7 @@ neither on the block size nor on the order of rows that have ids.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable._checks import UsageError
+from identifiable._checks import DataError, UsageError
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 CELLS_PER_FOLD = 2  # five folds then make the ten groups of rows that a jackknife leaves out in turn
@@ -74,13 +75,22 @@ class RowPlan:
 
 
 def plan_rows(
-    n: int, ids: NDArray[Any] | None, *, seed: int, n_folds: int, groups: NDArray[Any] | None = None
+    n: int,
+    ids: NDArray[Any] | None,
+    *,
+    seed: int,
+    n_folds: int,
+    groups: NDArray[Any] | None = None,
+    tables: Sequence[str] = (),
 ) -> RowPlan:
-    """Draw folds, cells and a random order. Groups stay whole in folds and cells."""
+    """Draw folds, cells and a random order. Groups stay whole in folds and cells; `tables` are their names, for errors."""
     if n_folds < 2:
         raise UsageError(f"cross-validation needs at least 2 folds, got {n_folds}.")
     if n < 2 * n_folds:
-        raise UsageError(f"{n} rows are too few for {n_folds} folds of at least two; pass fewer folds or more rows.")
+        whose = f"{' and '.join(dict.fromkeys(tables))}: " if tables else ""
+        raise DataError(
+            f"{whose}{n} rows are too few for {n_folds} folds of at least two; pass more rows, or fewer folds (--folds, folds=)."
+        )
     keys = _keys(np.arange(n) if ids is None else ids)
     shuffled = np.argsort(_hash(keys, seed, _SAMPLE), kind="stable")
     if groups is None:

@@ -409,3 +409,12 @@ def test_interrupt_leaves_the_old_output_whole(folder):
     assert "no result" in err
     assert Path("r.json").read_text() == "kept"
     assert sorted(p.name for p in Path().glob(".*")) == []
+
+
+@pytest.mark.parametrize(("path", "example"), [("map.txt", "map.safetensors"), ("map", "map.safetensors")])
+def test_a_name_with_another_ending_is_refused_with_one_that_is_taken(path, example, tmp_path, capsys):
+    code, out, said = run("align", "a.npy", "b.npy", "-o", str(tmp_path / path), capsys=capsys)
+    assert (code, out, one_line(said)) == (2, "", True)
+    assert said.count(str(tmp_path)) == 2
+    assert example in said
+    assert not (tmp_path / path).exists()

@@ -86,7 +86,7 @@ def test_command_line_and_python_give_the_same_result(folder, capsys):
     assert run(*words, capsys=capsys)[0] == 0
     expected = json.loads(without_time(resolve("a.npy", seed=7, rank=2).result).to_json())
     found = json.loads(figures("r.json"))
-    assert shlex.split(found["provenance"].pop("command"))[1:] == [*words[:2], *words[4:6], *words[2:4]]
+    assert shlex.split(found["provenance"].pop("command"))[1:] == [*words[:2], *words[4:6], *words[2:4], *words[6:8]]
     expected["provenance"].pop("command")
     assert found == expected
     assert load_basis("x.safetensors").result.to_json() == load("r.json").to_json()
@@ -151,7 +151,7 @@ def test_several_tables_are_resolved_jointly_each_with_its_basis(folder, capsys)
     words = ["resolve", "a.npy", "b.npy", *REFITTED, "-o", "basis-{name}.safetensors", "--json", "r.json"]
     code, out, _ = run(*words, capsys=capsys)
     assert code == 0
-    assert says(out, "3 of 3", "a, b")
+    assert says(out, "3 of 3")
     assert out.splitlines()[-2:] == [f"basis: basis-{name}.safetensors" for name in "ab"]
     joint = load("r.json")
     assert isinstance(joint, JointResolution)
@@ -159,7 +159,7 @@ def test_several_tables_are_resolved_jointly_each_with_its_basis(folder, capsys)
         basis = load_basis(f"basis-{name}.safetensors").result
         assert basis.components == model.components
         assert basis.provenance == joint.provenance  # a basis says which command made it
-        assert shlex.split(basis.provenance.command) == ["identifiable", *words[:3], *REFITTED]
+        assert shlex.split(basis.provenance.command) == ["identifiable", *words[:-2]]
 
 
 def test_rows_of_several_tables_are_joined_by_id(folder, capsys):

@@ -416,6 +416,21 @@ def test_columns_without_a_role_are_listed_and_what_could_be_the_perturbation_is
     assert not [each for each in named.design.unused if each.candidate]
 
 
+def test_what_is_proposed_for_another_perturbation_works_with_the_same_controls():
+    proposed = told(assign_roles(crossed(), control="DMSO"))["unused_columns"]
+    again = assign_roles(crossed(), perturbation=proposed["example"], control=proposed["control"])
+    assert again.design.control.tolist() == (crossed()["treatment"] == "DMSO").tolist()
+    assert "control" not in told(assign_roles(crossed(), control="none"))["unused_columns"]
+
+
+def test_controls_that_another_column_names_are_found_there_and_those_of_none_are_not():
+    with pytest.raises(UsageError, match=r"value of treatment .*--control treatment=DMSO"):
+        assign_roles(crossed(), perturbation="clone", control="DMSO")
+    with pytest.raises(UsageError, match="'water' is no value of clone") as none:
+        assign_roles(crossed(), perturbation="clone", control="water")
+    assert "treatment=" not in str(none.value)
+
+
 def test_doses_that_are_part_of_the_perturbation_can_be_joined():
     def dose(plate, k):
         return np.where(k % 2, 1.0 + k // 4, 0.0)

@@ -487,7 +487,7 @@ def test_in_sample_linear_error_of_independent_gaussians_looks_good_and_held_out
     assert linear.in_sample.mean < 0.9 * nothing
     assert linear.held_out.mean > 1.1 * nothing
     (few,) = (alert.values for alert in result.alerts if alert.code == "few_rows")
-    assert few == {"training": 800, "dimensions": 256, "per_dimension": 3.125}
+    assert few == {"training": 800, "dimensions": 256, "per_dimension": 3.125, "needed": 3200}
     assert result.pairs[0].similarity.cka > 0.15  # biased: these share nothing
     assert abs(result.pairs[0].similarity.cka_debiased) < 0.01
 

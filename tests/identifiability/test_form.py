@@ -284,3 +284,37 @@ def test_ica_that_has_converged_gives_no_alert(rng, monkeypatch):
     X, Y = (rng.laplace(size=(1500, 3)) @ rng.standard_normal((3, 3)) for _ in range(2))
     ask = BARE | {"groups": ("rigid", "ica")}
     assert "ica_not_converged" not in [alert.code for alert in identifiable.compare(X, Y, **ask).alerts]
+
+
+TESTED = {"nulls": ("shuffle",), "intervals": True}
+
+
+@pytest.mark.parametrize("seed", [13, 38, 41, 44])
+def test_unrelated_tables_that_beat_every_shuffle_by_chance_do_not_agree(seed):
+    X, Y = np.random.default_rng([seed, 77]).standard_normal((2, 300, 6))
+    pairs = identifiable.compare(X, Y, **(BARE | TESTED)).pairs
+    assert min(pair.rung("linear").null["shuffle"].p for pair in pairs) == 0.05  # one of twenty does
+    assert {pair.verdict.degree for pair in pairs} == {"none"}
+
+
+@pytest.mark.parametrize("dimensions", [6, 1])
+def test_a_weak_agreement_in_all_dimensions_or_a_tiny_one_in_one_of_them_is_not_chance(rng, dimensions):
+    X, Y = rng.standard_normal((2, 1500, 6))
+    if dimensions == 6:
+        Y += 0.25 * X @ rotation(6, rng)
+    else:
+        Y[:, 0] = 1e-3 * X[:, 0]  # one shared dimension without variance: R² cannot be told from 0
+    pair = first(X, Y, **TESTED)
+    assert pair.shared.strong + pair.shared.partly == (0 if dimensions == 6 else 1)
+    assert pair.verdict.degree == "little"
+
+
+def test_neighbours_agree_where_no_line_does_and_not_where_rows_are_unrelated(rng):
+    angle = rng.uniform(0, 2 * np.pi, 600)
+    once, twice = (np.column_stack([np.cos(k * angle), np.sin(k * angle)]) for k in (1, 2))
+    linked = first(once, twice, **TESTED, neighbours=10)
+    assert linked.verdict.degree == "none"
+    assert linked.neighbours.agree
+    unrelated = [first(once, twice[rng.permutation(600)], **TESTED, neighbours=10) for _ in range(5)]
+    assert [pair.neighbours.agree for pair in unrelated] == [False] * 5
+    assert not first(once, twice, neighbours=10).neighbours.agree  # without shuffles nothing says what chance gives

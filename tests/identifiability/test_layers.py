@@ -282,6 +282,7 @@ def test_layers_that_are_all_most_like_one_are_not_called_a_correspondence():
     second = {"layer_0": rows, **{f"layer_{i}": rows + 2 * rng.standard_normal((N, 6)) for i in (1, 2, 3)}}
     result = layers(first, second)
     assert (result.text.code, result.text.values["best"], result.text.values["times"]) == ("layers_alike", "layer_0", 5)
+    assert result.text.values["every"] == 5
     few = layers({name: first[name] for name in ("layer_0", "layer_1")}, second)
     assert (few.text.code, few.text.values["best"], few.text.values["times"]) == ("layers_share_match", "layer_0", 2)
 
@@ -304,6 +305,7 @@ def test_a_match_in_part_has_neither_an_order_nor_one_layer_for_each(order, code
     result = layers(first, second)
     assert found_in(result) == [f"layer_{k}" for k in order]
     assert (result.text.code, result.text.values["matched"]) == (code, len(order))
+    assert "every" not in result.text.values
 
 
 def test_a_deeper_model_of_another_width_matches_in_order():

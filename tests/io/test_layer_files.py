@@ -63,6 +63,13 @@ def test_a_file_may_say_the_order_of_its_layers(tmp_path, told, expected):
     assert names(tmp_path / "m.safetensors") == expected
 
 
+def test_layers_of_other_rows_are_refused_with_names_that_belong_together(tmp_path):
+    np.savez(tmp_path / "m.npz", odd=np.ones((4, 2)), stem=np.ones((5, 2)), top=np.ones((5, 2)))
+    with pytest.raises(DataError, match=naming("odd has 4", "5", "m.npz:stem,top")):
+        names(tmp_path / "m.npz")
+    assert names(f"{tmp_path / 'm.npz'}:stem,top") == ["stem", "top"]
+
+
 def test_without_numbers_in_names_a_number_is_a_place():
     assert choose(["stem", "middle", "top"], [1], "m") == ["middle"]
     with pytest.raises(DataError, match=naming("m", 3, "stem, middle, top")):

@@ -452,3 +452,14 @@ def test_real_profiles_are_read_as_they_are(name, shape, label):
     found = open_screen(SHARED / name)
     assert (found.representation.n, found.representation.d) == shape
     assert "DMSO" in "".join(found.representation.labels[label].tolist())
+
+
+def test_one_bad_cell_of_a_screen_is_to_be_corrected_and_not_named_an_id_column(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("plate,feature_0,feature_1\np1,1.5,2\np1,n/a?,3\n")
+    with pytest.raises(DataError, match=r"line 3, column 'feature_0'.*--impute") as found:
+        open_screen(path, features="feature_*")
+    assert "--ids" not in str(found.value)
+    with pytest.raises(DataError, match="--ids feature_0") as plain:
+        open_representation(f"{path}:feature_*")
+    assert "--impute" not in str(plain.value)

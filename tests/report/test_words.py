@@ -7,6 +7,7 @@ import math
 import pytest
 
 from identifiable.report import words
+from identifiable.report.messages import message
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,11 @@ def test_wide_characters_are_padded_by_the_columns_they_take() -> None:
 )
 def test_numbers_and_units_are_not_torn_apart_by_a_line_end(loose: str, tight: str) -> None:
     assert words.bound(loose) == tight
+
+
+def test_a_name_in_a_message_is_that_of_readers_and_an_unknown_one_stays() -> None:
+    values = {"metric": "nn_cosine", "scaled": 0.5, "kept": 0.4}
+    assert "1-NN, cosine 0.500" in message("Answer", "scale_before_comparing", values)
+    assert "own metric 0.500" in message("Answer", "scale_before_comparing", {**values, "metric": "own_metric"})
+    families = message("Answer", "ties_with", {"families": ["control-z+sphering", "tvn"]})
+    assert "control z-score, sphering; TVN" in families  # a list of names with commas

@@ -459,6 +459,8 @@ def _answer(way: Way) -> Answer:
         "least_rerank": RERANK,
         "least_both": BOTH,
     }
+    if found.index < LEAST_INDEX:
+        values["least_index"] = LEAST_INDEX
     if way.own_within_100 is not None:
         values["own_within"] = way.own_within_100.value
     if found.index >= LEAST_INDEX and (ends := found.within_100.ci95) is not None and _is_close(ends, way.advice):

@@ -186,7 +186,8 @@ class ICA(TableTransformer):
         Starts of the solver, the best of which is kept; "auto" makes as many as cost little, up to three if they agree and
         24 (or half a minute) if not.
     stability
-        Refits on halves of the rows, an even number; 0 for none, and then `identifiable_` is False everywhere.
+        Refits on halves of the rows, an even number; 0 for none: then nothing is tested, and `identifiable_` is False
+        everywhere, with a `DataWarning`.
     tol
         Stop when a Newton step would gain less than this share of the contrast.
     precision
@@ -208,7 +209,8 @@ class ICA(TableTransformer):
         `FastICA.whitening_` times the square root of the number of rows.
     mean_ : (n_features,)
     identifiable_ : (n_components,)
-        Whether another sample would give this component again.
+        Whether another sample would give this component again; False where it was not tested (``stability=0``). Why is in
+        ``result_.components[i].reason``.
     converged_ : bool
         Also a `ConvergenceWarning` where False.
     n_iter_ : int
@@ -327,7 +329,15 @@ class ICA(TableTransformer):
 
     @property
     def identifiable_(self) -> NDArray[np.bool_]:
-        return np.array([component.identifiable for component in self.result_.components])
+        components = self.result_.components
+        if all(component.stability is None for component in components):
+            why = "rows are too few for refits" if self.stability else "the fit made no refits; pass stability=6"
+            warnings.warn(
+                f"identifiable_ is False everywhere because nothing was tested ({why}). Reasons are in result_.components.",
+                DataWarning,
+                stacklevel=2,
+            )
+        return np.array([component.identifiable for component in components])
 
     @property
     def converged_(self) -> bool:

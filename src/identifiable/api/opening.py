@@ -41,7 +41,10 @@ def open_sources(
     """
     each = [ids] * len(sources) if ids is None or isinstance(ids, str) else list(ids)
     if len(each) != len(sources):
-        raise UsageError(f"ids: expected one for all or one for each of {len(sources)} tables, got {len(each)}.")
+        raise UsageError(
+            f"ids: expected one name or file for all or one for each of {len(sources)} tables, got {len(each)}; ids of rows that "
+            "are in memory go with their table: Representation(values, ids=...)."
+        )
     opened = [_opened(s, i, rows, () if k else labels) for k, (s, i) in enumerate(zip(sources, each, strict=True))]
     if names is None and all(is_path(s) for s in sources):
         names = _short_names([r.name for r in opened], [Path(s) for s in sources])

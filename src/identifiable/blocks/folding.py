@@ -29,6 +29,7 @@ from identifiable.run import Progress, Run, Stage
 STRIPS = 16  # merged at a time; at least so many strips keep a few workers busy to the end
 STRIP_CHUNKS = 64  # at most, in a strip: half a gigabyte in float32, so a large table has many strips
 SHARED_STRIPS = 2  # from which on a cluster is asked
+ALONE = 2**16  # numbers that one thread has folded before others have begun
 READING = Stage("reading")
 
 
@@ -168,7 +169,8 @@ def _on_threads(
         return walk(blocks, start, part, grid.chunk, stopped)
 
     parts = strips(grid.n, grid.width)
-    results = in_order(run, parts, min(workers or available_workers(), len(parts)), stop, report)
+    count = 1 if grid.n * grid.width <= ALONE else min(workers or available_workers(), len(parts))
+    results = in_order(run, parts, count, stop, report)
     with closing(results):  # an error while merging must stop the workers too
         return merged_in_order(results)
 

@@ -66,7 +66,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    parser, options = _parser(), None
+    parser, options = _parser(sys.argv[1:] if arguments is None else arguments), None
     try:
         options = parser.parse_args(arguments)
         if options.run is None:
@@ -94,9 +94,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         if os.environ.get(DEBUG):
             traceback.print_exc()
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # wherever it is looked for
-            tell(
-                f"identifiable: {one_line(str(error.filename))}: no file can have this name ({error.strerror}); choose a shorter one."
-            )
+            name = one_line(str(error.filename or "a path"))
+            tell(f"identifiable: {name}: no file can have this name ({error.strerror}); choose a shorter one.")
             return OutputError.exit_code
         tell(f"identifiable: this is a bug ({words_of(error)}); set {DEBUG}=1 to see where, and report it.")
         return EXIT_BUG
@@ -108,7 +107,11 @@ def _wait_if_stopped() -> None:
         pass
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of these arguments. All after the name of a command is read by that command: the others have nothing to add."""
+    asked = COMMANDS
+    if arguments and arguments[0] in NAMES:
+        asked = (COMMANDS[NAMES.index(arguments[0])],)
     parser = Parser(
         prog="identifiable",
         description="If I trained this model again, would I get the same representation?",
@@ -118,6 +121,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"identifiable {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in COMMANDS:
+    for command in asked:
         command.add_to(commands)
     return parser

@@ -17,7 +17,7 @@ TIMM = "timm:"
 
 
 def _check(job: Job) -> None:
-    check_suffix(job.options.output, (BASIS,), "a file of layers")
+    check_suffix(job.options.output, (BASIS,))
 
 
 def _call(job: Job) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -50,7 +50,8 @@ class Command:
     """What a command is called, what it is given and can be told, the call that does the work, and the class of its result.
 
     `call` takes the job and returns a result, or something that holds one in `result`. `inputs` are files it reads besides its
-    tables; `outputs` and `save` are those it writes besides page and JSON. `withheld` says why none of `files` is written, if so.
+    tables; `outputs` and `save` are those it writes besides page and JSON, `writes` the words that name them. `withheld` says why
+    none of `files` is written, if so.
     `kept` is a folder that only a run that was stopped needs. `gate` shows examples of a condition on the result.
     """
 
@@ -66,6 +67,7 @@ class Command:
     check: Callable[[Job], None] = lambda job: None
     inputs: Callable[[Job], Iterable[str | None]] = lambda job: ()
     outputs: Callable[[Job], Iterable[str | None]] = lambda job: ()
+    writes: Callable[[Job], Sequence[str]] = lambda job: ()
     save: Callable[[Job, Any], Mapping[str, Callable[[str], object]]] = lambda job, found: {}
     files: tuple[Output, ...] = ()
     withheld: Callable[[Job, Any], str] = lambda job, found: ""
@@ -105,12 +107,12 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
     wanted.check(job)
     files = {path: file for file in wanted.files if (path := file.path(typed)) is not None}
     for path, file in files.items():
-        check_suffix(path, file.suffixes, file.text)
+        check_suffix(path, file.suffixes)
     inputs = [*paths, *filter(None, wanted.inputs(job))]
     named = [file.path(typed) for file in wanted.files]
     check_outputs([typed.json, typed.report, *named, *wanted.outputs(job)], inputs)
     check_page(typed.report)
-    written = [word for path, file in files.items() for word in (file.flags[0], path)]
+    written = [word for path, file in files.items() for word in (file.flags[0], path)] + [*wanted.writes(job)]
     words = recorded(wanted.name, paths, job.options, written)
     with progress_bar(typed) as bar:
         job.options = replace(job.options, progress=bar, command=words)

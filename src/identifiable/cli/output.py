@@ -171,13 +171,17 @@ def page(result: Any, path: str) -> str:
 def check_page(path: str | None) -> None:
     """Refuse a page whose name does not say what it is. One for stdout would stand between the lines of the table."""
     if path is not None and not _is_device(Path(path)):
-        check_suffix(path, PAGE_SUFFIXES, "a page")
+        check_suffix(path, PAGE_SUFFIXES)
 
 
-def check_suffix(path: str, suffixes: Sequence[str], what: str) -> None:
+def check_suffix(path: str, suffixes: Sequence[str]) -> None:
     """Refuse a name that does not end as files of its kind do."""
-    if Path(path).suffix.lower() not in suffixes:
-        raise UsageError(f"{path}: {what} is written as {' or '.join(suffixes)}; choose a name that says which.")
+    found = Path(path).suffix
+    if found.lower() not in suffixes:
+        example = f"{path.removesuffix(found) if found else path}{suffixes[0]}"
+        raise UsageError(
+            f"{path}: expected a name that ends in {' or '.join(suffixes)}, got {found or 'none'}; for example {example}."
+        )
 
 
 def check_folder() -> None:

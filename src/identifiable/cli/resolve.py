@@ -29,7 +29,7 @@ def _check(job: Job) -> None:
     pattern, n_tables = job.typed.output, len(job.paths)
     if pattern is None:
         return
-    check_suffix(pattern, (BASIS,), "a basis")
+    check_suffix(pattern, (BASIS,))
     if n_tables > 1 and NAME not in pattern:
         raise UsageError(
             f"-o {pattern}: {n_tables} tables give {n_tables} bases; write {NAME} where the name of each goes, "
@@ -93,6 +93,7 @@ COMMAND = Command(
     check=_check,
     inputs=_beside,
     outputs=lambda job: [None if NAME in (job.typed.output or "") else job.typed.output],
+    writes=lambda job: ["-o", job.typed.output] if job.typed.output else [],
     save=_save,
     kept=lambda job: job.options.checkpoint,
 )

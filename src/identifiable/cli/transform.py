@@ -42,9 +42,9 @@ def _run(typed: argparse.Namespace) -> int:
 
     options = given(TransformOptions, typed)
     if output_format(typed.output, typed.table) not in WRITERS:
-        check_suffix(typed.output, tuple(WRITERS), "an array")
+        check_suffix(typed.output, tuple(WRITERS))
     if options.flags is not None:
-        check_suffix(options.flags, (".csv", ".parquet"), "a table of flags")
+        check_suffix(options.flags, (".csv", ".parquet"))
     check_outputs([typed.output, options.flags], filter(None, [typed.basis, typed.table, options.ids]))
     basis = loaded(typed.basis, typed.table)
     with progress_bar(typed) as bar:

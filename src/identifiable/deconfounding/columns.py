@@ -27,7 +27,10 @@ class ColumnTable:
         self._labels: dict[str, Labels] = {}
         lengths = {column: len(values) for column, values in self._columns.items()}
         if not lengths or not next(iter(lengths.values())):
-            raise DataError(f"{name}: expected columns that say what each row is (plate, well, treatment …), got none.")
+            raise DataError(
+                f"{name}: expected columns that say what each row is (plate, well, treatment …), got none; "
+                "pass a table of the same wells (--metadata wells.csv, metadata=)."
+            )
         self.n = next(iter(lengths.values()))
         if odd := next((column for column, n in lengths.items() if n != self.n), None):
             raise DataError(
@@ -190,4 +193,7 @@ def candidates(design: Design) -> list[Alert]:
         "example": found[0].column,
         "used": design.roles["perturbation"],
     }
+    control = design.roles.get("control", "")
+    if control and " in " not in control:  # those of a preset are found whatever the perturbation is
+        values["control"] = control
     return [Alert("unused_columns", values)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -253,6 +254,11 @@ def _controls(
     if control is not None:
         if (found := _meeting(table, control, candidates, shown)) is not None:
             return found
+        if elsewhere := _holding(table, control, columns):
+            raise UsageError(
+                f"{table.name}: no row is a control: {control!r} is a value of {' and '.join(elsewhere)} and not of {shown} "
+                f"(perturbation); name its column (--control {shlex.quote(f'{elsewhere[0]}={control}')}, control=)."
+            )
         raise UsageError(
             f"{table.name}: no row is a control: {control!r} is no value of {shown}, no column of 0 and 1 and no "
             f"column=value{_close(control, candidates)}; the most frequent perturbations are {_frequent(candidates[0])}."
@@ -274,6 +280,21 @@ def _controls(
         return found
     alerts.append(Alert("no_controls", {"name": table.name, "frequent": _frequent(candidates[0])}))
     return none, ""
+
+
+def _holding(table: ColumnTable, control: str, columns: Sequence[str]) -> list[str]:
+    """The columns besides the perturbation that have a value for controls."""
+    found = []
+    for column in table.names:
+        if column in columns:
+            continue
+        try:
+            labels = table.labels(column)
+        except DataError:  # of mixed kinds: no role could be read from it
+            continue
+        if _fits(labels, _alternatives(labels, control)).any():
+            found.append(column)
+    return found
 
 
 def _meeting(table: ColumnTable, condition: str, candidates: Sequence[Labels], shown: str) -> tuple[Mask, str] | None:

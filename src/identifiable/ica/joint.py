@@ -26,7 +26,7 @@ from identifiable.intake import (
 from identifiable.moments import Array
 from identifiable.options import ResolveOptions
 from identifiable.representation import Pairing, Representation, pair
-from identifiable.results import Alert, ComponentMatch, Holder, JointResolution
+from identifiable.results import Alert, Component, ComponentMatch, Holder, JointResolution, Reason
 from identifiable.rows import uniforms
 from identifiable.run import Run
 
@@ -57,14 +57,14 @@ def resolve_jointly(
     Ours. Nothing is fitted jointly. Components
     of the first model are matched with those of every other one by signed Hungarian on |correlation| over all common
     rows; one is shared when every two of its partners correlate above `shared_above`, no match could be chance
-    (permutation p-value, family-wise), and every model calls its partner reproducible: on the same rows, two models of
-    one Gaussian cloud fit the same noise and match, too. Options as for `resolve`.
+    (permutation p-value, family-wise), and every model calls its partner reproducible, but for its sign: on the same rows,
+    two models of one Gaussian cloud fit the same noise and match, too. Options as for `resolve`.
 
     >>> rng = np.random.default_rng(0)
     >>> S = rng.laplace(size=(4000, 3))
     >>> found = resolve_jointly([S @ rng.standard_normal((3, 3)), S @ rng.standard_normal((3, 3))])
     >>> found.result.headline
-    '3 of 3 components are shared by a, b'
+    '3 of 3 components are found in both a and b'
     """
     if len(sources) < 2:
         raise UsageError(f"joint mode needs at least two representations, got {len(sources)}.")
@@ -129,6 +129,7 @@ def _matches(
     seed: int,
 ) -> tuple[ComponentMatch, ...]:
     """One for every component of the first model."""
+    names = [model.result.inputs[0].name for model in models]
     partners = [np.arange(components[0].d)]
     partners += [match_correlations(correlation[0, j])[0] for j in range(1, len(components))]
     p = _p_values(components, seed)
@@ -139,21 +140,36 @@ def _matches(
             float(abs(correlation[i, j][places[i], places[j]])) if min(places[i], places[j]) >= 0 else 0.0
             for i, j in correlation
         ]
-        least = min(sizes)
-        reproducible = all(
-            place >= 0 and m.result.components[place].identifiable for place, m in zip(places, models, strict=True)
+        own = [None if at < 0 else m.result.components[at] for at, m in zip(places, models, strict=True)]
+        match = ComponentMatch(
+            partners=tuple(None if place < 0 else place for place in places),
+            signs=(1, *(_sign(correlation[0, j], k, places[j]) for j in range(1, len(places)))),
+            correlation=min(sizes),
+            p=float(p[k]),
+            shared=False,
+            identifiable=all(component is not None and component.identifiable for component in own),
         )
-        found.append(
-            ComponentMatch(
-                partners=tuple(place if place >= 0 else None for place in places),
-                signs=(1, *(_sign(correlation[0, j], k, places[j]) for j in range(1, len(places)))),
-                correlation=least,
-                p=float(p[k]),
-                shared=least >= shared_above and float(p[k]) < SHARED_P and reproducible,
-                identifiable=reproducible,
-            )
-        )
+        missing = _missing(match, own, names, shared_above)
+        sign = [name for name, component in zip(names, own, strict=True) if component and not component.identifiable]
+        doubt = Reason("sign_uncertain", {"models": sign}) if sign else None
+        found.append(replace(match, shared=missing is None, reason=missing or doubt))
     return tuple(found)
+
+
+def _missing(
+    match: ComponentMatch, own: Sequence[Component | None], names: Sequence[str], shared_above: float
+) -> Reason | None:
+    """What a component lacks to be one that every model has; `own` are its partners. A sign is a convention and not asked for."""
+    if without := [name for name, component in zip(names, own, strict=True) if component is None]:
+        return Reason("no_partner", {"models": without})
+    if match.correlation < shared_above:
+        return Reason("weak_match", {"correlation": match.correlation, "least": shared_above})
+    if match.p >= SHARED_P:
+        return Reason("match_by_chance", {"p": match.p, "level": SHARED_P})
+    lost = {name: c.reason for name, c in zip(names, own, strict=True) if c is not None and not c.found_again}
+    if all(reason.code == "not_refitted" for reason in lost.values()):
+        return Reason("not_refitted") if lost else None
+    return Reason("not_reproducible", {"models": list(lost)})
 
 
 def _sign(correlation: Array, k: int, place: int) -> int | None:

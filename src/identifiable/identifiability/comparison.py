@@ -96,7 +96,14 @@ def _compared(run: CompareRun, representations: list[Representation], names: Map
     groups, run.labels = (
         joined_labels(name, getattr(run.settings, name), representations[0], pairing) for name in names
     )
-    run.plan = plan_rows(pairing.n, pairing.ids, seed=run.settings.seed, n_folds=run.settings.folds, groups=groups)
+    run.plan = plan_rows(
+        pairing.n,
+        pairing.ids,
+        seed=run.settings.seed,
+        n_folds=run.settings.folds,
+        groups=groups,
+        tables=[r.name for r in representations],
+    )
     tables = [
         Table(r.name, blocks_of(r) if rows is None else blocks_of(r).select(rows), rows, run)
         for r, rows in zip(representations, pairing.rows, strict=True)

@@ -435,7 +435,8 @@ class _Call:
         nearly_all = len(matches) - len(matches) // 10
         if not one_each and 2 * found.count(often) > len(matches):
             code = "layers_alike" if len(matches) >= FEWEST_DEPTHS else "layers_share_match"
-            counts |= {"best": places[often], "times": found.count(often)}
+            times = found.count(often)
+            counts |= {"best": places[often], "times": times, **({"every": times} if times == len(matches) else {})}
         elif matched < nearly_all:
             tied = sum(bool(match.tied) for match in matches)
             code = "layers_tied" if 2 * tied > len(matches) else "layers_some"

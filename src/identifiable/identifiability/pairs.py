@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -53,6 +54,7 @@ from identifiable.results import (
     RowErrors,
     Rung,
     Scale,
+    SharedDimensions,
     Similarity,
     Solver,
     Verdict,
@@ -64,6 +66,7 @@ from identifiable.run import Run, Stage
 SVCCA_COMPONENTS = (16, 64, 256, 768)  # Roeder et al. 2021, Figure 4
 WORST_ROWS = 10
 CHANCE_LEVEL = 0.05
+LEAST_TRAINING = 10  # rows per dimension below which what a linear map explains is a lower bound
 # float32 data is measured in float32 where the terms that a linear map adds up are at most this many times what is
 # left over: rounding (6e-8 of the terms) then moves a figure by less than 1e-6. All else is measured in float64.
 FLOAT32_BELOW = 8.0
@@ -198,7 +201,7 @@ class PairRun:
         form = form_of(
             agreement,
             maps[0].ladder.relative_scale,
-            chance=self._by_chance(nulls),
+            chance=self._by_chance(nulls, agreement, shared),
             sure=(agreement.bounded or not settings.intervals) and not loud,
             seen=min(m.n for m in self.training) > max(self.total.widths),
         )
@@ -255,11 +258,21 @@ class PairRun:
         rng = np.random.default_rng([run.settings.seed, 7])
         return replace(result, moved=moved_groups(errors, run.labels, rng=rng, groups=run.plan.group))
 
-    def _by_chance(self, nulls: NullResults | None) -> bool:
-        """Whether no direction of the linear map beats rows paired at random."""
+    def _by_chance(self, nulls: NullResults | None, agreement: Agreement, shared: SharedDimensions) -> bool:
+        """Whether what a linear map explains could be chance.
+
+        It is not where it beats rows paired at random, and besides its R² is certainly above 0 or a dimension is shared. One test
+        at 5 % alone calls one of twenty unrelated pairs related: 19 shuffles can say no more than p = 1/20.
+        """
         found = [nulls.rung("shuffle", "linear", d, 1.0) for d in (FORWARD, BACKWARD)] if nulls else []
         known = [n.p for n in found if n is not None]
-        return bool(known) and 1 / (1 + self.run.settings.null_draws) <= CHANCE_LEVEL < min(known)
+        if not known or 1 / (1 + self.run.settings.null_draws) > CHANCE_LEVEL:
+            return False
+        if min(known) > CHANCE_LEVEL:
+            return True
+        if not agreement.bounded or shared.withheld or shared.strong + shared.partly:
+            return False
+        return bool(agreement.r2_interval()[0][SHAPES.index("similarity") :].max() <= 0)
 
     def _rung_nulls(
         self, nulls: NullResults | None, group: str, direction: int, scale: float
@@ -346,8 +359,9 @@ class PairRun:
         d, training = max(t.blocks.d for t in (self.x, self.y)), min(m.n for m in self.training)
         if d > self.total.n:
             run.alert("more_columns_than_rows", names=[self.x.name, self.y.name], columns=d, rows=self.total.n)
-        if training < 10 * d:
-            run.alert("few_rows", training=training, dimensions=d, per_dimension=training / d)
+        if training < LEAST_TRAINING * d:
+            needed = math.ceil(LEAST_TRAINING * d * self.total.n / training)
+            run.alert("few_rows", training=training, dimensions=d, per_dimension=training / d, needed=needed)
         if run.settings.intervals and not run.plan.can_leave_out:
             own = {"rows": run.plan.units, "folds": run.plan.n_folds}
             counted = own if run.plan.group is None else {"groups": run.plan.units}

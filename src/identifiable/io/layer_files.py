@@ -6,6 +6,7 @@ import fnmatch
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,9 +84,11 @@ def _file(
     names = choose(names, asked, str(path))
     counts = {name: container.layout(name).shape[0] for name in names}
     if other := next((name for name, count in counts.items() if count != counts[names[0]]), None):
+        most = Counter(counts.values()).most_common(1)[0][0]
+        alike = [name for name in names if counts[name] == most]
         raise DataError(
             f"{path}: layers need the same rows, but {names[0]} has {counts[names[0]]} and {other} has {counts[other]}; choose "
-            f"some with a pattern, as in '{path}:layer_*'."
+            f"those that belong together, as in '{path}:{','.join(alike[:3])}'."
         )
     first = open_representation(f"{path}:{names[0]}", ids=ids, rows=rows)
     layers = [

@@ -47,7 +47,7 @@ from identifiable.io.opening import (
     open_representation,
     sidecar_ids,
 )
-from identifiable.io.tables import DELIMITERS
+from identifiable.io.tables import DELIMITERS, TextTable
 from identifiable.representation import (
     Representation,
     as_frame,
@@ -220,6 +220,8 @@ def _from_file(
     table = labelled_table(path)
     if table is None:
         return _from_array_file(path, asked, ids, has_metadata)
+    if isinstance(table, TextTable):
+        table.where_missing = " and pass --impute median (impute=) or --drop-nan rows (drop_nan=)"
     inside = ids is not None and ids in table.names
     found = table.labelled(asked, ids if inside else None, no_feature=no_feature)
     if ids is None or inside:

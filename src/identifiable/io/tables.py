@@ -60,6 +60,7 @@ class TextTable(LabelledTable):
     """
 
     labels: Collection[str] = ()
+    where_missing = ""  # what else to do if a cell is left empty, said by whoever reads the table
 
     def __init__(self, path: Path, *, gaps: bool = False):
         self._path, self.label, self._gaps = path, str(path), gaps
@@ -316,11 +317,11 @@ class TextTable(LabelledTable):
         cell = self.filled(at, cells, column)
         if _is_number(cell):
             return float(cell)
+        told = f"{self.label}: line {at}, {self.headed(column)}: {cell[:60]!r} is not a number"
+        if self._gaps:
+            raise DataError(f"{told}; correct this cell, or leave it empty{self.where_missing}.")
         ids = f", or name the id column with --ids {shown(self._header[column])}" if self._has_header else ""
-        raise DataError(
-            f"{self.label}: line {at}, {self.headed(column)}: {cell[:60]!r} is not a number; "
-            f"choose the columns to read with {self.label}:PATTERN{ids}."
-        )
+        raise DataError(f"{told}; correct this cell, choose the columns to read with {self.label}:PATTERN{ids}.")
 
     def headed(self, column: int) -> str:
         name = self._header[column] if self._has_header else ""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from identifiable.report.words import UP_TO, count, counted, display_name, known, number, one_line, percent, ratio
+from identifiable.report.words import (
+    UP_TO,
+    count,
+    counted,
+    display_name,
+    group_name,
+    known,
+    number,
+    one_line,
+    percent,
+    ratio,
+)
 from identifiable.results import Alert, Neighbours, PairResult, Rung, SharedDimensions
 
 DEGREES = {"nearly": "Nearly", "largely": "Largely", "partly": "Partly"}
@@ -33,11 +44,12 @@ def _agreement(pair: PairResult, few: bool) -> str:
     there, back = verdict.r2, verdict.r2_back
     both = f"R² {r2(there)}" if r2(there) == r2(back) else f"R² {r2(there)} there and {r2(back)} back"
     if verdict.degree == "none":
+        near_by = f" {near(pair.neighbours, 'But neighbours agree')}" if agree_nearby(pair) else ""
         return (
-            f"No agreement beyond chance: a linear map between {display_name(pair.source)} and {display_name(pair.target)} "
-            f"predicts held-out rows no better than {_floor(pair)} ({both})."
+            f"No {'linear ' if near_by else ''}agreement beyond chance: a linear map between {display_name(pair.source)} and "
+            f"{display_name(pair.target)} predicts held-out rows no better than {_floor(pair)} ({both}).{near_by}"
         )
-    if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
+    if shared is not None and loud(pair):
         verb, carry = ("is", "It carries") if shared.strong == 1 else ("are", "They carry")
         bound = " (at least: rows are few)" if few else ""
         return (
@@ -64,9 +76,36 @@ def _agreement(pair: PairResult, few: bool) -> str:
     return f"{said}: {found}." if found else f"{said}."
 
 
+def loud(pair: PairResult) -> bool:
+    """Whether few dimensions are shared, and these carry so much variance that a linear map explains much all the same."""
+    return pair.shared is not None and pair.verdict.degree in ("nearly", "largely") and pair.shared.few
+
+
+def agree_nearby(pair: PairResult) -> bool:
+    """Whether no linear map holds, and rows have the same neighbours all the same."""
+    return pair.verdict.degree == "none" and pair.neighbours is not None and pair.neighbours.agree
+
+
+def degree_name(pair: PairResult) -> str:
+    """The degree in a few words; the count of shared dimensions where these few make the degree."""
+    verdict, shared = pair.verdict, pair.shared
+    if verdict.degree is None:  # of an older version
+        return verdict_name(verdict.group)
+    if shared is not None and loud(pair):
+        return f"{count(shared.strong)} of {counted(shared.possible, 'dimension')} shared"
+    if verdict.degree == "none":
+        return "no linear agreement" if agree_nearby(pair) else "no agreement"
+    return "little agreement" if verdict.degree == "little" else f"{verdict.degree} the same"
+
+
+def verdict_name(group: str | None) -> str:
+    return "none of the groups" if group is None else group_name(group)
+
+
 def _floor(pair: PairResult) -> str:
-    shuffled = any(rung.null.get("shuffle") is not None for rung in pair.rungs)
-    return "shuffled ones" if shuffled else "their mean"
+    """What held-out rows are predicted no better than; their mean also where R² is within its error of 0 and beats the shuffles."""
+    shuffles = [rung.null.get("shuffle") for rung in pair.rungs if rung.group == "linear"]
+    return "shuffled ones" if any(null is not None and null.p > 0.05 for null in shuffles) else "their mean"
 
 
 def r2(value: float | None) -> str:
@@ -144,7 +183,9 @@ def _axes(pair: PairResult) -> str:
         return ""
     match = "component matches" if axes.matched == 1 else "components match"
     found = f"{count(axes.matched)} of {count(axes.components)} {match}"
-    if axes.at_least:
+    if axes.matched == axes.components > 1:
+        found = f"all {count(axes.components)} components match"
+    elif axes.at_least:
         found = (
             f"at least {found}" if axes.matched else f"none of {count(axes.components)} components certainly matches"
         )
@@ -166,21 +207,32 @@ def near(neighbours: Neighbours | None, whose: str = "") -> str:
     )
 
 
-def advice(pair: PairResult, *, few_rows: bool = False) -> Iterator[str]:
-    """What to do next. `few_rows`: there is an alert that what a linear map explains is a lower bound."""
+def advice(pair: PairResult, alerts: Sequence[Alert] = ()) -> Iterator[str]:
+    """What to do next. `alerts` are those of the result: few rows, and rows that were paired without ids."""
     verdict, shared, axes = pair.verdict, pair.shared, pair.axes
+    few_rows = next((alert for alert in alerts if alert.code == "few_rows"), None)
     if verdict.degree is None:
         return
-    if verdict.degree == "none":
-        yield "Check that row i is the same sample in both tables; pass ids to join rows by name."
+    if agree_nearby(pair):
+        yield (
+            "The rows belong together, and the link is not linear: no map of compare or align carries vectors over. Judge such models "
+            "by their neighbours (neighbours.mutual.value)."
+        )
         return
-    if shared is not None and shared.lower_bound:
-        few = ratio(pair.n, pair.width)
-        yield f"Bring more rows: {few} per dimension give a lower bound only; {count(20 * pair.width)} rows are enough."
+    if verdict.degree == "none":
+        if any(alert.code == "paired_by_position" for alert in alerts):
+            yield "Check that row i is the same sample in both tables; pass ids to join rows by name."
+        else:
+            yield "Rows were joined by ids, and still nothing agrees: check that each list of ids belongs to its table."
+        return
+    if shared is not None and shared.lower_bound and shared.strong < shared.possible:
+        needed = None if few_rows is None else few_rows.values.get("needed")
+        enough = "" if needed is None else f"; {count(needed)} rows are enough"
+        yield f"Bring more rows: {ratio(pair.n, pair.width)} per dimension give a lower bound only{enough}."
     form = verdict.form
     group = None if form is None else form.group if form.state == "clear" else form.beyond
     explained = verdict.r2 or 0.0
-    if shared is not None and verdict.degree in ("nearly", "largely") and shared.few:
+    if loud(pair):
         yield "Standardise the columns, or leave the loud ones out, and compare again: most dimensions do not agree."
     elif explained < RE_EMBED_BELOW and few_rows:
         yield (

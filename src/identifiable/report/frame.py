@@ -31,7 +31,8 @@ from identifiable.report.page import (
     Text,
 )
 from identifiable.report.words import MISSING, clip, count, counted, known, one_line, setting
-from identifiable.results import Alert, Shown, to_json
+from identifiable.results import Alert, Shown
+from identifiable.results.serial import plain
 
 T = TypeVar("T")
 OPEN = 3  # kinds of alert that are read before the first figure
@@ -138,15 +139,20 @@ def _saved(value: Any, kind: Any) -> Any:
     if value is None or not _free(kind):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        hints = typing.get_type_hints(type(value))
-        kept = [f.name for f in fields(value) if f.init and f.metadata.get("json", "") is not None]
-        return replace(value, **{name: _saved(getattr(value, name), hints[name]) for name in kept})
+        return replace(value, **{name: _saved(getattr(value, name), hint) for name, hint in _saved_fields(type(value))})
     if any(map(is_dataclass, (inner := typing.get_args(kind)))):
         of = next(filter(is_dataclass, inner))
         if isinstance(value, Mapping):
             return {name: _saved(part, of) for name, part in value.items()}
         return tuple(_saved(part, of) for part in value) if isinstance(value, tuple) else _saved(value, of)
-    return json.loads(to_json({"": value}))[""]
+    return json.loads(json.dumps(plain(value), allow_nan=False))
+
+
+@cache
+def _saved_fields(kind: type) -> list[tuple[str, Any]]:
+    """The fields that the saved form holds, with their annotations."""
+    hints = typing.get_type_hints(kind)
+    return [(f.name, hints[f.name]) for f in fields(kind) if f.init and f.metadata.get("json", "") is not None]
 
 
 @cache

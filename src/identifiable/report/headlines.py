@@ -59,8 +59,13 @@ def _resolution(result: Resolution) -> str:
 
 
 def _joint(result: JointResolution) -> str:
-    names = ", ".join(i.name for i in result.inputs)
-    return f"{count(len(result.shared))} of {counted(len(result.matches), 'component')} are shared by {names}"
+    """How many components all models have, and of how many of these the sign is open."""
+    models, shared = len(result.models), result.shared
+    names = listed(i.name for i in result.inputs)
+    where = f"both {names}" if models == 2 else f"all {count(models)} models"
+    unsigned = sum(not match.identifiable for match in shared)
+    sign = f"; the sign of {count(unsigned)} is uncertain" if unsigned else ""
+    return f"{count(len(shared))} of {counted(len(result.matches), 'component')} are found in {where}{sign}"
 
 
 def _disentanglement(result: Disentanglement) -> str:

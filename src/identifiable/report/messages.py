@@ -1,8 +1,9 @@
 """Codes and values in words. The words are in `messages.md`: a part for each class, a heading for each code.
 
 A paragraph is one wording; the first of which all names are among the values is taken. A name stands in braces, with a form
-behind a colon: that of Python (`.2f`), `%`, a noun to count (`{n:row}` is "3 rows"), or one word for 1 and another for more
-(`{n:is|are}`). The values `after_ica`, `metric` and `name` stand before a message that does not show them itself.
+behind a colon: that of Python (`.2f`), `%`, a noun to count (`{n:row}` is "3 rows"), one word for 1 and another for more
+(`{n:is|are}`), or `name`: what readers call a metric, a method or a classifier (of a dict its keys: `{metrics:name .3f}`). The
+values `after_ica`, `metric` and `name` stand before a message that does not show them itself.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib.resources import files
 from string import Formatter
 from typing import Any, NamedTuple
 
+from identifiable.report.screen_names import name_of
 from identifiable.report.words import MISSING, count, counted, percent, plural
 
 SHOWN = 5  # names of a list; the result has all of them
@@ -67,6 +69,12 @@ class _Said(Formatter):
         if "|" in form:
             one, more = form.split("|")
             return one if value == 1 else more
+        if form.split(" ")[0] == "name":
+            if isinstance(value, Mapping):
+                shown = [f"{name_of(name)} {self.format_field(part, form[5:])}" for name, part in value.items()]
+            else:
+                shown = list(map(name_of, value)) if isinstance(value, list) else [name_of(value)]
+            return ("; " if any("," in each for each in shown) else ", ").join(shown)  # some names have a comma
         if isinstance(value, Mapping):
             told = ((name, part, self.format_field(part, form)) for name, part in value.items())
             value, form = [f"{n} ({said})" if isinstance(part, list) else f"{n} {said}" for n, part, said in told], ""

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from identifiable._checks import counted as counted
@@ -53,6 +53,11 @@ EFFECTIVE_RANK = (
 def group_name(group: str) -> str:
     """The group in words."""
     return GROUPS.get(group, one_line(group.replace("_", " ")))
+
+
+def named(names: Mapping[str, str], key: str) -> str:
+    """What `key` is called, or the key itself in plain words."""
+    return names.get(key) or one_line(key).replace("_", " ")
 
 
 def known(value: float | None) -> bool:

@@ -256,6 +256,12 @@ class Neighbours:
     cknna: float
     null: Mapping[str, Null]
 
+    @property
+    def agree(self) -> bool:
+        """Whether rows have neighbours in common beyond chance: more than in every shuffle, and certainly more than expected."""
+        null, low = self.null.get("mutual"), self.mutual.value if self.mutual.ci95 is None else self.mutual.ci95[0]
+        return null is not None and low > self.mutual.chance and null.p * (1 + null.draws) < 1.5
+
 
 @dataclass(frozen=True)
 class MovedGroup:

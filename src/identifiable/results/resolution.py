@@ -55,6 +55,11 @@ class Component:
     stability_min: float | None = None
     sign_kept: bool | None = None
 
+    @property
+    def found_again(self) -> bool:
+        """Whether another sample would give its direction again; nothing but its sign may be open."""
+        return self.identifiable or self.reason.code == "sign_uncertain"
+
 
 @dataclass(frozen=True)
 class UnresolvedPair:
@@ -154,7 +159,8 @@ class ComponentMatch:
 
     `partners[k]` is its place in model k (None if it has none there) and `signs[k]` the sign of its correlation with the
     first model's; `correlation` is the smallest |r| among all pairs of partners, `p` the largest permutation p-value of a
-    match with the first model. `identifiable`: reproducible within every model.
+    match with the first model. `shared`: every model has it, with its sign or without; `identifiable`: reproducible within
+    every model, with its sign. `reason` says what is missing; None where nothing is, or in a result of an older version.
     """
 
     partners: tuple[int | None, ...]
@@ -163,6 +169,7 @@ class ComponentMatch:
     p: float
     shared: bool
     identifiable: bool
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, repr=False)

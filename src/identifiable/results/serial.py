@@ -61,10 +61,13 @@ def _no_constant(text: str) -> Any:
 
 def plain(value: Any) -> Any:
     """What JSON text of a value holds: dataclasses as objects, non-finite numbers as null."""
+    if type(value) is float:  # most values are numbers
+        return value if math.isfinite(value) else None
+    if value is None or type(value) in (int, bool):
+        return value
     if is_dataclass(value):
-        items = ((name, getattr(value, name)) for name in map(_name, _kept(type(value))))
-        optional = {f.name for f in fields(value) if f.default is None or f.default == ()}
-        return {k: plain(v) for k, v in items if not (k in optional and v in (None, ()))}
+        items = ((name, getattr(value, name), optional) for name, optional in _written(typing.cast(type, type(value))))
+        return {k: plain(v) for k, v, optional in items if not (optional and v in (None, ()))}
     if isinstance(value, Mapping):
         return {as_text(str(k)): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -76,6 +79,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+@functools.cache
+def _written(kind: type) -> list[tuple[str, bool]]:
+    """Of every name in JSON, whether it is left out where it is empty."""
+    optional = {f.name for f in fields(kind) if f.default is None or f.default == ()}
+    return [(name, name in optional) for name in map(_name, _kept(kind))]
 
 
 def _kept(kind: type) -> list[Field[Any]]:
@@ -95,11 +105,19 @@ def _annotations(kind: type) -> dict[str, tuple[str, Any]]:
     return {_name(f): (f.name, hints[f.name]) for f in _kept(kind)}
 
 
+@functools.cache
+def _needed(kind: type) -> list[str]:
+    """The names that JSON must have."""
+    return [_name(f) for f in _kept(kind) if f.default is f.default_factory is MISSING or _name(f) != f.name]
+
+
 def _typed(kind: Any, value: Any, path: str) -> Any:
     """`value` (from JSON) as an instance of the annotation `kind`; `path` is where it stands."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
+    if kind in (float, int, str, bool):
+        return _number_or_word(kind, value, path)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind):
         return _record(typing.cast(type, kind), value, path)
     if origin in (types.UnionType, typing.Union):
@@ -124,6 +142,11 @@ def _typed(kind: Any, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise _Wrong(path, "an object", value)
         return {_typed(arguments[0], k, path): _typed(arguments[1], v, f"{path}.{k}") for k, v in value.items()}
+    raise TypeError(f"{path}: no value can be read as {kind}")
+
+
+def _number_or_word(kind: Any, value: Any, path: str) -> Any:
+    """As `_typed` of float, int, str or bool."""
     if kind is float:
         if value is None:  # written as null: JSON has no infinity or NaN
             return math.nan
@@ -134,8 +157,6 @@ def _typed(kind: Any, value: Any, path: str) -> Any:
         return float(value)
     if kind is int and isinstance(value, int) and abs(value) >= 2**63:
         raise _Wrong(path, "a number of ordinary size", value)
-    if kind not in (int, str, bool):
-        raise TypeError(f"{path}: no value can be read as {kind}")
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _Wrong(path, kind.__name__, value)
     return value
@@ -148,8 +169,7 @@ def _record(kind: type, value: Any, path: str) -> Any:
         value = {"code": "", "message": value}
     if not isinstance(value, dict):
         raise _Wrong(path, f"an object for {kind.__name__}", value)
-    needed = [_name(f) for f in _kept(kind) if f.default is f.default_factory is MISSING or _name(f) != f.name]
-    missing = [name for name in needed if name not in value]
+    missing = [name for name in _needed(kind) if name not in value]
     if missing:
         raise _Wrong(path, f"the field {missing[0]}", sorted(value))
     within = f"{path}." if path else ""

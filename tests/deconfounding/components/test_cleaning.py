@@ -170,6 +170,19 @@ def test_nothing_goes_where_no_biology_shows():
         assert chosen.weights.tolist() == [1.0] * 6
 
 
+def test_nothing_goes_where_refits_find_no_component_again():
+    X, design, _ = screen(2)
+    found, blocks, attribution = attributed(X, design)
+    removed = choose_weights(attribution).removed
+    some, none = (replace(attribution, refused=tuple(range(refused))) for refused in (5, 6))
+    assert (choose_weights(some).removed, choose_weights(some).unfound) == (removed, ())
+    assert (choose_weights(none).removed, choose_weights(none).unfound) == ((), removed)
+    kept = clean(found, blocks, design, none, **QUICK)
+    assert (kept.verdict, kept.removed, kept.told.code) == ("nothing-to-remove", (), "none_found_again")
+    assert kept.told.values["unfound"] == len(removed)
+    assert kept.harmless
+
+
 def test_shrinking_keeps_more_biology_than_dropping():
     X, design, _ = screen(2)
     _, _, attribution = attributed(X, design)

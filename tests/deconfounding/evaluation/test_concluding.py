@@ -96,6 +96,9 @@ def test_what_is_said_of_position_and_of_single_targets_has_their_scores() -> No
     assert judged(position=TELLS, over_position=gap(0.01, 0.2)).told.remarks[1].values["position_high"] == 0.65
     single = judged(hits=(HIT,), told_by_position=(TOLD,), beyond_layout=False).told.values
     assert (list(single["hits"].values()), single["targets"]) == ([0.9], {"MTOR": 0.7})
+    trees = (*scored(0.8, 0.7), *scored(0.82, classifier="ridge"))
+    at_best = judged(every=trees, position=make_condition("position", "odds", auroc=0.63)).told.values
+    assert (at_best["best"], at_best["classifier"], at_best["by"]) == (0.82, "ridge", "odds")  # each at its best
     alone = judged(primary=CHANCE, hits=(HIT,)).told.remarks[1].values
     assert list(alone["hits"].values()) == [0.9]
     nothing = judged(primary=CHANCE).told.values
@@ -128,6 +131,7 @@ def usual(*left_out: str) -> list[str]:
         ),
         # components
         ({"components": None}, "unclear", "ica_missing", usual("components_found", "components_gaussian")),
+        ({"components": None, "quick": True}, "unclear", "ica_missing", usual("components_found", "components_gaussian")),
         ({"components": None, "unfitted": {"rows": 9}}, "no", "ica_not_fitted", USUAL[2:]),
         ({"components": Components(48, 40, 3, converged=False)}, "yes", "helps", [*USUAL[:2], "solver_stopped", *USUAL[2:]]),
         ({"components": Components(48, None, 3, converged=True)}, "yes", "helps", usual("components_found")),

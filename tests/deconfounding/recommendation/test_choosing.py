@@ -45,7 +45,10 @@ def test_of_ties_the_one_with_the_least_readable_batch_is_chosen():
 
 
 def test_a_gain_below_the_margin_is_none():
-    assert choose({"nn_cosine": sums(0.5, 0.5, 0.52)}, inputs(3), margin=0.03).chosen < 2
+    little = choose({"nn_cosine": sums(0.5, 0.5, 0.52)}, inputs(3), margin=0.03)
+    assert little.chosen < 2
+    assert little.contender == 2
+    assert choose({"nn_cosine": sums(0.5, 0.5, 0.3)}, inputs(3), margin=0.03).contender is None
     assert choose({"nn_cosine": sums(0.5, 0.5, 0.54)}, inputs(3), margin=0.03).chosen == 2
     quieter = {"nn_cosine": sums(0.5, 0.5, 0.5), "batch_readable": sums(0.8, 0.8, 0.3)}
     assert choose(quieter, inputs(3), margin=0.03).chosen == 2

@@ -118,6 +118,8 @@ def test_a_screen_without_technical_effects_is_kept_as_it_is():
     X, columns = screen(nuisance=1.0, batches=5, seed=1)
     found = deconfound.recommend(X, metadata=columns, control="DMSO")
     assert (found.result.verdict, found.result.written) == ("keep-as-is", "as-is")
+    assert found.result.held_out == "batch"
+    assert "plates_held_out" not in [alert.code for alert in found.result.alerts]
     np.testing.assert_array_equal(found.corrected[:], X)
     np.testing.assert_array_equal(transform(found.basis, X), X)
 
@@ -181,6 +183,8 @@ def test_two_plates_are_too_few_to_judge():
     X, columns = screen(nuisance=6.0, batches=1, effect=1.2)
     found = deconfound.recommend(X, metadata=columns, control="DMSO").result
     assert (found.verdict, found.held_out, found.folds) == ("keep-as-is", "plate", 2)
+    (said,) = [alert.values for alert in found.alerts if alert.code == "plates_held_out"]
+    assert (said["batches"], said["least"]) == (1, 3)
 
 
 def few(*, batches: int, plates: int, controls: int = 8, seed: int = 1):
@@ -433,6 +437,7 @@ SOME = np.repeat([0.3, 0.3, 0.5, 0.5], 4)  # of four parts: the interval of thei
 QUIETER = corrected(held_out={"batch_readable": -GAIN})
 HELPS = corrected(held_out=BIOLOGY)
 NESTED = {"nn_cosine": 2 * GAIN, "replicate_map": 2 * GAIN}  # on the other parts, so that every part chooses it
+AS_IT_IS = ("none_is_better", "none_differs", "nothing_to_judge_by")
 ENOUGH = {"nn_cosine": 0.8 * GAIN, "replicate_map": 0.8 * GAIN}
 
 
@@ -450,7 +455,7 @@ ENOUGH = {"nn_cosine": 0.8 * GAIN, "replicate_map": 0.8 * GAIN}
         (evidence(sphering=QUIETER, before=BEFORE | {"batch_readable": CHANCE}), "no_clear_gain", None),
         (evidence(sphering=QUIETER, before=BEFORE | {"batch_readable": SOME}), "no_clear_gain", None),
         (evidence(sphering=QUIETER, before=BEFORE | {"batch_readable": SOME + 0.3}), "recommended", None),
-        (evidence(sphering=corrected(held_out={"nn_cosine": LITTLE})), "none_is_better", None),
+        (evidence(sphering=corrected(held_out={"nn_cosine": LITTLE})), "none_differs", None),
         (evidence(sphering=corrected(held_out=LOST)), "none_is_better", None),
         (evidence(sphering=HELPS, before={"batch_readable": 0.9}), "nothing_to_judge_by", None),
         (evidence(sphering=HELPS, parts=2), "too_few_to_judge", None),
@@ -462,9 +467,23 @@ def test_every_verdict_has_the_evidence_that_decides_it(board: _Board, code: str
     settled = code in ("recommended", "tie")
     assert (judged.code, judged.verdict) == (code, code if settled else "keep-as-is")
     assert board.tried[judged.written].name == ("sphering" if settled else "as-is")
-    assert judged.values["method"] == ("as-is" if code in ("none_is_better", "nothing_to_judge_by") else "sphering")
+    assert judged.values["method"] == ("as-is" if code in AS_IT_IS else "sphering")
     assert judged.values.get("metrics") == metrics
     assert judged.values.get("parts") == (2 if code == "too_few_to_judge" else None)
+
+
+def test_a_table_is_kept_for_noise_with_the_differences_and_for_a_loss_without():
+    noise = _judge(evidence(sphering=corrected(held_out={"nn_cosine": LITTLE})), 0.03)
+    assert (noise.values["contender"], noise.values["differences"]["nn_cosine"]) == ("sphering", pytest.approx(LITTLE))
+    assert "contender" not in _judge(evidence(sphering=corrected(held_out=LOST)), 0.03).values
+
+
+def test_choices_without_a_part_that_differ_are_counted_and_those_that_agree_are_not_mentioned():
+    agree = _judge(evidence(sphering=corrected(held_out={"nn_cosine": LITTLE})), 0.03)
+    differ = _judge(evidence(sphering=corrected(held_out={"nn_cosine": LITTLE}, inside=NESTED)), 0.03)
+    assert [remark.code for remark in agree.remarks] == []
+    (remark,) = differ.remarks
+    assert (remark.code, remark.values["others"], remark.values["folds"]) == ("picks_differ", 4, 4)
 
 
 def test_a_rise_among_controls_is_named_where_it_is_no_gain():

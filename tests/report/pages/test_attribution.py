@@ -24,7 +24,7 @@ from builders import (
 )
 from identifiable import report
 from identifiable.report import words
-from identifiable.report.page import Fold, Gauge, Grid
+from identifiable.report.page import Fold, Gauge, Grid, Table
 from identifiable.report.pages.attribution import CARDS, LEAST_REACH, fixed, mostly, ranked
 from identifiable.report.pages.screen import LISTED
 from identifiable.results import Attribution, Share
@@ -179,6 +179,17 @@ def test_components_that_refits_do_not_find_have_no_card_and_the_rank_that_has_s
     assert all(part in text_of(result, "cards") for part in ("--rank 7", "5 of 7"))
     assert "--rank" not in text_of(replace(result, reproducible_rank=None), "cards")
     assert "--rank" not in text_of(FULL, "cards")
+
+
+def test_components_that_refits_do_not_find_are_not_listed_as_technical_or_biological() -> None:
+    def captions(result: Attribution) -> str:
+        return " ".join(b.caption for b in blocks_of(result, "components") if isinstance(b, Table))
+
+    none = replace(FULL, refused=tuple(card.index for card in FULL.components))
+    assert all(f"{role}: " in captions(FULL) for role in ("Technical", "Biological"))
+    assert not any(f"{role}: " in captions(none) for role in ("Technical", "Biological"))
+    listed = {row[0] for b in blocks_of(none, "components") if isinstance(b, Table) for row in b.rows}
+    assert len(listed) == len(FULL.components)
 
 
 def test_the_head_counts_reproducible_components_only() -> None:

@@ -68,9 +68,13 @@ def test_the_verdict_has_the_price_and_only_a_gain_is_good_news(verdict: Any, to
     card = card_of(replace(FULL, verdict=verdict))
     facts = dict(card.facts)
     assert (card.tone, card.badge) == (tone, badge)
-    assert (facts["dropped"], facts["biology lost"], facts["budget"]) == ("12 of 48 components", "3 %", "10 %")
-    assert facts["plate AUROC"] == "0.940 → 0.580"
-    assert facts["replicate mAP"] == "0.410 → 0.458"
+    assert (facts["dropped"], facts["biology lost, all plates"], facts["budget"]) == (
+        "12 of 48 components",
+        "3 %",
+        "10 %",
+    )
+    assert facts["plate AUROC, half against half"] == "0.940 → 0.580"
+    assert facts["replicate mAP, half against half"] == "0.410 → 0.458"
 
 
 def test_the_price_stands_beside_that_of_other_axes_with_the_paired_difference() -> None:
@@ -95,7 +99,7 @@ def test_the_price_stands_beside_that_of_other_axes_with_the_paired_difference()
 
 
 def test_metrics_of_the_cleaned_table_stand_beside_those_of_the_input() -> None:
-    table = table_called(FULL, "Every feature in")
+    table = table_called(FULL, "All wells with")
     assert table.brief
     assert [row[0] for row in table.rows] == ["1-NN, cosine ↑", "1-NN, cosine ↑", "batch readable ↓"]
     assert table.rows[1][2:] == ("0.600", "0.580", "-0.020 [-0.050, 0.010]")
@@ -138,7 +142,7 @@ def test_a_removed_component_that_the_attribution_lacks_is_still_listed() -> Non
 
 
 def test_rotation_invariant_metrics_are_marked_and_stand_once_before_cleaning() -> None:
-    table = table_called(FULL, "↑ higher is")
+    table = table_called(FULL, "On one half")
     assert table.brief
     assert [c.label for c in table.columns] == [
         "metric", "before cleaning", "ICA, cleaned", "PCA, cleaned", "Rand, cleaned",
@@ -150,7 +154,7 @@ def test_rotation_invariant_metrics_are_marked_and_stand_once_before_cleaning() 
     )
     assert f"Replicate mAP: {FULL.metrics[0].note}" in text_of(FULL, "metrics")
     plain = replace(FULL, metrics=(SpaceMetric("plate_auroc", "ica", 0.6, NO_INTERVAL, False, "low"),))
-    assert [row[0] for row in table_called(plain, "↑ higher is").rows] == ["plate AUROC ↓"]
+    assert [row[0] for row in table_called(plain, "On one half").rows] == ["plate AUROC ↓"]
 
 
 def test_every_metric_that_is_measured_is_explained_and_only_those_shown() -> None:

@@ -30,7 +30,7 @@ from identifiable.report.pages import page_of
 from identifiable.report.pages.comparison import PAIRS_IN_BRIEF, cluster_order, similarity_rows
 from identifiable.report.pages.ladder import card, efficiency_line, verdict_words
 from identifiable.report.render.figures import drawn_legend
-from identifiable.results import Alert, Efficiency, Null, Rung, from_json, to_json
+from identifiable.results import Alert, Efficiency, Null, PairResult, Rung, from_json, to_json
 
 
 def ladder_of(result: Any) -> Table:
@@ -175,7 +175,7 @@ def test_an_alert_that_may_void_the_answer_stands_before_the_advice_and_once() -
 def test_with_few_rows_the_unexplained_share_is_an_upper_bound() -> None:
     pair = make_pair()
     pair = replace(pair, verdict=replace(pair.verdict, r2=0.62, r2_back=0.62))
-    sure, few = (next(advice(pair, few_rows=few)) for few in (False, True))
+    sure, few = (next(advice(pair, alerts)) for alerts in ((), (Alert("few_rows"),)))
     assert ("again" in sure, "again" in few) == (True, False)
     assert re.search(naming("At most", "38 %"), few)
 
@@ -198,7 +198,49 @@ def test_what_to_do_follows_from_the_numbers() -> None:
     assert "72 %" in next(advice(little))  # of the variance unexplained
     assert "72 %" not in next(advice(pair))
     few = replace(pair, shared=replace(pair.shared, lower_bound=True), n=100)
-    assert "640" in next(advice(few))
+    (more, *_) = advice(few, [Alert("few_rows", {"needed": 400})])
+    assert "400" in more
+    whole = replace(few, shared=replace(few.shared, strong=few.shared.possible, partly=0))
+    assert "400" not in " ".join(advice(whole, [Alert("few_rows", {"needed": 400})]))  # there is nothing to gain
+
+
+def none_of(pair: PairResult) -> PairResult:
+    """A pair in which no linear map beats chance."""
+    return replace(pair, verdict=replace(pair.verdict, degree="none", degree_back="none", r2=0.0, r2_back=0.0))
+
+
+def test_where_no_line_holds_neighbours_decide_what_is_said_and_done() -> None:
+    linked = none_of(make_pair())
+    assert linked.neighbours is not None
+    apart = replace(linked.neighbours, mutual=replace(linked.neighbours.mutual, value=0.002, ci95=(0.0, 0.004)))
+    unrelated = replace(linked, neighbours=apart)
+    assert card(linked).badge != card(unrelated).badge
+    assert ("60 %" in answer(linked), "60 %" in answer(unrelated)) == (True, False)
+    by_position = [Alert("paired_by_position")]
+    said = {tuple(advice(pair, alerts)) for pair in (linked, unrelated) for alerts in ((), by_position)}
+    assert len(said) == 3  # rows are to be checked in the second only, by ids or in the lists of ids
+    assert list(advice(linked)) == list(advice(linked, by_position))
+    assert "pass ids" not in " ".join(advice(unrelated))
+    result = make_comparison()
+    assert report.text_table(replace(result, pairs=(linked, result.pairs[1]))).count("60 %") == 1
+
+
+def test_few_loud_dimensions_are_counted_where_the_degree_would_stand() -> None:
+    pair = make_pair()
+    assert pair.shared is not None
+    loud = replace(pair, shared=replace(pair.shared, strong=1, partly=0))
+    assert card(pair).tone == "good"
+    assert (card(loud).badge, card(loud).tone) == ("1 of 32 dimensions shared", "caution")
+    assert card(loud).badge in verdict_words(loud)
+    partly = replace(loud, verdict=replace(loud.verdict, degree="partly", degree_back="partly"))
+    assert card(partly).badge != card(loud).badge
+    three = make_comparison(3)
+    result, several = (
+        replace(three, pairs=tuple(replace(p, verdict=pair.verdict, shared=each.shared) for p in three.pairs))
+        for each in (pair, loud)
+    )
+    assert (card_of(result).tone, card_of(several).tone) == ("good", "caution")
+    assert card_of(result).eyebrow != card_of(several).eyebrow
 
 
 @pytest.mark.parametrize("protocol", ["default", "paper"])
@@ -286,6 +328,17 @@ def test_a_larger_group_with_a_worse_mean_is_explained() -> None:
     few = replace(make_comparison(), pairs=(make_pair(ladder=worse, n=200, width=32),))
     assert "6.2" in notes_of(few)[0]
     assert "1,024" in notes_of(few)[0]
+
+
+def test_a_scale_that_a_rigid_map_does_not_fit_is_said_once_and_is_the_reason_only_where_there_is_one() -> None:
+    result = make_comparison(ladder={**LADDER, "rigid": 0.8})
+    pair = result.pairs[0]
+    assert pair.verdict.form is not None
+    assert len(notes_of(result)) == 2  # held-out and in-sample, for a reason that is not the scale
+    form = replace(pair.verdict.form, scale=2.998, scale_state="other")
+    scaled = replace(pair, verdict=replace(pair.verdict, form=form))
+    (note,) = notes_of(replace(result, pairs=(scaled, *result.pairs[1:])))
+    assert "2.998" in note
 
 
 def test_missing_numbers_are_dashes_with_a_reason() -> None:

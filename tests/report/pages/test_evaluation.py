@@ -32,7 +32,8 @@ from identifiable.report.frame import glossary
 from identifiable.report.page import Card, Dots, Fold, Terms, Text
 from identifiable.report.pages.conditions import Conditions, layout_words, probe_words, rotation_words
 from identifiable.report.pages.evaluation import DRAWN, page
-from identifiable.report.pages.screen import LISTED, REPRESENTATIONS
+from identifiable.report.pages.screen import LISTED
+from identifiable.report.screen_names import REPRESENTATIONS
 from identifiable.results import Answer, IcaAdvice, ScreenEvaluation
 
 FULL = make_evaluation()
@@ -100,6 +101,15 @@ def test_only_a_gain_is_good_news(verdict: Any, tone: str, badge: str) -> None:
     facts = dict(card.facts)
     assert facts["ICA - PCA, AUROC"] == "+0.108 [0.078, 0.138]"
     assert (facts["PCA + ICA"], facts["position only"]) == ("0.809", "0.531")
+
+
+def test_ica_that_was_left_out_is_not_tested_and_not_unclear() -> None:
+    def badge(code: str) -> str:
+        result = replace(FULL, advice=IcaAdvice("unclear", Answer(code, stored=code), ()))
+        (card,) = (b for b in blocks_of(result, "advice") if isinstance(b, Card))
+        return card.badge
+
+    assert (badge("ica_missing"), badge("wide_interval")) == ("not tested", "unclear")
 
 
 @pytest.mark.parametrize(("answer", "tone"), [("yes", "good"), ("no", "caution"), ("unclear", "plain")])

@@ -11,7 +11,7 @@ from identifiable import report, results
 from identifiable.report.frame import glossary
 from identifiable.report.page import Card, Code, Curves, Dots, Fold, Grid, Notice
 from identifiable.report.pages import page_of
-from identifiable.report.pages.recommendation import METRICS, method_name, short_name
+from identifiable.report.screen_names import LABEL, RETRIEVAL, label_name, method_name
 from identifiable.results import Alert
 
 FULL = make_recommendation()
@@ -26,7 +26,7 @@ def of_kind(result, kind):
 def test_the_verdict_has_its_tone(verdict, tone):
     (card,) = of_kind(replace(FULL, verdict=verdict), Card)
     assert card.tone == tone
-    assert dict(card.facts)["family chosen by"] == "9 of 10 folds"
+    assert dict(card.facts)["family chosen in"] == "9 of 10 folds"
 
 
 def test_the_summary_has_the_scores_of_the_choice_held_out():
@@ -37,7 +37,7 @@ def test_the_summary_has_the_scores_of_the_choice_held_out():
 
 
 def test_methods_are_ranked_and_what_is_below_the_input_is_marked():
-    table = table_called(FULL, "Scores on held-out")
+    table = table_called(FULL, "Scores on batches held out")
     assert [row[:2] for row in table.rows] == [
         ("sphering 0.3", "chosen"),
         ("z-scored columns", "–"),
@@ -82,14 +82,14 @@ def test_three_alerts_are_shown_and_the_others_folded():
 
 
 def test_every_metric_is_explained():
-    assert {name for name, _ in METRICS.values()} <= set(glossary("recommendation"))
+    assert set(RETRIEVAL.values()) <= set(glossary("recommendation"))
 
 
 @pytest.mark.parametrize(
     ("key", "name"),
     [
         ("control-mad-plate", "control MAD by plate"),
-        ("control-z-batch+sphering-1", "control z-score by batch, then sphering (ridge 1)"),
+        ("control-z-batch+sphering-0.1", "control z-score by batch, sphering 0.1"),
         ("tvn", "TVN"),
         ("pca", "PCA"),
         ("as-is", "as it is"),
@@ -97,4 +97,4 @@ def test_every_metric_is_explained():
 )
 def test_methods_have_names(key, name):
     assert method_name(key) == name
-    assert len(short_name(key)) <= 20
+    assert len(label_name(key)) <= LABEL

@@ -22,17 +22,17 @@ from builders import (
     tables_of,
 )
 from identifiable import report
-from identifiable.ica import diagnostics
+from identifiable.ica import diagnostics, joint
 from identifiable.report import words
 from identifiable.report.messages import wordings
-from identifiable.report.page import Fold, Spark, Text
+from identifiable.report.page import Code, Fold, Spark, Text
 from identifiable.report.pages.components import (
     COMPONENTS_LISTED,
     GISTS,
     PICTURED,
     gist,
     reasons,
-    reproducible_rule,
+    reproducible_limits,
     shape,
 )
 from identifiable.report.pages.joint import p_cell
@@ -89,7 +89,7 @@ def test_the_tables_have_every_number_of_every_component() -> None:
 
 
 def test_the_card_counts_the_reproducible_components_and_says_whether_the_solver_converged() -> None:
-    for settled, badge, tone in ((True, "converged", "good"), (False, "NOT converged", "caution")):
+    for settled, badge, tone in ((True, "most reproducible", "good"), (False, "NOT converged", "caution")):
         result = make_resolution(converged=settled)
         card = card_of(result)
         assert re.findall(r"\d+", card.sentence) == ["9", "12"]
@@ -98,22 +98,26 @@ def test_the_card_counts_the_reproducible_components_and_says_whether_the_solver
         assert (facts["rank"], facts["effective rank"], facts["passes"]) == ("12 of 14", "7.4", "19.2")
         assert facts["contrast"] == "14.4671"
         assert len(texts_of(result, "convergence")) == (2 if settled else 3)
+    assert card_of(make_resolution(refits=False)).badge == "converged"  # nothing was tested
     many = card_of(replace(make_resolution(), rank=1200, contrast=12345.678))
     assert "1,200" in many.sentence
     assert dict(many.facts)["contrast"] == "12,345.7"
 
 
-@pytest.mark.parametrize(("good", "tone"), [(0, "caution"), (3, "caution"), (4, "good"), (8, "good")])
-def test_a_page_is_good_news_only_if_half_of_the_components_hold(good: int, tone: str) -> None:
+@pytest.mark.parametrize(
+    ("good", "tone", "size"), [(0, "caution", "none"), (3, "caution", "few"), (4, "good", "most"), (8, "good", "all")]
+)
+def test_a_page_is_good_news_only_if_half_of_the_components_hold(good: int, tone: str, size: str) -> None:
     one = replace(make_resolution(8), components=tuple(make_component(i, 8, good=i < good) for i in range(8)))
     joint = make_joint_resolution(2, 8)
     joint = replace(joint, matches=tuple(replace(m, shared=i < good) for i, m in enumerate(joint.matches)))
     assert card_of(one).tone == card_of(joint).tone == tone
+    assert [card_of(one).badge.split()[0], card_of(joint).badge.split()[0]] == [size, size]
 
 
 def test_the_rule_is_said_with_the_limits_that_are_recorded() -> None:
     result = make_resolution()
-    rule = reproducible_rule(result.settings)
+    rule = reproducible_limits(result.settings)
     for limit in ("0.93", "0.85", "0.3", "0.0001", "20 %", "0.05"):
         assert limit in rule
     assert rule in texts_of(result, "verdict")
@@ -132,7 +136,7 @@ def test_the_rule_is_said_with_the_limits_that_are_recorded() -> None:
 )
 def test_a_rule_that_is_not_recorded_is_left_out(limits: Any) -> None:
     result = make_resolution(settings={"limits": limits})
-    assert reproducible_rule(result.settings) == ""
+    assert reproducible_limits(result.settings) == ""
     assert texts_of(result, "verdict") == []
     assert "0.3" not in tables_of(result, "components")[0].caption
 
@@ -179,9 +183,8 @@ def test_a_line_has_a_reason_in_a_few_words_and_the_table_of_reasons_all_of_it()
 
 
 def test_every_reason_that_the_solver_gives_has_its_few_words() -> None:
-    given = {
-        c for c in re.findall(r'Reason\(\s*"(\w+)"', inspect.getsource(diagnostics)) if not c.startswith("turns_into")
-    }
+    source = inspect.getsource(diagnostics) + inspect.getsource(joint)
+    given = {c for c in re.findall(r'Reason\(\s*"(\w+)"', source) if not c.startswith("turns_into")}
     given -= {"reproducible"}
     assert given < set(wordings("Reason"))
     assert set(GISTS) == given
@@ -227,6 +230,8 @@ def test_long_lists_of_pairs_are_cut_and_say_how_many_there_are(extra: int, said
     (table,) = tables_of(result, "pairs")
     assert len(table.rows) == PAIRS_LISTED
     assert str(len(many)) in table.caption
+    (more,) = tables_of(replace(result, unresolved_pairs=171), "pairs")  # of which the result lists the worst
+    assert "171" in more.caption
     notes = [b.text for b in blocks_of(result, "pairs") if isinstance(b, Text) and b.note]
     assert notes == [] if said is None else said in notes[0]
 
@@ -238,12 +243,29 @@ def test_the_matches_are_listed_with_their_partners() -> None:
     result = make_joint_resolution(3)
     table = tables_of(result, "matches")[0]
     assert [c.label for c in table.columns[:3]] == ["run1", "run2", "run3"]
-    assert table.rows[0] == ("0", "1", "2", "0.990", "≤ 0.005", "yes", "yes")
+    assert table.rows[0] == ("0", "1", "2", "0.990", "≤ 0.005", "yes", "")
     assert table.rows[1][:3] == ("1", "2 (−)", "3")
-    assert table.rows[11] == ("11", "0 (−)", words.MISSING, "0.230", "≤ 0.005", "no", "no")
+    assert table.rows[11] == ("11", "0 (−)", words.MISSING, "0.230", "≤ 0.005", "no", "no partner in run3")
     card = card_of(result)
-    assert re.findall(r"\brun\d|\b\d+\b", card.sentence) == ["9", "12", "run1", "run2", "run3"]
+    assert re.findall(r"\b\d+\b", card.sentence) == ["9", "12", "3"]
     assert dict(card.facts)["rows in common"] == "4,988"
+    unsigned = replace(result.matches[0], identifiable=False, reason=Reason("sign_uncertain", {"models": ["run2"]}))
+    doubted = replace(result, matches=(unsigned, *result.matches[1:]))
+    assert re.findall(r"\b\d+\b", card_of(doubted).sentence) == ["9", "12", "3", "1"]
+    assert tables_of(doubted, "matches")[0].rows[0][-2:] == ("yes", "sign uncertain in run2")
+    older = replace(result, matches=tuple(replace(match, reason=None) for match in result.matches))
+    assert {row[-1] for row in tables_of(older, "matches")[0].rows} == {""}
+
+
+def test_what_to_do_next_follows_from_what_is_reproducible() -> None:
+    def commands(result: Resolution) -> list[str]:
+        return [b.text for b in blocks_of(result, "steps") if isinstance(b, Code)]
+
+    none = replace(make_resolution(4), components=tuple(make_component(i, 4, good=False) for i in range(4)))
+    assert ["--only-identifiable" in text for text in commands(make_resolution())] == [True]
+    assert ["--only-identifiable" in text for text in commands(all_good(4))] == [False]
+    assert [text.split()[1] for text in (*commands(all_good(4)), *commands(none))] == ["transform", "compare"]
+    assert commands(make_resolution(refits=False)) == []
 
 
 @pytest.mark.parametrize(

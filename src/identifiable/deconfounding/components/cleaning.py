@@ -136,6 +136,7 @@ def clean(
             "curve_points": tuple(points),
             "metrics": tuple(dict.fromkeys(metric.metric for metric in table)),
             "relations": len(set(options.relations)),
+            "held_out": "plate" if batches_or_plates(design) is design.plate else "batch",
             "seed": run.seed,
             "replicate_map_chance": found.judged["ica", 0].replicates.mean_chance,
         },
@@ -176,11 +177,15 @@ def fit_cleaning(
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A factor for each component, those that were touched in the order they went, and the share of biology that goes with them."""
+    """A factor for each component, those that were touched in the order they went, and the share of biology that goes with them.
+
+    `unfound` would have been candidates, had refits found any component again.
+    """
 
     weights: Array
     removed: tuple[int, ...]
     biology_lost: float
+    unfound: tuple[int, ...] = ()
 
 
 def choose_weights(
@@ -189,9 +194,11 @@ def choose_weights(
     """Drop or shrink technical components, by technical less biological score, within the budget of biology.
 
     Components that are technical only go first; those that are both follow if more of them is technical than biological. One that
-    would overdraw the budget stays, and the next is tried. Where the screen shows no biology (the interval of the sum of all scores
-    reaches 0) nothing goes: what would be lost with it cannot be measured. Nor does anything where cell count alone makes components
-    technical (`has_place`).
+    would overdraw the budget stays, and the next is tried. Nothing goes where
+
+    - refits find no component again: none is called technical then (`attribute`), because another sample would have others;
+    - the screen shows no biology (the interval of the sum of all scores reaches 0): what would be lost cannot be measured;
+    - cell count alone makes components technical (`has_place`).
     """
     technical = np.array([card.technical for card in attribution.components])
     biological = np.array([card.biological for card in attribution.components])
@@ -202,9 +209,11 @@ def choose_weights(
     candidates += [k for k in order if roles[k] == "both" and technical[k] > biological[k]]
     if not (shows_biology(attribution) and has_place(technical[candidates], counts[candidates])):
         candidates = []
+    unfound = tuple(candidates) if len(attribution.refused) == len(roles) else ()
+    candidates = [] if unfound else candidates
     weights = budgeted(candidates, technical, biological, method, budget)
     removed = tuple(k for k in candidates if weights[k] < 1)
-    return Chosen(weights, removed, biology_lost(biological, weights) if removed else 0.0)
+    return Chosen(weights, removed, biology_lost(biological, weights) if removed else 0.0, unfound)
 
 
 def shows_biology(attribution: Attribution) -> bool:
@@ -311,6 +320,10 @@ def judge(
     if not shows_biology(attribution):
         low, high = attribution.biology_ci95
         return "keep-as-is", Answer("no_biology", {"biology": attribution.biology, "low": low, "high": high})
+    if not removed and chosen.unfound:
+        return "nothing-to-remove", Answer(
+            "none_found_again", {"unfound": len(chosen.unfound), "components": components}
+        )
     if not removed:
         return "nothing-to-remove", Answer("nothing_technical", {"components": components})
     values: dict[str, Any] = {"removed": removed, "components": components}
@@ -327,10 +340,12 @@ def judge(
     values |= {"before": found.judged["ica", 0].plate_auroc, "after": found.judged["ica", removed].plate_auroc}
     for name, against in (("whole", whole), ("pca", pca)):
         values |= {name: against.difference, f"{name}_low": against.ci95[0], f"{name}_high": against.ci95[1]}
-    if found.judged["ica", removed].replicates.mean_above_chance()[1][0] <= 0:
-        return "no-gain", Answer("cleaned", values, remarks=(Answer("replicates_at_chance"),))
-    helps = whole.ci95[0] > 0 and pca.ci95[0] > 0
-    return "ica-cleaning-helps" if helps else "no-gain", Answer("cleaned", values)
+    at_chance = found.judged["ica", removed].replicates.mean_above_chance()[1][0] <= 0
+    if whole.ci95[0] > 0 and pca.ci95[0] > 0 and not at_chance:
+        return "ica-cleaning-helps", Answer("cleaned", values)
+    lowest = min((c for c in checks if c.better == "high"), key=lambda c: c.difference, default=None)
+    values |= {"margin": margin} | ({} if lowest is None else {"lowest": {lowest.metric: lowest.difference}})
+    return "no-gain", Answer("cleaned", values, remarks=(Answer("replicates_at_chance"),) * at_chance)
 
 
 def is_worse(check: CleanCheck, margin: float) -> bool:

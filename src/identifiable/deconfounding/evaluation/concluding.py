@@ -3,8 +3,9 @@
 The verdict is about one classifier: LightGBM or the first; where most trees of the representations make no split, they say nothing,
 and the linear probe takes over. The rules, in the order in which they are asked:
 1. layout-confounded   position alone tells targets from controls (the low end of its interval above `TELLING`) under some
-                       classifier, and no representation is clearly above position under the same classifier: a gain could be the
-                       layout's. Or only single targets are told apart, and position tells each of them too.
+                       classifier, and the best representation under any classifier is not clearly above that: a gain could be the
+                       layout's. Both sides are at their best, so that neither is weak for the classifier's sake. Or only single
+                       targets are told apart, and position tells each of them too.
 2. nothing-to-find     no representation under any classifier is clearly above null guides; where null guides themselves cover
                        0.5 (or there are none), no representation is clearly above 0.5 either: a few guides are a noisy measure.
                        Neither over all targets nor for any single one, with all their intervals holding at once.
@@ -127,7 +128,7 @@ def _evidence(options: Asked, table: Tabulation, fitted: Sequence[Fitted], held_
         linear=None if linear == primary.classifier else linear,
         components=components,
     )
-    return replace(found, unsplit=unsplit, takes_over=takes_over)
+    return replace(found, unsplit=unsplit, takes_over=takes_over, quick=options.quick)
 
 
 def _differences(options: Asked, table: Tabulation, targets: Sequence[str]) -> Iterator[Difference]:
@@ -186,7 +187,11 @@ def _layout_alerts(evidence: Evidence, options: Asked, design: Design) -> Iterat
         single = {c.target: c.auroc for c in evidence.told_by_position}
         controls = options.compared_with(design) == "controls"
         against = "controls" if controls else "other perturbations"
-        values: dict[str, Any] = {"auroc": evidence.position.auroc, "against": against}
+        values: dict[str, Any] = {
+            "auroc": evidence.position.auroc,
+            "by": evidence.position.classifier,
+            "against": against,
+        }
         values |= {"targets": single} if single else {}
         values |= {"instead": "others"} if controls and design.holds_others else {}
         yield Alert("layout_tells", values)
@@ -233,7 +238,7 @@ class Evidence:
     without a split, and all of them; `takes_over` whether the linear probe judges in place of trees. `primary` are the conditions
     the verdict is about (one classifier, one way of holding out and fitting), `every` all conditions of embeddings under any
     classifier, `nulls` those of null guides. `position` is under the classifier that makes most of it, and `over_position` the best
-    representation under the same classifier against it. `unfitted` says why ICA was not fitted.
+    representation under any classifier against it. `unfitted` says why ICA was not fitted, `quick` that it was not asked for.
     """
 
     primary: tuple[ConditionScore, ...]
@@ -252,6 +257,7 @@ class Evidence:
     unsplit: tuple[int, int] = (0, 0)
     takes_over: bool = False
     unfitted: Mapping[str, int] | None = None
+    quick: bool = False
 
     @classmethod
     def of(
@@ -283,7 +289,7 @@ class Evidence:
         ]
         hits = _hits(table, alike, nulls)
         told = _told(table, position)
-        rival = None if position is None else _best(table, embeddings, position)
+        rival = None if position is None else _best(table, alike)
         probed = (
             None
             if linear is None
@@ -379,13 +385,9 @@ def _position(table: Tabulation, name: ConditionName) -> ConditionName | None:
     return max(known, key=lambda pair: (pair[1].ci95[0], pair[1].auroc), default=(None, None))[0]
 
 
-def _best(table: Tabulation, embeddings: Sequence[str], name: ConditionName) -> ConditionName | None:
-    """The representation with the highest AUROC under the classifier of `name`."""
-    scored = {
-        each: found.auroc
-        for each in (replace(name, representation=one) for one in embeddings)
-        if (found := table.condition(each, ALL)) is not None
-    }
+def _best(table: Tabulation, names: Sequence[ConditionName]) -> ConditionName | None:
+    """The condition with the highest AUROC."""
+    scored = {each: found.auroc for each in names if (found := table.condition(each, ALL)) is not None}
     return max(scored, key=lambda each: scored[each], default=None)
 
 
@@ -455,9 +457,9 @@ def _taken_over(e: Evidence) -> Iterator[Answer]:
 
 def _verdict(e: Evidence) -> tuple[Verdict, Answer]:
     best = max(e.primary, key=lambda c: c.auroc, default=None)
-    if e.layout_confounds and e.position is not None and (rival := _alike(e, e.position) or best) is not None:
-        scores = _scored(e.position, "position") | _scored(rival, "best") | {"representation": _name(rival)}
-        return "layout-confounded", Answer("position_explains", scores)
+    if e.layout_confounds and e.position is not None and (rival := _rival(e, e.position) or best) is not None:
+        scores = _of_position(e.position) | _scored(rival, "best") | {"representation": _name(rival)}
+        return "layout-confounded", Answer("position_explains", {**scores, "classifier": rival.classifier})
     if e.hits and not e.beyond_layout:
         return "layout-confounded", Answer("position_explains_targets", _found(e) | _told_by_position(e))
     if e.finds_nothing and best is not None:
@@ -490,18 +492,21 @@ def _verdict(e: Evidence) -> tuple[Verdict, Answer]:
 def _remarks(e: Evidence) -> Iterator[Answer]:
     """What must be said beside any verdict on ICA: what position predicts, and that only single targets are found."""
     if e.layout_tells_all and e.position is not None:
-        yield Answer("position_alone", _scored(e.position, "position"))
+        yield Answer("position_alone", _of_position(e.position))
     elif e.told_by_position:
         yield Answer("position_alone", _told_by_position(e))
     if e.hits and not e.finds_over_all:
         yield Answer("single_targets", _found(e))
 
 
-def _alike(e: Evidence, position: ConditionScore) -> ConditionScore | None:
-    """The best representation under the classifier of position, held out and fitted alike."""
-    which = (position.classifier, position.held_out, position.fit)
-    alike = (c for c in e.every if (c.classifier, c.held_out, c.fit) == which)
+def _rival(e: Evidence, position: ConditionScore) -> ConditionScore | None:
+    """The best representation under any classifier, held out and fitted as position is."""
+    alike = (c for c in e.every if (c.held_out, c.fit) == (position.held_out, position.fit))
     return max(alike, key=lambda c: c.auroc, default=None)
+
+
+def _of_position(position: ConditionScore) -> dict[str, Any]:
+    return _scored(position, "position") | {"by": position.classifier}
 
 
 def _interval(name: str, value: float, ci95: Interval) -> dict[str, float]:
@@ -530,7 +535,7 @@ def _advice(e: Evidence, verdict: Verdict) -> IcaAdvice:
     if e.unfitted is not None:
         return IcaAdvice("no", Answer("ica_not_fitted", e.unfitted), reasons)
     if c is None:
-        return IcaAdvice("unclear", Answer("ica_missing"), reasons)
+        return IcaAdvice("unclear", Answer("ica_missing", {"quick": "--quick"} if e.quick else {}), reasons)
     if c.unidentified:
         count = c.identifiable if c.identifiable is not None else c.width - (c.gaussian or 0)
         values = {"determined": count, "components": c.width}
@@ -576,7 +581,7 @@ def _reasons(e: Evidence) -> Iterator[Answer]:
         yield Answer("position_unknown")
     else:
         targets = _told_by_position(e) if e.told_by_position else {}
-        yield Answer("position_scores", _scored(e.position, "position") | targets)
+        yield Answer("position_scores", _of_position(e.position) | targets)
 
 
 def _held(e: Evidence) -> str:

@@ -40,7 +40,7 @@ READERS_NAMES: Mapping[str, str] = {  # as tables have them
     "base": "Base",
     "pca": "PCA",
     "ica": "PCA + ICA",
-    "rand": "PCA + Rand",
+    "rand": "PCA + random",
     "position": "position only",
     "plate": "plate only",
 }

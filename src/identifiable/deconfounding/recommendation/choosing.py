@@ -53,12 +53,14 @@ class Choice:
     """The candidate to use, those it ties with, and what every candidate is worth.
 
     `worth` is the smallest difference to the input over the biological metrics; `harmless` whether none of them falls below it.
+    `contender` is the best harmless correction, chosen or not; None where there is none.
     """
 
     chosen: int
     tied: Mask
     worth: Array
     harmless: Mask
+    contender: int | None = None
 
 
 def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
@@ -112,7 +114,7 @@ def choose(sums: Mapping[str, Sums], inputs: Mask, margin: float) -> Choice:
         difference, error = readable.less(keep)
         gains.append((-difference[chosen], error[chosen]))
     helps = any(gain >= margin and gain > np.nan_to_num(error) for gain, error in gains)
-    return Choice(chosen if helps else keep, tied, worth, harmless)
+    return Choice(chosen if helps else keep, tied, worth, harmless, chosen)
 
 
 def _only(place: int, size: int) -> Mask:

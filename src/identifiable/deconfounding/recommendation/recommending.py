@@ -36,6 +36,7 @@ from identifiable.results import (
     Answer,
     AskedMetric,
     HeldOutScore,
+    Interval,
     MethodScore,
     Pick,
     Recommendation,
@@ -251,6 +252,10 @@ class _Board:
         places = np.flatnonzero(self.inputs)
         return int(places[int(np.argmax([self.whole(int(c), metric).mean for c in places]))])
 
+    def less_than_input(self, place: int, metric: str) -> tuple[float, Interval]:
+        """A candidate less the input in a metric."""
+        return self.whole(place, metric).minus(self.whole(self.reference(metric), metric))
+
     def asked_metrics(self) -> tuple[AskedMetric, ...]:
         found = []
         for metric in self.metrics:
@@ -266,8 +271,7 @@ class _Board:
         for c, candidate in enumerate(self.tried):
             for metric in self.metrics:
                 value, ci95 = self.whole(c, metric).interval()
-                difference = self.whole(c, metric).minus(self.whole(self.reference(metric), metric))
-                found.append(MethodScore(candidate.name, metric, value, ci95, *difference))
+                found.append(MethodScore(candidate.name, metric, value, ci95, *self.less_than_input(c, metric)))
         return tuple(found)
 
 
@@ -328,8 +332,14 @@ def _judge(board: _Board, margin: float) -> _Judged:
     if not biological:
         return told("keep-as-is", "nothing_to_judge_by", keep)
     if board.inputs[outer.chosen]:
-        kept = told("keep-as-is", "none_is_better", keep)
-        return replace(kept, outer=replace(outer, chosen=keep), remarks=tuple(_scaling_helps(board, keep, margin)))
+        remarks = (*_picks_differ(values), *_scaling_helps(board, keep, margin))
+        if outer.contender is None:
+            kept = told("keep-as-is", "none_is_better", keep)
+        else:
+            off = {m: board.less_than_input(outer.contender, m)[0] for m in board.metrics}
+            contender = board.tried[outer.contender].name
+            kept = told("keep-as-is", "none_differs", keep, contender=contender, differences=off)
+        return replace(kept, outer=replace(outer, chosen=keep), remarks=remarks)
     if board.fits.part.size < FEWEST_GROUPS:
         return told("keep-as-is", "too_few_to_judge", keep, parts=board.fits.part.size)
     below = _below(board, outer.chosen, margin)
@@ -379,6 +389,13 @@ def _wide(judged: _Judged, margin: float, name: str) -> list[Alert]:
     lowest = {s.metric: s.difference for s in sorted(wide, key=lambda s: s.difference)[:1]}
     told = {"name": name, "metrics": len(wide), "of": len(found), "margin": margin, "lowest": lowest}
     return [Alert("wide_intervals", told)] if wide and judged.verdict != "keep-as-is" else []
+
+
+def _picks_differ(values: Mapping[str, Any]) -> list[Answer]:
+    """Said of a table that is kept, where it is not kept without some of the parts."""
+    others = values["folds"] - values["same"]
+    told = {"others": others, "folds": values["folds"], "level": values["level"]}
+    return [Answer("picks_differ", told)] if others else []
 
 
 def _scaling_helps(board: _Board, keep: int, margin: float) -> list[Answer]:
@@ -437,6 +454,9 @@ def _alerts(board: _Board, final: Fit, asked: Retrieval) -> list[Alert]:
     level = _held_out_level(design)
     if parts < FEW_GROUPS:
         alerts.append(Alert("few_groups", {"name": design.name, "groups": parts, "level": level, "least": FEW_GROUPS}))
+    if level == "plate":
+        batches = {} if design.batch is None else {"batches": design.batch.size, "least": FEWEST_BATCHES}
+        alerts.append(Alert("plates_held_out", {"name": design.name, **batches}))
     if asked.sampled:
         alerts.append(
             Alert("judged_on_some_wells", {"name": design.name, "judged": len(asked.rows), "wells": design.n})

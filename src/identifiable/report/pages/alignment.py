@@ -105,14 +105,14 @@ def _family(name: str) -> str:
 
 def _card(result: Alignment) -> Card:
     way = result.ways[0]
-    badge = BADGES[way.advice]
+    badge, family, group = BADGES[way.advice], _family(way.family), group_name(way.group)
     facts = (
         *_recalls(way),
         *((BASELINES[b.name], score(b.cosine.recall_10.value)) for b in way.baselines if b.name == "as_is"),
         ("old encoder's own", _said(way.own_overlap)),
         *([] if way.own_within_100 is None else [("its 10 in 100", _said(way.own_within_100))]),
         ("pairs", count(result.pairs)),
-        ("map", f"{_family(way.family)} ({group_name(way.group)})"),
+        ("map", family if family == group else f"{family} ({group})"),
     )
     return Card(_arrow(way), badge[0], sentence_of(result.text.message), badge[1], facts, brief=True)
 
@@ -169,7 +169,7 @@ def _retrieval(result: Alignment) -> Iterator[Block]:
     for way in result.ways:
         queries = counted(cosine(way.queries).queries, "query row")
         yield Table(
-            f"{_arrow(way)}: {queries} that the map has not seen [95 %]. Re-embedding gives 1, so each value is the share of that",
+            f"{_arrow(way)}: the share of the true nearest rows that a search finds [95 %], for {queries} that the map has not seen",
             columns("mapped", "metric", "index", "recall@1", "recall@10", "10 in 100", words=("metric",)),
             tuple(
                 (use, each.metric, count(each.index), *map(_said, (each.recall_1, each.recall_10, each.within_100)))
@@ -247,7 +247,10 @@ def _pairs(result: Alignment) -> Iterator[Block]:
             tuple(rows),
             brief=way is result.ways[0],
         )
-    yield Text(_enough(*curves[0]), brief=True)
+    if (
+        result.ways[0].advice != "re_embed" or "shuffled" not in result.text.values
+    ):  # else no map works, whatever the pairs
+        yield Text(_enough(*curves[0]), brief=True)
 
 
 def _points(curve: PairsNeeded) -> tuple[tuple[float, float], ...]:
@@ -271,6 +274,8 @@ def _enough(way: Way, curve: PairsNeeded) -> str:
     if curve.enough <= way.fitted:
         fewest = curve.points[0].pairs
         enough = f"fewer than {count(fewest)}" if curve.enough < fewest else count(curve.enough)
+        if way.advice == "re_embed":
+            return f"{_arrow(way)}: more pairs gain less than 0.01, so pairs are not what is missing."
         return f"{_arrow(way)}: {enough} pairs are enough; more than that gain less than 0.01."
     return (
         f"{_arrow(way)}: about {counted(curve.enough, 'pair')} would be within 0.01 of the limit; "

@@ -22,7 +22,7 @@ from identifiable.report.page import (
     columns,
 )
 from identifiable.report.pages.components import spark, stability_cell
-from identifiable.report.pages.screen import design_section, long_table, named, screen_card, screen_name, size_words
+from identifiable.report.pages.screen import design_section, long_table, screen_card, screen_name, size_words
 from identifiable.report.words import (
     MISSING,
     clip,
@@ -31,6 +31,7 @@ from identifiable.report.words import (
     estimate,
     interval,
     known,
+    named,
     number,
     one_line,
     probability,
@@ -39,6 +40,12 @@ from identifiable.report.words import (
 from identifiable.results import Attribution, ComponentCard
 
 STYLES = {"technical": 0, "biological": 5, "both": 3, "neither": 6}  # roles and their colours in the figure
+NOT_REPRODUCIBLE = {  # what scores say of components that refits do not find: of the direction, and not of a component
+    "technical": "Most plate-like directions, not reproducible",
+    "biological": "Most perturbation-like directions, not reproducible",
+    "both": "Plate-like and perturbation-like directions, not reproducible",
+    "neither": "Other directions, not reproducible",
+}
 SPREAD = "spread"  # of wells, not of their values: no share of the same variance
 FACTORS = {SPREAD: "spread of wells, by plate"}
 CARDS = 12  # components of each role with a card
@@ -171,12 +178,16 @@ def _scatter(result: Attribution) -> Iterator[Block]:
 
 
 def _components(result: Attribution) -> Iterator[Block]:
-    roles = by_role(result.components)
-    for role, cards in roles.items():
+    found = [card for card in result.components if card.index not in result.refused]
+    refused = [card for card in result.components if card.index in result.refused]
+    roles = {one_line(role).capitalize(): cards for role, cards in by_role(found).items()}
+    refused_as = {NOT_REPRODUCIBLE.get(role, one_line(role)): cards for role, cards in by_role(refused).items()}
+    for heading, cards in {**roles, **refused_as}.items():
+        role = cards[0].role if cards else ""
         score = "biological" if role == "biological" else "technical"
         yield from long_table(
             Table(
-                f"{one_line(role).capitalize()}: {counted(len(cards), 'component')}, the most {score} first",
+                f"{heading}: {counted(len(cards), 'component')}, the most {score} first",
                 columns(
                     "component", "technical", "biological", "mostly", "moved most by", "stability", "reproducible",
                     words=("mostly", "moved most by", "reproducible"), hidden=("stability", "reproducible"),
@@ -189,7 +200,7 @@ def _components(result: Attribution) -> Iterator[Block]:
                 brief=role != "neither" or len(cards) == len(result.components),
                 brief_rows=CARDS,
             ),
-            f"{one_line(role)} component",
+            "component" if heading in refused_as else f"{one_line(role)} component",
         )  # fmt: skip
 
 

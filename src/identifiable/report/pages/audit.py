@@ -11,14 +11,13 @@ from identifiable.report.pages.screen import (
     EXAMPLES,
     NAME,
     design_blocks,
-    named,
-    representation_name,
     screen_card,
     screen_name,
     size_words,
     skipped_section,
     some,
 )
+from identifiable.report.screen_names import representation_name
 from identifiable.report.words import (
     MISSING,
     clip,
@@ -28,6 +27,7 @@ from identifiable.report.words import (
     interval,
     known,
     listed,
+    named,
     number,
     one_line,
     percent,

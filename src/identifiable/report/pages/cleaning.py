@@ -25,16 +25,15 @@ from identifiable.report.page import (
     columns,
 )
 from identifiable.report.pages.attribution import fixed, mostly, ranked, role_words
-from identifiable.report.pages.recommendation import METRICS as RETRIEVAL
 from identifiable.report.pages.screen import (
     NO_DIFFERENCE,
     design_section,
     long_table,
-    named,
     screen_card,
     screen_name,
     size_words,
 )
+from identifiable.report.screen_names import RETRIEVAL
 from identifiable.report.words import (
     MISSING,
     count,
@@ -42,9 +41,11 @@ from identifiable.report.words import (
     estimate,
     interval,
     known,
+    named,
     number,
     one_line,
     percent,
+    plural,
     signed,
 )
 from identifiable.results import Cleaning, CleanPoint, Interval, SpaceMetric
@@ -75,7 +76,7 @@ METRICS = {  # name, which `glossary/cleaning.md` explains, and papers
     "pcr_batch": ("PCR, batch", ("luecken",)),
     "pcr_plate": ("PCR, plate", ("luecken",)),
 }
-JUDGED = {False: "the table as written", True: "batches not used to choose"}
+AS_WRITTEN = "the table as written"
 OWN_UNITS = ", in its own units"
 BASIS = ".safetensors"
 UNSAVED = "cleaning.safetensors"
@@ -84,7 +85,7 @@ UNSAVED = "cleaning.safetensors"
 def page(result: Cleaning) -> Page:
     words = glossary("cleaning")
     shown = dict.fromkeys(("plate_auroc", "replicate_map", *(m.metric for m in result.metrics)))
-    checked = dict.fromkeys(RETRIEVAL[c.metric][0] for c in result.checks if c.metric in set(RETRIEVAL) - set(METRICS))
+    checked = dict.fromkeys(RETRIEVAL[c.metric] for c in result.checks if c.metric in set(RETRIEVAL) - set(METRICS))
     measured = [METRICS[key] for key in shown if key in METRICS]
     return framed(
         result,
@@ -128,14 +129,23 @@ def _card(result: Cleaning) -> Card:
 
     facts = [
         (_done(result), f"{count(len(_touched(result)))} of {counted(len(result.weights), 'component')}"),
-        ("biology lost", percent(result.biology_lost)),
+        ("biology lost, all plates", percent(result.biology_lost)),
         ("budget", percent(result.budget)),
-        ("plate AUROC", from_to("plate_auroc")),
-        ("replicate mAP", from_to("replicate_map")),
-        ("roles", role_words(result.attribution.components) or MISSING),
+        ("plate AUROC, half against half", from_to("plate_auroc")),
+        ("replicate mAP, half against half", from_to("replicate_map")),
+        ("roles", _roles(result)),
     ]
     badge, tone = VERDICTS.get(result.verdict, (one_line(result.verdict), "caution"))
     return screen_card(result, badge, tone, facts)
+
+
+def _roles(result: Cleaning) -> str:
+    """Those of the components that refits find again."""
+    attribution = result.attribution
+    kept = [card for card in attribution.components if card.index not in attribution.refused]
+    refused = len(attribution.refused)
+    left = [f"{count(refused)} not reproducible"] if refused else []
+    return ", ".join([*filter(None, [role_words(kept)]), *left]) or MISSING
 
 
 def _done(result: Cleaning) -> str:
@@ -153,10 +163,11 @@ def _touched(result: Cleaning) -> list[int]:
 def _checks(result: Cleaning) -> Iterator[Block]:
     """Metrics of biology in the table as it came and in the cleaned one; then the differences, with the margin."""
     margin = result.settings.get("margin")
+    judged = {False: AS_WRITTEN, True: f"{plural(str(result.settings.get('held_out', 'batch')))} not used to choose"}
     lines = tuple(
         (
             f"{_metric_name(c.metric)} {'↑' if c.better == 'high' else '↓'}",
-            JUDGED[c.held_out] + ("" if c.scaled else OWN_UNITS),
+            judged[c.held_out] + ("" if c.scaled else OWN_UNITS),
             number(c.input),
             number(c.cleaned),
             estimate(c.difference, c.ci95, signed),
@@ -166,13 +177,14 @@ def _checks(result: Cleaning) -> Iterator[Block]:
     if not lines:
         return
     yield Table(
-        f"Every feature in standard deviations of its own table (unless it says{OWN_UNITS}); ↑ higher is better, ↓ lower is better",
+        f"All wells with a possible answer. Every feature in standard deviations of its own table (unless it says{OWN_UNITS}); ↑ higher is "
+        "better, ↓ lower is better. Replicate mAP here: replicates among the controls of their own batch",
         columns("metric", "judged on", "input", "cleaned", "difference [95 %]", words=("metric", "judged on")),
         lines,
         brief=True,
     )
     limit = f" More than {number(margin, 2)} to the left, the table is not written." if known(margin) else ""
-    for held_out, where in JUDGED.items():
+    for held_out, where in judged.items():
         rows = tuple(
             DotRow(_metric_name(c.metric), signed(c.difference), marks(("main", c.difference)), interval=c.ci95)
             for c in result.checks
@@ -242,7 +254,8 @@ def _chosen(result: Cleaning) -> Iterator[Block]:
     )
     if lines:
         yield Table(
-            f"Axes removed from each space: {count(removed)}. ICA - this: paired difference in replicate mAP",
+            f"Axes removed from each space: {count(removed)}, chosen on one half of the plates and judged on the other. "
+            "Replicate mAP here: mean over the wells of both halves, among the controls of their half. ICA - this: its paired difference",
             columns("space", "plate AUROC", "replicate mAP", "95 % interval", "biology lost", "ICA - this [95 %]"),
             lines,
             brief=True,
@@ -315,10 +328,18 @@ def _removed(result: Cleaning) -> Iterator[Block]:
         weight = number(result.weights[index], 2) if 0 <= index < len(result.weights) else MISSING
         if (card := cards.get(index)) is None:
             return (str(index), MISSING, weight, MISSING, MISSING, MISSING)
-        return (str(index), one_line(card.role), weight, fixed(card.technical), fixed(card.biological), mostly(card))
+        role = one_line(card.role) + (", not reproducible" if index in result.attribution.refused else "")
+        return (str(index), role, weight, fixed(card.technical), fixed(card.biological), mostly(card))
 
     if not places:
         yield Text("No component was removed.")
+    if refused := len(set(places) & set(result.attribution.refused)):
+        yield Text(
+            f"{count(refused)} of these {'is' if refused == 1 else 'are'} not reproducible one by one: refits find others. "
+            "What is judged is the table without all of them, on plates that were not used to choose.",
+            brief=True,
+            note=True,
+        )
     total = f"{count(len(_touched(result)))} of {counted(len(result.weights), 'component')}"
     table = Table(
         f"{_done(result).capitalize()}: {total}, the most technical first; weight 0 is dropped, 1 kept",
@@ -343,7 +364,8 @@ def _metrics(result: Cleaning) -> Iterator[Block]:
     heads = (f"{space_name(space)}, cleaned" if space in SPACES else space_name(space) for space in spaces)
     if rows:
         yield Table(
-            "↑ higher is better, ↓ lower is better, = the same for every rotation; [95 % interval]",
+            "On one half of the plates, axes chosen on the other; ↑ higher is better, ↓ lower is better, = the same for every rotation; "
+            "[95 % interval]. Replicate mAP here: mean over perturbations",
             columns("metric", *heads),
             tuple(
                 (label, *(estimate(of[s].value, of[s].ci95) if s in of else MISSING for s in spaces))
@@ -355,7 +377,7 @@ def _metrics(result: Cleaning) -> Iterator[Block]:
 
 
 def _metric_name(metric: str) -> str:
-    return named({key: name for key, (name, _) in {**RETRIEVAL, **METRICS}.items()}, metric)
+    return named({**RETRIEVAL, **{key: name for key, (name, _) in METRICS.items()}}, metric)
 
 
 # -- files
@@ -371,10 +393,18 @@ def _outputs(result: Cleaning) -> Iterator[Block]:
             brief=True,
         )
         return
+    helps = result.verdict == "ica-cleaning-helps"
+    if not result.removed:
+        yield Text("Nothing was removed: the table that is written is the input.", brief=True)
+        return
+    if not helps:
+        yield Text("The cleaned table gains nothing over the input. Use the input, on new plates too.", brief=True)
     saved = any(path.endswith(BASIS) for path in result.outputs)
     keep = "" if saved else f" To keep the map, run the command again with --save-basis {UNSAVED}."
-    yield Text(f"New plates need no refit and no batch label: the same map is applied to their rows.{keep}", brief=True)
-    yield Code("On new plates", apply_command(result), brief=True)
+    yield Text(
+        f"New plates need no refit and no batch label: the same map is applied to their rows.{keep}", brief=helps
+    )
+    yield Code("On new plates", apply_command(result), brief=helps)
 
 
 def apply_command(result: Cleaning) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-from identifiable.report.answer import advice, answer, form_group, near
+from identifiable.report.answer import advice, agree_nearby, answer, degree_name, form_group, loud, near
 from identifiable.report.frame import framed, glossary, marks, matrix, notices, section, shade, terms, thinned
 from identifiable.report.page import (
     NEXT,
@@ -41,7 +41,6 @@ from identifiable.report.pages.ladder import (
     Headline,
     axes_blocks,
     card,
-    degree_name,
     ladder_picture,
     ladder_table,
     legend,
@@ -152,13 +151,13 @@ def _one_answer(result: Comparison, told: Headline) -> Iterator[Block]:
 
 
 def _near(pair: PairResult, whose: str = "") -> Iterator[Block]:
-    if said := near(pair.neighbours, whose):
+    if (said := near(pair.neighbours, whose)) and not agree_nearby(pair):  # there it is in the answer
         yield Text(said, brief=True)
 
 
 def _next(result: Comparison, pair: PairResult) -> Iterator[Block]:
     yield from notices([alert for alert in result.alerts if alert.code in DOUBTED], brief=True)
-    steps = list(advice(pair, few_rows=any(alert.code == "few_rows" for alert in result.alerts)))
+    steps = list(advice(pair, result.alerts))
     if steps:
         yield Terms(tuple(("Next" if i == 0 else "And", step) for i, step in enumerate(steps)), brief=True)
 
@@ -192,10 +191,11 @@ def _several_answers(result: Comparison) -> Iterator[Block]:
     r2 = [p.verdict.r2 for p in result.pairs if p.verdict.r2 is not None]
     spread = (("R² of linear maps", f"{number(min(r2), 2)} to {number(max(r2), 2)}"),) if r2 else ()
     facts = tuple((name, f"{count(n)} of {total} ordered pairs") for name, n in found.most_common())
-    tone: Tone = "good" if pair.verdict.degree in ("nearly", "largely") else "caution"
+    tone: Tone = "good" if pair.verdict.degree in ("nearly", "largely") and not loud(pair) else "caution"
+    even = "even the two least alike" if tone == "good" else "the two least alike"
     yield from demo_data(result)
     yield Card(
-        f"{count(len(result.inputs))} models; the pair that agrees least",
+        f"{count(len(result.inputs))} models, {even}",
         degree_name(pair),
         f"{arrow(pair)}: {answer(pair, result.alerts)}",
         tone,

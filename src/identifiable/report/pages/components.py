@@ -35,12 +35,16 @@ CLEAR = 2  # standard errors from 0 at which a skew or a kurtosis is put into wo
 
 GISTS = {  # a reason in a few words, which keep a line of the table one line high
     "gaussian": "Gaussian",
+    "match_by_chance": "could be chance",
+    "no_partner": "no partner",
     "not_refitted": "not refitted",
+    "not_reproducible": "not reproducible",
     "not_settled": "not settled",
     "one_row": "one row",
     "refits_differ": "refits differ",
     "sign_uncertain": "sign uncertain",
     "uncertain_direction": "uncertain direction",
+    "weak_match": "weak match",
 }
 
 SIGNS = {"skew": "skew", "loading": "largest loading"}
@@ -57,7 +61,7 @@ def recorded(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and known(value) else None
 
 
-def reproducible_rule(settings: Settings) -> str:
+def reproducible_limits(settings: Settings) -> str:
     """One sentence with every limit that the settings record; empty if there is none."""
     mean, worst = limit(settings, "stability"), limit(settings, "stability_min")
     level, angle = limit(settings, "gaussian_level"), limit(settings, "angle_se")
@@ -76,7 +80,7 @@ def reproducible_rule(settings: Settings) -> str:
         parts.append(f"≤ {percent(row)} of its variance in one row")
     if residual is not None:
         parts.append(f"still to turn ≤ {short(residual)} rad")
-    return f"Reproducible means: {'; '.join([*parts, 'sign certain'])}." if parts else ""
+    return f"What is asked of a reproducible component: {'; '.join([*parts, 'sign certain'])}." if parts else ""
 
 
 def tone(reproducible: bool) -> Tone:
@@ -243,7 +247,8 @@ def reason_table(components: Sequence[Component], *, brief: bool = False) -> Ite
     ]
     if judged:
         heads = columns("reason", "reproducible", "components", "which", words=("reproducible", "which"))
-        yield Table("Reasons of the verdicts; numbers from lowest to highest", heads, tuple(judged), brief=brief)
+        caption = "Reasons of the verdicts: the first objection to each component; numbers from lowest to highest"
+        yield Table(caption, heads, tuple(judged), brief=brief)
 
 
 def details(components: Sequence[Component]) -> Iterator[Block]:

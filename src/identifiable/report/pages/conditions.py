@@ -6,23 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from identifiable.report.pages.screen import named, representation_name
-from identifiable.report.words import MISSING, estimate, known, listed, number, signed
+from identifiable.report.pages.screen import CHANCE
+from identifiable.report.screen_names import classifier_name, representation_name
+from identifiable.report.words import MISSING, estimate, known, listed, named, number, signed
 from identifiable.results import ConditionScore, Difference, ScreenEvaluation
 from identifiable.results.evaluation import ALL
 
 LIGHTGBM = "lightgbm"
 LINEAR = ("linear", "ridge", "logistic", "linear_probe")
-CLASSIFIERS = {
-    LIGHTGBM: "LightGBM",
-    "linear": "linear probe",
-    "linear_probe": "linear probe",
-    "ridge": "linear probe",
-    "logistic": "logistic probe",
-    "l1": "L1 probe",
-    "1-nn": "1-NN",
-    "odds": "log odds",
-}
 HELD_OUT = {"plate": "plates held out", "batch": "batches held out", "single-batch": "one batch at a time"}
 FIT = {"all": "representations fitted to all wells", "train": "representations fitted to training plates only"}
 BLIND = ("position", "plate", "batch", "cell_count")  # these contain no picture
@@ -31,10 +22,6 @@ ALIKE = 0.002  # AUROC of a linear probe that rotations may differ by: its penal
 GAIN = ("ica", "pca")  # the difference that an evaluation is about
 
 Protocol = tuple[str, str]  # what is held out, what representations are fitted to
-
-
-def classifier_name(key: str) -> str:
-    return named(CLASSIFIERS, key)
 
 
 def protocol_name(held_out: str, fit: str) -> str:
@@ -99,6 +86,15 @@ class Conditions:
         found = (self.at(protocol, name, self.main) for name in self.representations(protocol))
         return [c for c in found if c is not None and known(c.auroc)]
 
+    def at_best(self, protocol: Protocol, representation: str) -> ConditionScore | None:
+        """A representation under the classifier that clearly makes most of it: by the lower end of the interval, where that is known."""
+
+        def least(c: ConditionScore) -> tuple[float, float]:
+            return (c.ci95[0] if known(c.ci95[0]) else -math.inf, c.auroc)
+
+        found = (c for c in self.of(protocol) if (c.representation, c.target) == (representation, ALL))
+        return max((c for c in found if known(c.auroc)), key=least, default=None)
+
     def differences(self, protocol: Protocol) -> list[Difference]:
         """Over all targets and of each; ICA less PCA first."""
         found = [d for d in self.result.differences if (d.held_out, d.fit) == protocol]
@@ -115,15 +111,25 @@ class Conditions:
 
 
 def layout_words(scores: Conditions, protocol: Protocol) -> str:
-    """What classifiers score that see no picture."""
-    shown = scores.shown(protocol)
-    blind = [(representation_name(c.representation), c) for c in shown if c.representation in BLIND]
+    """What classifiers score that see no picture, each baseline and the representations by the classifiers that make most of them."""
+    found = {name: of for name in BLIND if (of := scores.at_best(protocol, name)) is not None}
+    blind = {representation_name(name): c for name, c in found.items()}
     if not blind:
         return ""
-    best = max((c.auroc for c in shown if c.representation not in BLIND), default=math.inf)
-    over = listed(name for name, c in blind if c.auroc >= best)
-    said = f"Without a picture: {listed(f'{name} {estimate(c.auroc, c.ci95)}' for name, c in blind)}."
-    return f"{said} No representation scores more than {over}: the scores need not be biology." if over else said
+    over_all = (c for c in scores.of(protocol) if c.target == ALL and c.representation not in BLIND and known(c.auroc))
+    best = max((c.auroc for c in over_all), default=math.inf)
+    over = listed(name for name, c in blind.items() if c.auroc >= best)
+    told = (f"{name} {estimate(c.auroc, c.ci95)} ({classifier_name(c.classifier)})" for name, c in blind.items())
+    said = f"Without a picture, by the best classifier of each: {listed(told)}."
+    if over:
+        said = f"{said} No representation scores more than {over}: the scores need not be biology."
+    position, own = found.get("position"), scores.at(protocol, "position", scores.main)
+    if position is None or own is None or not (position.ci95[0] > CHANCE[1] and own.auroc < position.auroc):
+        return said
+    return (
+        f"{said} Position scores less by {classifier_name(scores.main)} ({number(own.auroc)}). Compare every score with "
+        f"{number(position.auroc)}, because a representation may contain position in a form that any classifier can read."
+    )
 
 
 def rotation_words(scores: Conditions, protocol: Protocol) -> str:

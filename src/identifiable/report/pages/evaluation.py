@@ -27,7 +27,6 @@ from identifiable.report.pages.conditions import (
     ROTATIONS,
     Conditions,
     Protocol,
-    classifier_name,
     layout_words,
     probe_words,
     protocol_name,
@@ -37,17 +36,15 @@ from identifiable.report.pages.screen import (
     CHANCE,
     NAME,
     NO_DIFFERENCE,
-    REPRESENTATIONS,
     design_section,
     long_table,
-    named,
-    representation_name,
     screen_card,
     screen_name,
     size_words,
     skipped_section,
     some,
 )
+from identifiable.report.screen_names import REPRESENTATIONS, classifier_name, representation_name
 from identifiable.report.words import (
     MISSING,
     clip,
@@ -57,6 +54,7 @@ from identifiable.report.words import (
     estimate,
     known,
     listed,
+    named,
     number,
     one_line,
     percent,
@@ -160,8 +158,11 @@ def _card(scores: Conditions) -> Card:
     facts += [("ICA - PCA, AUROC", gain)] if gain != MISSING else []
     facts += [("classifier", classifier_name(scores.main))] if scores.main else []
     for first in scores.protocols[:1]:
-        named_first = ("base", *ROTATIONS, "position")
+        named_first = ("base", *ROTATIONS)
         facts += [(_name(c), number(c.auroc)) for c in scores.shown(first) if c.representation in named_first]
+        if (position := scores.at_best(first, "position")) is not None:
+            by = "" if position.classifier == scores.main else f" ({classifier_name(position.classifier)})"
+            facts += [(_name(position), number(position.auroc) + by)]
         facts += [("protocol", protocol_name(*first))]
     return screen_card(scores.result, *verdict_badge(scores.result.verdict), facts)
 
@@ -173,7 +174,8 @@ def _name(condition: ConditionScore) -> str:
 def _advice(result: ScreenEvaluation) -> Iterator[Block]:
     advice = result.advice
     answer = advice.answer if advice.answer in ANSWERS else "unclear"
-    yield Card("Use ICA on this screen", answer, sentence_of(advice.sentence.message), ANSWERS[answer], (), brief=True)
+    shown = "not tested" if advice.sentence.code == "ica_missing" else answer
+    yield Card("Use ICA on this screen", shown, sentence_of(advice.sentence.message), ANSWERS[answer], (), brief=True)
     yield from (
         Text(f"{i + 1}. {sentence_of(why.message)}", note=True, brief=True) for i, why in enumerate(advice.reasons)
     )
@@ -238,7 +240,7 @@ def _score_dots(scores: Conditions, protocol: Protocol) -> Iterator[Block]:
                 ("main", classifier_name(scores.main) + layout),
                 ("hollow", f"{classifier_name(scores.probe)} (below)"),
                 ("whisker", "95 % interval over plates"),
-                ("shuffle", "null: control wells scored as a perturbation"),
+                ("shuffle", "null: controls scored as a perturbation"),
                 ("rotation", "lowest and highest random rotation"),
             ),
             CHANCE,
@@ -291,7 +293,7 @@ def _differences(scores: Conditions) -> Iterator[Block]:
             brief=not i,
         )
         title = f"Paired differences, {classifier_name(scores.main)}"
-        names = [_pair(d).replace("PCA + ", "") for d in found]  # without the PCA that all rotations share
+        names = [_pair(d).replace("PCA + ", "").replace(" minus ", " - ") for d in found]  # as short as labels are
         blocks = (*_difference_dots(title, found, names, scores.main, strong=0), table)
         gain = scores.gain(protocol)
         summary = protocol_name(*protocol) + (f": ICA - PCA {gain}" if gain != MISSING else "")
@@ -299,7 +301,7 @@ def _differences(scores: Conditions) -> Iterator[Block]:
 
 
 def _pair(found: Difference) -> str:
-    return f"{representation_name(found.first)} - {representation_name(found.second)}"
+    return f"{representation_name(found.first)} minus {representation_name(found.second)}"
 
 
 def _difference_dots(
@@ -346,7 +348,10 @@ def _targets(scores: Conditions) -> Iterator[Block]:
         for target in targets if shown else ():
             cells = [scores.at(protocol, name, main, target) for name in shown]
             values = [c.auroc if c is not None and known(c.auroc) else None for c in cells]
-            name = clip(one_line(target), NAME) + (" (null)" if target in result.null_targets else "")
+            null = target in result.null_targets
+            name = (
+                f"controls as a test {result.null_targets.index(target) + 1}" if null else clip(one_line(target), NAME)
+            )
             gain = (gains.get(target, MISSING),) if gains else ()
             rows.append((name, *map(number, values), *gain))
             shades.append(
@@ -456,6 +461,12 @@ def _fitted(result: ScreenEvaluation) -> Iterator[Block]:
     yield from long_table(Table(caption, shown, tuple(map(line, result.fitted))), "fit")
 
 
+def _stage(stage: str) -> str:
+    """'LightGBM, rotations'."""
+    first, comma, rest = one_line(stage).partition(", ")
+    return classifier_name(first) + comma + rest
+
+
 def _times(result: ScreenEvaluation) -> Iterator[Block]:
     timed = sorted((t for t in result.times if known(t.seconds)), key=lambda t: -t.seconds)
     whole = sum(t.seconds for t in timed)
@@ -463,14 +474,14 @@ def _times(result: ScreenEvaluation) -> Iterator[Block]:
         return
     kept = sum(t.kept for t in result.times)
     again = f" {count(kept)} units were read from an earlier run." if kept else ""
-    longest = f"{percent(timed[0].seconds / whole)} of it for {one_line(timed[0].stage)}"
+    longest = f"{percent(timed[0].seconds / whole)} of it for {_stage(timed[0].stage)}"
     yield Text(f"Wall clock: {duration(whole)} in total, {longest}.{again}", brief=True)
     yield Table(
         "Wall clock by stage",
         columns("stage", "time", "share", "units", "read again"),
         tuple(
             (
-                one_line(t.stage),
+                _stage(t.stage),
                 duration(t.seconds),
                 percent(t.seconds / whole),
                 count(t.units),

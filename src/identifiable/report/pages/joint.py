@@ -14,14 +14,15 @@ from identifiable.report.page import (
     Curves,
     Fold,
     Gauge,
+    Hint,
     Page,
     Picture,
     Table,
     Text,
     columns,
 )
-from identifiable.report.pages.components import Settings, component_blocks, reason_table, recorded, tone
-from identifiable.report.pages.resolution import PAPERS, converged, judged, mostly, rule_note, whitened
+from identifiable.report.pages.components import Settings, component_blocks, gist, reason_table, recorded, tone
+from identifiable.report.pages.resolution import PAPERS, converged, judged, mostly, part_of, rule_note, whitened
 from identifiable.report.pages.resolution import card as model_card
 from identifiable.report.words import (
     MISSING,
@@ -37,7 +38,7 @@ from identifiable.report.words import (
     short,
     yes_no,
 )
-from identifiable.results import ComponentMatch, JointResolution, Resolution
+from identifiable.results import ComponentMatch, JointResolution, Reason, Resolution
 
 GUIDE = (
     "Each model was resolved by itself; a component is shared if every model has it, by correlation on the same rows. "
@@ -83,16 +84,14 @@ def page(result: JointResolution) -> Page:
 def _card(result: JointResolution, names: Sequence[str]) -> Card:
     shared, total = result.shared, len(result.matches)
     facts = (
-        ("models", count(len(result.models))),
         ("rows in common", count(result.n)),
         ("components of the first model", count(total)),
-        ("shared by all", count(len(shared))),
-        ("of these reproducible in all", count(sum(m.identifiable for m in shared))),
+        ("found in all", count(len(shared))),
     )
     settled = all(m.converged for m in result.models)
-    told = f"{count(len(shared))} of {count(total)} components are shared by {', '.join(names)}."
+    state = part_of(shared, result.matches, "shared") if settled else "NOT all converged"
     reached = tone(settled and mostly(shared, result.matches))
-    return Card("All models", "all converged" if settled else "NOT all converged", told, reached, facts, brief=True)
+    return Card(counted(len(names), "model"), state, f"{result.headline}.", reached, facts, brief=True)
 
 
 def _shared_rule(settings: Settings, first: str) -> str:
@@ -100,7 +99,10 @@ def _shared_rule(settings: Settings, first: str) -> str:
     above = _shared_limit(settings)
     link = f"every two of its partners correlate at {above}, " if above else ""
     level = recorded(settings.get("shared_p")) or SHARED_P
-    return f"Shared means: {link}p below {short(level)}, reproducible in every model. Counted: components of {first}, the first model."
+    return (
+        f"Found in a model, or shared, means: {link}p below {short(level)}, direction reproducible in every model. Counted: components "
+        f"of {first}, the first model."
+    )
 
 
 def _shared_limit(settings: Settings) -> str:
@@ -151,13 +153,14 @@ def _match_table(
         pictures = {
             place: tuple(Gauge(m.correlation, tone(m.shared)) if known(m.correlation) else None for m in matches),
             place + 2: tuple(Badge(tone(m.shared)) for m in matches),
+            place + 3: tuple(None if m.reason is None else Hint(one_line(m.reason.message)) for m in matches),
         }
-    judged_by = ("shared", "reproducible in all")
+    judged_by = ("shared", "why not, or doubt")
 
     def line(match: ComponentMatch) -> tuple[str, ...]:
         partners = map(_partner, match.partners, match.signs)
         told = (number(match.correlation), p_cell(match.p, settings))
-        return (*partners, *told, yes_no(match.shared), yes_no(match.identifiable))
+        return (*partners, *told, yes_no(match.shared), "" if match.reason is None else match_gist(match.reason))
 
     return Table(
         f"Components of the first model and their partners in each other ({OPPOSITE} opposite sign, {MISSING} none), with the "
@@ -167,6 +170,12 @@ def _match_table(
         pictures=pictures,
         brief=pictured,
     )
+
+
+def match_gist(reason: Reason) -> str:
+    """Why a component is not shared, or what is open, in a few words with the models concerned."""
+    models = reason.values.get("models")
+    return f"{gist(reason)} in {listed(map(display_name, models))}" if isinstance(models, list) else gist(reason)
 
 
 def _partner(place: int | None, sign: int | None) -> str:

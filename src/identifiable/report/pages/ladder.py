@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from identifiable.report.answer import answer, dimensions, form_group
+from identifiable.report.answer import answer, degree_name, dimensions, form_group, loud, verdict_name
 from identifiable.report.frame import marks, thinned
 from identifiable.report.page import (
     Block,
@@ -111,7 +111,11 @@ def card(pair: PairResult, alerts: Sequence[Alert] = (), *, brief: bool = False)
     facts += [("rows", count(pair.n))] + ([("rows dropped", count(pair.dropped))] if pair.dropped else [])
     facts += [("rows per dimension", ratio(pair.n, pair.width))]
     tone: Tone = (
-        "good" if verdict.degree in ("nearly", "largely") else "plain" if verdict.degree == "partly" else "caution"
+        "plain"
+        if verdict.degree == "partly"
+        else "good"
+        if verdict.degree in ("nearly", "largely") and not loud(pair)
+        else "caution"
     )
     return Card(arrow(pair), degree_name(pair), answer(pair, alerts), tone, tuple(facts), brief=brief)
 
@@ -136,19 +140,6 @@ def _facts(pair: PairResult) -> Iterator[tuple[str, str]]:
         yield "verdict.group, for gates", "none" if verdict.group is None else group_name(verdict.group)
     else:  # of an older version, which had one rule
         yield f"smallest group with an error below ε = {short(verdict.epsilon)}", verdict_name(verdict.group)
-
-
-def degree_name(pair: PairResult) -> str:
-    """The degree in a few words."""
-    verdict = pair.verdict
-    if verdict.degree is None:  # of an older version
-        return verdict_name(verdict.group)
-    said = {"none": "no agreement", "little": "little agreement"}
-    return said.get(verdict.degree, f"{verdict.degree} the same")
-
-
-def verdict_name(group: str | None) -> str:
-    return "none of the groups" if group is None else group_name(group)
 
 
 def verdict_words(pair: PairResult) -> str:
@@ -464,21 +455,38 @@ def null_rows(nulls: Iterable[Null | None], n: int) -> str:
 
 
 def _ladder_notes(pair: PairResult, settings: Mapping[str, Any]) -> Iterator[str]:
-    """What a reader would otherwise stumble over in this ladder."""
-    for name, means in (
-        ("held-out", {str(rung.group): rung.held_out.mean for rung in pair.rungs}),
-        ("in-sample", {str(rung.group): rung.in_sample.mean for rung in pair.rungs}),
-    ):
-        ladder = [group for group in NESTED if known(means.get(group))]
-        for smaller, larger in pairwise(ladder):
-            low, high = means[smaller], means[larger]
-            if high > max(low, ROUNDING) and number(high) != number(low):  # what the table does not show needs no words
-                seen = f"The {name} mean of {group_name(larger)} is larger than that of {group_name(smaller)}, which it contains."
-                yield f"{seen} {_why_reversed(name, larger, pair)}"
+    """What a reader would otherwise stumble over in this ladder, each note once."""
+    reversals = [
+        _reversal(name, smaller, larger, pair)
+        for name in ("held-out", "in-sample")
+        for smaller, larger in pairwise(group for group in NESTED if known(_mean(pair, name, group)))
+        # What the table does not show needs no words.
+        if _mean(pair, name, larger) > max(_mean(pair, name, smaller), ROUNDING)
+        and number(_mean(pair, name, larger)) != number(_mean(pair, name, smaller))
+    ]
+    yield from dict.fromkeys(reversals)
     if all(rung.held_out.ci95 is None for rung in pair.rungs):
         yield "No intervals were computed."
     if not any(rung.null for rung in pair.rungs):
         yield "No nulls were drawn, so this page does not say what chance would give."
+
+
+def _mean(pair: PairResult, name: str, group: str) -> float:
+    """The held-out or in-sample mean error of a group; NaN where it was not fitted."""
+    found = next((rung for rung in pair.rungs if rung.group == group), None)
+    return math.nan if found is None else (found.held_out if name == "held-out" else found.in_sample).mean
+
+
+def _reversal(name: str, smaller: str, larger: str, pair: PairResult) -> str:
+    """A larger group with larger errors than one it contains, and why."""
+    form = pair.verdict.form
+    if larger == "rigid" and form is not None and form.scale_state == "other":
+        return (
+            f"Errors of {group_name(larger)} are larger than those of {group_name(smaller)}, because it fits no scale: that of "
+            f"{display_name(pair.target)} is {number(form.scale)} times that of {display_name(pair.source)}."
+        )
+    seen = f"The {name} mean of {group_name(larger)} is larger than that of {group_name(smaller)}, which it contains."
+    return f"{seen} {_why_reversed(name, larger, pair)}"
 
 
 def _why_reversed(name: str, larger: str, pair: PairResult) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 
@@ -28,18 +27,18 @@ from identifiable.report.pages.screen import (
     NO_DIFFERENCE,
     design_section,
     long_table,
-    named,
-    representation_name,
     screen_card,
     screen_name,
     size_words,
 )
+from identifiable.report.screen_names import RETRIEVAL, label_name, method_name
 from identifiable.report.words import (
     MISSING,
     count,
     counted,
     estimate,
     known,
+    named,
     number,
     one_line,
     percent,
@@ -53,14 +52,7 @@ VERDICTS: dict[str, tuple[str, Tone]] = {
     "tie": ("a tie", "caution"),
     "keep-as-is": ("keep as it is", "plain"),
 }
-METRICS = {  # name, which `glossary/recommendation.md` explains, and papers
-    "nn_euclidean": ("1-NN, Euclidean", ()),
-    "nn_cosine": ("1-NN, cosine", ()),
-    "consensus": ("consensus", ("ljosa",)),
-    "consensus_batch": ("consensus, other batch", ("ando",)),
-    "replicate_map": ("replicate mAP", ("kalinin",)),
-    "batch_readable": ("batch readable", ()),
-}
+PAPERS = {"consensus": "ljosa", "consensus_batch": "ando", "replicate_map": "kalinin"}  # of metrics
 HEADS = {
     "nn_euclidean": "1-NN",
     "nn_cosine": "cosine",
@@ -69,60 +61,43 @@ HEADS = {
     "replicate_map": "mAP",
     "batch_readable": "batch",
 }
-INPUTS = {"as-is": "as it is", "z-score": "z-scored columns"}
-FITTED = {"training": "other batches", "own controls": "controls", "all rows": "all wells, no labels"}
+FITTED = {"own controls": "controls", "all rows": "all wells, no labels"}
 SPACES = {"before": "before", "after": "after"}
 PICTURES = {"pca": ("PCA", "principal component"), "umap": ("UMAP", "UMAP axis")}
 STYLES, GREY = (0, 1, 2, 3, 4, 5, 7), 6  # of clouds
 DRAWN = 12  # methods in the figure
+AS_IS = "as-is"
 REACH = 1.5  # standard deviations, at which a plate map is deepest in colour
 UNSAVED = "correction.safetensors"
 BASIS = ".safetensors"
 
 
-def method_name(key: str) -> str:
-    """'control z-score by batch, then sphering (ridge 1)'."""
-    if key in INPUTS:
-        return INPUTS[key]
-    return ", then ".join(_one_method(part) for part in key.split("+"))
-
-
-def _one_method(key: str) -> str:
-    if found := re.fullmatch(r"(control-\w+)-(plate|batch)", key):
-        return f"{representation_name(found[1])} by {found[2]}"
-    if found := re.fullmatch(r"sphering-([\d.]+)", key):
-        return f"sphering (ridge {found[1]})"
-    return {"pca": "PCA", "ica-clean": "ICA cleaning"}.get(key) or representation_name(key)
-
-
-def short_name(key: str) -> str:
-    """'control z, batch', for the labels of a figure."""
-    if found := re.fullmatch(r"control-(z|mad)-(plate|batch)(?:\+sphering-([\d.]+))?", key):
-        scaled = f"{'MAD' if found[1] == 'mad' else 'z'}, {found[2]}"
-        return f"{scaled}; sphering {found[3]}" if found[3] else f"control {scaled}"
-    return key.replace("-", " ") if key.startswith("sphering") else method_name(key)
+def _parts(result: Recommendation) -> str:
+    """What was held out: 'batches'."""
+    return plural(result.held_out)
 
 
 def metric_name(key: str) -> str:
-    return named({name: words for name, (words, _) in METRICS.items()}, key)
+    return named(RETRIEVAL, key)
 
 
 def page(result: Recommendation) -> Page:
     words = glossary("recommendation")
+    before_after = "" if result.written == AS_IS else " before and after"
     fitted = [f"Methods: {method.name}" for method in result.methods]
-    measured = [METRICS[m.metric] for m in result.metrics if m.metric in METRICS]
+    measured = [m.metric for m in result.metrics if m.metric in RETRIEVAL]
     return framed(
         result,
         title=f"{screen_name(result)}: which correction helps",
-        subtitle="Corrections of a screen, compared with the table as it came on whole batches held out",
+        subtitle=f"Corrections of a screen, compared with the table as it came on whole {_parts(result)} held out",
         guide="All numbers are compared with the input, the better of the table as it is and its z-scored columns. A method is used "
         "only if no biological metric suffers; otherwise the table is kept as it is.",
         verdict=[_card(result)],
         sections=[
             section("methods", "Methods, best first", _methods(result)),
             section("choice", "The choice, held out", _choice(result)),
-            section("wells", "Wells before and after", _pictures(result)),
-            section("plates", "The mean plate before and after", _plates(result)),
+            section("wells", f"Wells{before_after}", _pictures(result)),
+            section("plates", f"The mean plate{before_after}", _plates(result)),
             section("asked", "What the metrics ask", _asked(result)),
             section("outputs", "Files, and new plates", _outputs(result)),
             design_section(result.design),
@@ -136,7 +111,7 @@ def page(result: Recommendation) -> Page:
                 "Which method is used",
                 "The choice, held out",
                 "Keep your data as it is",
-                *(name for name, _ in measured),
+                *map(metric_name, measured),
             ),
         ),
         methods=(
@@ -145,7 +120,7 @@ def page(result: Recommendation) -> Page:
             + " ".join(words[name] for name in ("Methods", *fitted) if name in words),
             f"Seed {result.provenance.seed}.",
         ),
-        papers=dict.fromkeys(("nelson", *(paper for _, of in measured for paper in of))),
+        papers=dict.fromkeys(("nelson", *(PAPERS[metric] for metric in measured if metric in PAPERS))),
     )
 
 
@@ -165,7 +140,7 @@ def _card(result: Recommendation) -> Card:
     same = count(round(result.stable * result.folds)) if known(result.stable) else MISSING
     facts = [
         (best, method_name(one_line(result.chosen))),
-        ("family chosen by", f"{same} of {counted(result.folds, 'fold')}"),
+        ("family chosen in", f"{same} of {counted(result.folds, 'fold')}"),
         *map(from_to, result.metrics),
         ("margin", number(result.margin, 2)),
     ]
@@ -189,7 +164,7 @@ def _methods(result: Recommendation) -> Iterator[Block]:
             continue
         rows.append(
             DotRow(
-                short_name(one_line(method.name)),
+                label_name(one_line(method.name)),
                 signed(score.difference),
                 marks(("main", score.difference)),
                 interval=score.difference_ci95,
@@ -202,7 +177,7 @@ def _methods(result: Recommendation) -> Iterator[Block]:
             "Best first. Left of 0 the method loses biology in at least this metric.",
             "difference to the input",
             tuple(rows),
-            (("main", "smallest difference"), ("whisker", "95 % interval over held-out parts")),
+            (("main", "smallest difference"), ("whisker", f"95 % interval over {_parts(result)} held out")),
             NO_DIFFERENCE,
             span=True,
         )
@@ -214,10 +189,10 @@ def _methods(result: Recommendation) -> Iterator[Block]:
         flags += [] if method.harmless or method.family == "input" else ["worse"]
         cells = tuple(MISSING if s is None else number(s.value) for s in found)
         picks = count(method.picks) if method.picks else MISSING
-        lines.append((short_name(one_line(method.name)), ", ".join(flags) or MISSING, *cells, picks))
+        lines.append((method_name(one_line(method.name)), ", ".join(flags) or MISSING, *cells, picks))
     yield Table(
-        "Scores on held-out batches; ↓ lower is better. Worse: below the input in a biological metric. Folds: how often the method is "
-        "chosen without some batches",
+        f"Scores on {_parts(result)} held out; ↓ lower is better. Worse: below the input in a biological metric. Tied: within a standard "
+        f"error of the best correction in each. Folds: how often the method is chosen without some {_parts(result)}. Sphering: its ridge",
         columns("method", "verdict", *heads, "folds", words=("verdict",)),
         tuple(lines),
         strong=next((i for i, m in enumerate(result.methods) if m.name == result.chosen), None),
@@ -243,8 +218,8 @@ def _differences(result: Recommendation) -> Iterator[Block]:
     for method in result.methods:
         found = [result.score(method.name, m.metric) for m in result.metrics]
         cells = (MISSING if s is None else estimate(s.difference, s.difference_ci95, signed) for s in found)
-        fitted = named(FITTED, method.fitted)
-        lines.append((short_name(one_line(method.name)), *cells, fitted, one_line(method.note) or MISSING))
+        fitted = named({**FITTED, "training": f"other {_parts(result)}"}, method.fitted)
+        lines.append((method_name(one_line(method.name)), *cells, fitted, one_line(method.note) or MISSING))
     heads = _heads(result)
     table = Table(
         "Method minus input [95 %]",
@@ -260,8 +235,8 @@ def _differences(result: Recommendation) -> Iterator[Block]:
 def _choice(result: Recommendation) -> Iterator[Block]:
     if result.nested:
         yield Table(
-            "A method chosen without each part of the batches, scored on that part",
-            columns("metric", "chosen method", "minus input [95 %]"),
+            f"A method chosen without each part of the {_parts(result)}, scored on that part",
+            columns("metric", "held out", "minus input [95 %]"),
             tuple(
                 (
                     metric_name(s.metric),
@@ -293,12 +268,18 @@ def _pictures(result: Recommendation) -> Iterator[Block]:
             (picture.label, picture.labels, "target" if result.design.targets else "perturbation"),
         ):
             for space, points in (("before", picture.before), ("after", picture.after)):
-                if not any(all(map(known, p)) for p in points):
+                if not any(all(map(known, p)) for p in points) or _is_before(result, space):
                     continue
-                yield _scatter(picture, points, colours, names, f"{name} {space}, coloured by {what}", axis)
+                said = "of the table as it is" if result.written == AS_IS else space
+                yield _scatter(picture, points, colours, names, f"{name} {said}, coloured by {what}", axis)
     if result.pictures:
-        said = "the input, z-scored" if result.written == "as-is" else method_name(one_line(result.written))
-        yield Text(f"After: {said}. Each dot is a well, at most 500 drawn at random. Grey: all other names.", note=True)
+        after = "" if result.written == AS_IS else f"After: {method_name(one_line(result.written))}. "
+        yield Text(f"{after}Each dot is a well, at most 500 drawn at random. Grey: all other names.", note=True)
+
+
+def _is_before(result: Recommendation, space: str) -> bool:
+    """Whether a picture is that of the table before: where the table is kept, nothing comes after."""
+    return result.written == AS_IS and space == "after"
 
 
 def _scatter(
@@ -314,15 +295,13 @@ def _scatter(
         Cloud(one_line(name), _where(points, colours, k), "main", STYLES[k % len(STYLES)])
         for k, name in enumerate(names)
     ]
-    across, up = ([p[side] for p in points if all(map(known, p))] or [0.0] for side in (0, 1))
     return Curves(
         title,
         "Axes are in units of the spread along the first. Points far out are drawn at the edge.",
         f"{axis} 1",
         f"{axis} 2",
         clouds=tuple(cloud for cloud in clouds if cloud.points),
-        base=min(up),
-        across_base=min(across),
+        across_base=0.0,
     )
 
 
@@ -334,8 +313,10 @@ def _where(
 
 def _plates(result: Recommendation) -> Iterator[Block]:
     for plate in result.plate_maps:
+        if _is_before(result, plate.space):
+            continue
         yield Grid(
-            f"Mean plate, {named(SPACES, plate.space)}",
+            "Mean plate" if result.written == AS_IS else f"Mean plate, {named(SPACES, plate.space)}",
             "Along the direction in which controls vary most within plates, plate means taken out. Edges or gradients are "
             "position effects; treatments that always have the same address show as well.",
             plate.rows,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from identifiable.report.frame import framed, glossary, section, terms, thinned
-from identifiable.report.page import Block, Card, Cloud, Curve, Curves, Heading, Page, Table, Terms, Text, columns
+from identifiable.report.frame import framed, glossary, section, shell_words, terms, thinned, written_by
+from identifiable.report.page import Block, Card, Cloud, Code, Curve, Curves, Heading, Page, Table, Terms, Text, columns
 from identifiable.report.pages.components import (
     component_blocks,
     details,
     has_stability,
     limit,
     reason_table,
-    reproducible_rule,
+    reproducible_limits,
     tone,
 )
 from identifiable.report.words import (
@@ -34,7 +35,7 @@ from identifiable.report.words import (
 from identifiable.results import Component, Resolution, Start, Step
 
 GUIDE = (
-    "A component is called reproducible if other rows and another start would give it again, within its error. "
+    "A component is called reproducible if other rows and another start would give it again, within its error and with its sign. "
     "Components are numbered from 0, in the order of the columns that transform writes."
 )
 PAIRS_LISTED = 60
@@ -58,10 +59,11 @@ def page(result: Resolution) -> Page:
         guide=GUIDE,
         verdict=(
             card(result, brief=True),
-            *rule_note(result, brief=True),
+            *rule_note(result),
             *reason_table(result.components, brief=True),
         ),
         sections=[
+            section("steps", "What to do next", _steps(result)),
             section("components", "Components", _components(result)),
             section("trust", "How far to trust them", _trust(result)),
             section("pairs", "Components that cannot be separated", _pairs(result)),
@@ -95,7 +97,16 @@ def card(result: Resolution, *, brief: bool = False) -> Card:
         ("contrast", significant(result.contrast)),
     ]
     reached = tone(result.converged and mostly(result.identifiable, result.components))
-    return Card(display_name(table.name), converged(result), f"{result.headline}.", reached, tuple(facts), brief=brief)
+    state = converged(result)
+    if result.converged and has_stability(result.components):
+        state = part_of(result.identifiable, result.components, "reproducible")
+    return Card(display_name(table.name), state, f"{result.headline}.", reached, tuple(facts), brief=brief)
+
+
+def part_of(part: Sequence[object], whole: Sequence[object], what: str) -> str:
+    """'all shared', 'most shared', 'few shared' or 'none shared'."""
+    size = "none" if not part else "all" if len(part) == len(whole) else "most" if mostly(part, whole) else "few"
+    return f"{size} {what}"
 
 
 def mostly(part: Sequence[object], whole: Sequence[object]) -> bool:
@@ -103,14 +114,48 @@ def mostly(part: Sequence[object], whole: Sequence[object]) -> bool:
     return 0 < len(whole) <= 2 * len(part)
 
 
-def rule_note(result: Resolution, *, brief: bool = False) -> list[Block]:
+def rule_note(result: Resolution) -> list[Block]:
     """What it takes to be called reproducible, where the result records it."""
-    rule = reproducible_rule(result.settings)
-    return [Text(rule, note=True, brief=brief)] if rule else []
+    asked = reproducible_limits(result.settings)
+    return [Text(asked, note=True)] if asked else []
 
 
 def converged(result: Resolution) -> str:
     return "converged" if result.converged else "NOT converged"
+
+
+def _steps(result: Resolution) -> Iterator[Block]:
+    """What can be done with what was found."""
+    kept, total = len(result.identifiable), len(result.components)
+    words = shell_words(result.provenance.command)
+    if not total or not has_stability(result.components):  # said beside the components
+        return
+    if not kept:
+        yield Text(
+            "Use no single column. Add rows, or lower the rank (--rank); to ask whether two tables agree, whatever their axes, "
+            "compare them:",
+            brief=True,
+        )
+        yield Code("Compare", one_line(f"identifiable compare {_table_of(words)} other.npy"), brief=True)
+        return
+    chosen = "" if kept == total else " --only-identifiable"
+    basis = written_by(result.provenance.command)
+    save = "" if basis else "Save the basis with -o. "
+    yield Text(
+        f"{save}Use the {'components' if kept == total else 'reproducible components'} as features of these or new rows:",
+        brief=True,
+    )
+    yield Code(
+        "Use the basis",
+        one_line(f"identifiable transform {basis or 'basis.safetensors'} {_table_of(words)} -o components.npy{chosen}"),
+        brief=True,
+    )
+
+
+def _table_of(words: Sequence[str]) -> str:
+    """The table as the command named it; a placeholder where it did not."""
+    named = list(words[:2]) == ["identifiable", "resolve"] and len(words) > 2 and not words[2].startswith("-")
+    return shlex.quote(words[2]) if named else "vectors.npy"
 
 
 # -- the components
@@ -183,7 +228,8 @@ def _pairs(result: Resolution) -> Iterator[Block]:
             "the plane that they span, but not the axes in it."
         )
         lines = [(str(p.first), str(p.second), number(p.curvature), number(p.angle_se)) for p in result.unresolved]
-        yield from _capped("Pairs that cannot be separated", ("and", "curvature", "angle error (rad)"), lines, "pair")
+        heads = ("and", "curvature", "angle error (rad)")
+        yield from _capped("Pairs that cannot be separated", heads, lines, "pair", result.unresolved_pairs)
     elif len(result.components) > 1:
         yield Text(f"Every pair can be separated at this solution. {_still(result)}")
     if result.ties:
@@ -206,14 +252,17 @@ def _still(result: Resolution) -> str:
     return f"This is local: {count(left)} of {total} {'is' if left == 1 else 'are'} not reproducible, for the reasons under the verdict."
 
 
-def _capped(caption: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]], what: str) -> Iterator[Block]:
-    """The first lines of a long list, and how many there are in all."""
-    shown = tuple(lines[:PAIRS_LISTED])
-    left = len(lines) - len(shown)
-    first = f", of which the first {count(len(shown))}" if left else ""
-    total = f"{caption}: {count(len(lines))}{first}"
-    yield Table(total, columns("component", *heads), shown, brief=True, brief_rows=PAIRS_PRINTED)
-    if left:
+def _capped(
+    caption: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]], what: str, total: int = 0
+) -> Iterator[Block]:
+    """The first lines of a long list, and how many there are in all: `total`, where the result lists the worst only."""
+    shown, total = tuple(lines[:PAIRS_LISTED]), max(total, len(lines))
+    worst = "worst" if total > len(lines) else "first"
+    first = f", of which the {worst} {count(len(shown))}" if total > len(shown) else ""
+    yield Table(
+        f"{caption}: {count(total)}{first}", columns("component", *heads), shown, brief=True, brief_rows=PAIRS_PRINTED
+    )
+    if left := len(lines) - len(shown):
         yield Text(f"In the JSON result: {counted(left, f'further {what}')}.", note=True)
 
 

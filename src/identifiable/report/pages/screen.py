@@ -8,7 +8,18 @@ from dataclasses import replace
 from identifiable.report.frame import section
 from identifiable.report.page import Block, Card, Fold, Section, Table, Text, Tone, columns
 from identifiable.report.render.terminal import printed
-from identifiable.report.words import MISSING, clip, count, counted, display_name, known, one_line, sentence_of, short
+from identifiable.report.words import (
+    MISSING,
+    clip,
+    count,
+    counted,
+    display_name,
+    known,
+    named,
+    one_line,
+    sentence_of,
+    short,
+)
 from identifiable.results import Attribution, Audit, Cleaning, Recommendation, ScreenDesign, ScreenEvaluation
 
 Screened = Audit | Recommendation | ScreenEvaluation | Attribution | Cleaning
@@ -19,40 +30,6 @@ NAME = 40  # characters of a perturbation's or a column's name
 EXAMPLES = 5
 CHANCE = ("chance", 0.5)
 NO_DIFFERENCE = ("no difference", 0.0)
-
-REPRESENTATIONS = {  # what each means: `glossary/evaluation.md`, under its name
-    "base": "Base",
-    "pca": "PCA",
-    "ica": "PCA + ICA",
-    "rand": "PCA + Rand",
-    "position": "position only",
-    "plate": "plate only",
-    "batch": "batch only",
-    "cell_count": "cell count only",
-    "embedding": "embedding",
-    "oracle": "true latents",
-    "given": "given basis",
-    "control-z": "control z-score",
-    "control-mad": "control MAD",
-    "sphering": "sphering",
-    "tvn": "TVN",
-    "combat": "ComBat",
-    "harmony": "Harmony",
-    "pca-cs": "PCA-CS",
-    "ica-cs": "ICA-CS",
-    "rand-cs": "Rand-CS",
-    "position-subtracted": "less position",
-    "count-regressed": "less cell count",
-}
-
-
-def named(names: Mapping[str, str], key: str) -> str:
-    """What `key` is called, or the key itself in plain words."""
-    return names.get(key) or one_line(key).replace("_", " ")
-
-
-def representation_name(key: str) -> str:
-    return named(REPRESENTATIONS, key)
 
 
 def screen_name(result: Screened) -> str:

@@ -9,7 +9,7 @@ from identifiable.report.frame import framed, glossary, section
 from identifiable.report.page import Block, Card, Fold, Page, Table, Text, columns
 from identifiable.report.pages import evaluation
 from identifiable.report.pages.paper import choice_tables
-from identifiable.report.pages.screen import representation_name
+from identifiable.report.screen_names import representation_name
 from identifiable.report.words import MISSING, count, estimate, known, number, one_line, sentence_of, signed
 from identifiable.results import GeneScore, Table3
 
