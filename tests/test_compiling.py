@@ -121,11 +121,12 @@ def test_a_terminal_shows_a_compilation_at_once():
 def test_small_tables_are_resolved_and_scored_without_numba(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "z.npy", rng.laplace(size=(200, 3)))
-    np.save(tmp_path / "f.npy", rng.integers(3, size=(200, 2)))
+    np.save(tmp_path / "l.npy", rng.laplace(size=(3000, 30)))
+    np.save(tmp_path / "f.npy", rng.integers(4, size=(3000, 2)))
     script = """
 import sys
 from identifiable.cli import main
-for command in (["resolve", "z.npy", "--stability", "0"], ["disentangle", "z.npy", "f.npy", "--metrics", "infomec"]):
+for command in (["resolve", "z.npy", "--stability", "0"], ["disentangle", "l.npy", "f.npy", "--metrics", "infomec"]):
     assert main([*command, "--quiet"]) == 0
 assert "numba" not in sys.modules
 from identifiable.ica.kernels import tanh_and_squares

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,17 @@ CHARACTERS = 300  # of an error in someone else's code that are worth repeating
 def words_of(error: BaseException) -> str:
     """What an error in someone else's code is and says, on one line and not too long."""
     return f"{type(error).__name__}: {said(error)}"
+
+
+@contextmanager
+def failing(ours: Callable[[str], IdentifiableError]) -> Iterator[None]:
+    """Anything may come out of someone else's code, a `sys.exit()` too: it becomes the error that `ours` makes of its words."""
+    try:
+        yield
+    except (IdentifiableError, MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise ours(words_of(error)) from error
 
 
 def said(error: BaseException) -> str:

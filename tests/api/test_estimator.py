@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from dataclasses import replace
@@ -224,6 +225,36 @@ def test_an_argument_of_fastica_says_what_to_use_instead(name, value, instead):
     with pytest.raises(TypeError, match=rf"\b{name} .*{instead}.*coming-from-fastica") as error:
         ICA(2, **{name: value})
     assert "\n" not in str(error.value)
+
+
+def test_methods_answer_arguments_of_fastica_too():
+    X = np.random.default_rng(3).laplace(size=(200, 2))
+    model = ICA(restarts=1).fit(X)
+    for call in (model.transform, model.inverse_transform):
+        with pytest.raises(TypeError, match=rf"{call.__name__}.* copy .*coming-from-fastica"):
+            call(X, copy=False)
+        with pytest.raises(TypeError, match="other"):
+            call(X, other=1)
+        assert list(inspect.signature(call).parameters) == ["X"]
+    with pytest.raises(ValueError, match=r"set_params.* fun .*contrast.*coming-from-fastica"):
+        model.set_params(fun="exp")
+    with pytest.raises(ValueError, match="other"):
+        model.set_params(other=1)
+    assert model.set_params(contrast="exp").contrast == "exp"
+
+
+def test_every_argument_of_the_methods_of_fastica_is_taken_or_answered():
+    for name in ("fit", "transform", "inverse_transform", "set_params"):
+        theirs, ours = (inspect.signature(getattr(kind, name)).parameters for kind in (FastICA, ICA))
+        assert set(theirs) <= set(ours) | set(estimator_room.FASTICA)
+
+
+@pytest.mark.parametrize("given", [lambda X: X * 1j, lambda X: pd.DataFrame(X * 1j)])
+def test_complex_numbers_are_refused_as_everywhere_without_showing_them(given):
+    X = np.random.default_rng(3).laplace(size=(200, 2))
+    with pytest.raises(DataError, match="complex128") as error:
+        ICA(restarts=1).fit(given(X))
+    assert "0." not in str(error.value)
 
 
 def test_every_argument_of_fastica_is_taken_or_answered():

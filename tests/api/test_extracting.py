@@ -117,6 +117,22 @@ def test_layers_of_a_module_are_what_its_parts_give(net):
     assert json.loads(about["final_norm"]) == {"blocks.1": "no", "norm": "yes", "output": "no"}
 
 
+def test_a_long_name_and_a_private_file_are_what_they_were(net, tmp_path):
+    output = tmp_path / ("n" * 243 + ".safetensors")
+    output.touch(mode=0o600)
+    extract(net, "x.npy", output=output, layers=["last"])
+    assert output.stat().st_mode & 0o777 == 0o600
+    assert load_file(output)
+
+
+def test_rows_that_will_replace_a_private_file_are_private_before_they_do(folder):
+    Path("out.safetensors").touch(mode=0o600)
+    with growing.GrowingFile("out.safetensors", {"a": 2}, np.arange(3), {}) as file:
+        assert file.path.stat().st_mode & 0o777 == 0o600
+    with growing.GrowingFile("new.safetensors", {"a": 2}, np.arange(3), {}) as file:
+        assert file.path.stat().st_mode & 0o777 != 0o600
+
+
 def test_tokens_and_maps_are_pooled(folder):
     tokens, maps = (
         np.random.default_rng(0).standard_normal((5, 7, 3)),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import check_gates, files, one_line, run
+from commands import check_gates, files, one_line, refused, run
 from errors import naming
 from identifiable import bilipschitz
 from identifiable.api import load
@@ -33,6 +33,14 @@ class Squeeze:
 
 decoder = Squeeze(2.0, 0.8, 1.0)
 flat = Squeeze(2.0, 0.0, 1.0)
+
+
+class Holes:
+    def jvp(self, z, v):
+        return np.where(z[:, :1] < 0.9, 2 * v, np.nan)
+
+
+holes = Holes()
 number = 7
 
 
@@ -120,6 +128,17 @@ def test_fail_if_decides_the_exit_code(folder, capsys):
     flat = ["bilipschitz", "latents.npy", "--decoder", "model:flat", "--quiet"]
     infinite = "deficient > 0; constant > 1000; best_constant > 1000"
     check_gates(flat, holds="undefined > 0", fails=infinite, capsys=capsys)
+
+
+def test_what_a_decoder_does_where_it_has_no_derivative_decides_no_gate(folder, capsys):
+    words = ["bilipschitz", "latents.npy", "--decoder", "model:holes", "--quiet"]
+    missing = int((np.load("latents.npy")[:, 0] >= 0.9).sum())
+    assert missing > 0
+    judged = "constant > 3; constant > 1; sigma_min.q05 < 1; best_constant > 2; deficient > 0; supremum.estimate > 3"
+    check_gates(words, holds="n < 3", fails="undefined > 0", undecided=judged, capsys=capsys)
+    assert f"{missing} of 250 points" in refused(*words, "--fail-if", "constant > 3", code=2, capsys=capsys)
+    found = bilipschitz(__import__("model").holes, "latents.npy")
+    assert re.search(naming(250 - missing, 250, missing), found.headline)
 
 
 @pytest.mark.parametrize(

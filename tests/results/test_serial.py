@@ -34,7 +34,7 @@ from identifiable.results import (
     write_text,
     write_texts,
 )
-from identifiable.results.writing import whole_folder
+from identifiable.results.writing import cut_name, whole_folder
 
 SEED = 20240615
 
@@ -486,3 +486,66 @@ def test_an_error_about_an_unfinished_file_names_the_file(tmp_path):
         with pytest.raises((DataError, OutputError), match=naming(path)) as caught, whole_file(path) as temporary:
             raise error(f"{temporary}: no room (name = '{temporary}')")
         assert ".part" not in str(caught.value)
+
+
+def modes(path: Path) -> tuple[int, int, int]:
+    return path.stat().st_mode & 0o777, path.stat().st_uid, path.stat().st_gid
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_what_is_replaced_keeps_its_mode_and_what_is_new_has_the_usual_one(tmp_path, mode):
+    path, folder = tmp_path / "r.json", tmp_path / "z.zarr"
+    path.touch()
+    folder.mkdir()
+    path.chmod(mode)
+    folder.chmod(0o700)
+    (tmp_path / "link.json").symlink_to(path)
+    owned = modes(path)
+    for name in ("r.json", "link.json"):
+        assert modes(write_text(tmp_path / name, "text")) == owned
+    with whole_folder(folder) as temporary:
+        (temporary / "chunk").touch()
+    assert modes(folder)[0] == 0o700
+    (tmp_path / "usual").touch()
+    assert modes(write_text(tmp_path / "new.json", "text"))[0] == modes(tmp_path / "usual")[0]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can give files away")
+def test_owner_and_group_of_what_is_replaced_stay_where_that_is_permitted(tmp_path, monkeypatch):
+    path = write_text(tmp_path / "r.json", "old")
+    os.chown(path, 12, 34)
+    path.chmod(0o664)
+    assert modes(write_text(path, "new")) == (0o664, 12, 34)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "chown", refuse)
+    write_text(path, "newer")
+    assert (path.read_text(), modes(path)) == ("newer", (0o604, os.getuid(), os.getgid()))  # its group was another one
+
+
+def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path, monkeypatch):
+    path = write_text(tmp_path / "r.json", "old")
+    monkeypatch.setattr(os, "access", lambda place, how: Path(place) != path)
+    with pytest.raises(OutputError, match=naming(path)):
+        write_text(path, "new")
+    assert (path.read_text(), parts(tmp_path)) == ("old", ["r.json"])
+    write_text(tmp_path / "other.json", "new")
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "\N{GREEK SMALL LETTER ALPHA}" * 127 + "n"])
+def test_a_name_of_255_bytes_can_be_written(tmp_path, name):
+    assert len(os.fsencode(name)) == 255
+    with whole_file(tmp_path / name) as temporary:
+        temporary.write_text("text")
+        assert len(os.fsencode(temporary.name)) < 120
+    assert parts(tmp_path) == [name]
+
+
+def test_long_names_that_begin_alike_are_told_apart():
+    first, second = (cut_name("n" * 100 + end, 60) for end in "ab")
+    assert first != second
+    assert len(first) == len(second) == 60
+    assert cut_name("short", 60) == "short"

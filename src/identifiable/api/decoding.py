@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from identifiable import bounds
-from identifiable._checks import DataError, IdentifiableError, UsageError, check_magnitude, counted, words_of
+from identifiable._checks import DataError, UsageError, check_magnitude, counted, failing
 from identifiable.api.opening import is_path, open_sources
 from identifiable.diameter import Diameter, diameter
 from identifiable.intake import NonFinite, as_representation, blocks_of, default_provenance, inputs_of
@@ -303,15 +303,13 @@ class Decoder:
         return Products(jvp, None if known.vjp is None else vjp, None if whole is None else all_directions)
 
     def _call(self, function: Callable[..., Values], *rows: Values) -> Values:
-        try:
-            return function(*rows)
-        except (IdentifiableError, MemoryError):
-            raise
-        except Exception as error:  # it is someone else's code: anything may come out of it
-            raise DataError(
+        with failing(
+            lambda words: DataError(
                 f"{self.name}: the decoder failed at {len(rows[0])} points of {rows[0].shape[1]} latents "
-                f"({words_of(error)}); {self.hint}"
-            ) from error
+                f"({words}); {self.hint}"
+            )
+        ):
+            return function(*rows)
 
 
 def decoder_of(source: Any, *, shape: tuple[int, ...] | None, latents: int, name: str | None = None) -> Decoder:

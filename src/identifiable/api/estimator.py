@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ ABOVE_RANK = "n_components_above_rank"
 WARNED = ("rank_deficient", "few_rows", ABOVE_RANK)  # alerts that are Python warnings, too
 
 FASTICA = {
+    "copy": "leave it out: what is passed is never changed",
     "algorithm": "leave it out: there is one solver",
     "fun": "use contrast='logcosh', 'exp' or 'cube'",
     "fun_args": "leave it out: a contrast has no parameters, alpha is 1",
@@ -61,24 +62,27 @@ FASTICA = {
     "whiten": "leave it out: components always have unit variance",
     "whiten_solver": "leave it out: whitening always uses the covariance",
 }
-"""Arguments of scikit-learn's FastICA that ICA does not have, and what to do instead."""
+"""Arguments of scikit-learn's FastICA and of its methods that ICA does not have, and what to do instead."""
 
-P = ParamSpec("P")
+M = TypeVar("M", bound=Callable[..., Any])
 
 SAME = ("contrast", "order", "restarts", "stability", "tol", "precision", "workers")  # as `resolve` calls them
 
 
-def _answers_fastica(init: Callable[P, None]) -> Callable[P, None]:
-    """A constructor that answers arguments of `FastICA` with what to use instead; its signature stays as it is."""
+def _answers_fastica(method: M) -> M:
+    """A method that answers arguments of `FastICA` with what to use instead; its signature stays as it is."""
+    name = "" if method.__name__ == "__init__" else f".{method.__name__}"
+    kind = ValueError if method.__name__ == "set_params" else TypeError  # as scikit-learn has them
 
-    @wraps(init)
-    def checked(*arguments: P.args, **options: P.kwargs) -> None:
-        instead = [f"{name} ({FASTICA[name]})" for name in options if name in FASTICA]
+    @wraps(method)
+    def checked(self: Any, *arguments: Any, **options: Any) -> Any:
+        instead = [f"{option} ({FASTICA[option]})" for option in options if option in FASTICA]
         if instead:
-            raise TypeError(f"ICA() takes no {' and no '.join(instead)}; see docs/coming-from-fastica.md.")
-        init(*arguments, **options)
+            said = f"{type(self).__name__}{name}() takes no {' and no '.join(instead)}"
+            raise kind(f"{said}; see docs/coming-from-fastica.md.")
+        return method(self, *arguments, **options)
 
-    return checked
+    return cast(M, checked)
 
 
 class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc] # untyped bases
@@ -90,6 +94,7 @@ class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _fitted(self) -> Basis:
         """What is applied to rows."""
 
+    @_answers_fastica
     def transform(self, X: Any) -> NDArray[Any]:
         """The rows of `X` transformed, in float32 if that is what `X` is in."""
         check_is_fitted(self)
@@ -99,6 +104,7 @@ class TableTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return result
         return transform(self._fitted(), self._rows(rows))
 
+    @_answers_fastica
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Rows from what `transform` gives, its columns by their names. Directions that were dropped come back as their mean."""
         check_is_fitted(self)
@@ -254,6 +260,12 @@ class ICA(TableTransformer):
         self.precision = precision
         self.random_state = random_state
         self.workers = workers
+
+    @_answers_fastica
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by their names, as scikit-learn does."""
+        changed: Self = super().set_params(**params)
+        return changed
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Resolve the rows of `X`; `y` is ignored."""
@@ -423,7 +435,12 @@ def check_kinds(X: Any, name: str) -> None:
     X = X if is_frame(X) or hasattr(X, "dtype") else as_array(X, name)
     for dtype in _kinds(X):
         kind = kind_of(dtype)
-        if kind not in "Oiubc":  # numbers among Python objects are scikit-learn's to convert
+        if kind == "c":
+            raise DataError(
+                f"{name}: expected real numbers, got complex numbers (dtype {dtype}). Complex data not supported: pass real and "
+                "imaginary parts as columns."  # its middle is what scikit-learn's own checks look for
+            )
+        if kind not in "Oiub":  # numbers among Python objects are scikit-learn's to convert
             check_numeric(dtype if isinstance(dtype, np.dtype) else np.dtype(f"{kind}8"), name)
         elif kind == "O" and any(isinstance(value, NO_NUMBERS) for value in np.asarray(X, object).flat):
             raise DataError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from identifiable._checks import UsageError, words_of
 from identifiable.cli.measuring import Command, Job
 from identifiable.cli.options import TABLE_FORMATS
+from identifiable.cli.output import prints_aside
 from identifiable.options import DecoderOptions
 from identifiable.results import Distortion
 
@@ -49,7 +49,9 @@ def _module(name: str, what: str) -> Any:
         raise UsageError(
             f"{what}: importing {name} ended with exit code {error.code}; guard its script with if __name__ == '__main__'."
         ) from None
-    except Exception as error:  # someone else's code: anything may come out of it
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # someone else's code: anything may come out of it
         raise UsageError(
             f"{what}: importing {name} failed ({words_of(error)}); it must import without errors."
         ) from error
@@ -67,7 +69,7 @@ def _call(job: Job) -> Any:
 
     words = job.options.decoder
     options = replace(job.options.shared(BilipschitzOptions), name=words)
-    with redirect_stdout(sys.stderr):  # what the user's code prints must not end up in the result
+    with prints_aside():
         decoder = words if _is_program(job) else imported(words, "--decoder")
         return bilipschitz(decoder, job.paths[0], **vars(options))
 

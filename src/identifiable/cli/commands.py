@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import errno
 import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from importlib import import_module
 from typing import Any
 
 from identifiable import __version__, _stopping
-from identifiable._checks import IdentifiableError
-from identifiable._stopping import complete, last_words, printable
+from identifiable._checks import IdentifiableError, OutputError, one_line, words_of
+from identifiable._stopping import complete, last_words
 from identifiable.cli.options import Parser
-from identifiable.cli.output import EXIT_BUG, EXIT_USAGE, check_folder
+from identifiable.cli.output import EXIT_BUG, EXIT_USAGE, Stderr, check_folder, tell
 
 DEBUG = "IDENTIFIABLE_DEBUG"  # an environment variable
 NAMES = (  # of the files here, in the order of --help
@@ -59,7 +61,12 @@ def run(arguments: Sequence[str] | None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an arrow on an ASCII terminal is a question mark, not a failure
     complete.clear()
-    parser = _parser(sys.argv[1:] if arguments is None else arguments)
+    with redirect_stderr(Stderr(sys.stderr)):
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    parser, options = _parser(sys.argv[1:] if arguments is None else arguments), None
     try:
         options = parser.parse_args(arguments)
         if options.run is None:
@@ -72,21 +79,25 @@ def run(arguments: Sequence[str] | None) -> int:
         _wait_if_stopped()
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        print(printable(f"identifiable: {' '.join(str(error).split())}"), file=sys.stderr)
+        tell(f"identifiable: {' '.join(str(error).split())}")
         return error.exit_code
     except KeyboardInterrupt:  # of a caller in Python; a process of ours does not raise it
-        print(last_words("interrupted"), file=sys.stderr)
+        tell(last_words("interrupted"))
         return 130
     except MemoryError:
-        print("identifiable: out of memory; pass fewer dimensions, or --workers 1.", file=sys.stderr)
+        tell("identifiable: out of memory; pass fewer dimensions, or --workers 1.")
         return 3
-    except Exception as error:  # 1 means that a --fail-if condition holds, so it must not end as Python ends
+    except BaseException as error:  # 1 means that a --fail-if condition holds, so it must not end as Python ends
+        if isinstance(error, SystemExit) and options is None:  # --help, --version
+            raise
         _wait_if_stopped()
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        what = printable(what)
-        print(f"identifiable: this is a bug ({what}); set {DEBUG}=1 to see where, and report it.", file=sys.stderr)
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # wherever it is looked for
+            name = one_line(str(error.filename or "a path"))
+            tell(f"identifiable: {name}: no file can have this name ({error.strerror}); choose a shorter one.")
+            return OutputError.exit_code
+        tell(f"identifiable: this is a bug ({words_of(error)}); set {DEBUG}=1 to see where, and report it.")
         return EXIT_BUG
 
 

@@ -118,6 +118,8 @@ NEEDED: Mapping[str, tuple[str, str]] = {
 }
 """Parts of a path that have no value unless an option is set: the option, and what to pass."""
 
+OVER_POINTS = ("summary", "deficient", "best_scale", "best_constant", "supremum", "random_directions", "bounds")
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -163,6 +165,7 @@ class Condition:
     def _read(self, result: Any) -> list[tuple[str, Any]]:
         try:
             _check_refitted(result, self.path)
+            _check_defined(result, self.path)
             return list(_reached(result, _name(result), self.path))
         except UsageError as error:
             raise UsageError(f"--fail-if {self.text!r}: {error}") from None
@@ -410,3 +413,12 @@ def _check_refitted(result: Any, path: tuple[str, ...]) -> None:
         for model in getattr(result, "models", (result,)):
             if isinstance(model, results.Resolution) and all(c.stability is None for c in model.components):
                 raise UsageError(f"{_name(model)} has too few rows for refits, so the gate cannot decide.")
+
+
+def _check_defined(result: Any, path: tuple[str, ...]) -> None:
+    """What a decoder does at the points where it has no derivative is not known: the worst of the others is not the worst."""
+    if isinstance(result, results.Distortion) and result.summary and result.undefined and path[0] in OVER_POINTS:
+        raise UsageError(
+            f"{_name(result)} has no finite derivative at {result.undefined} of {result.n} points, so the gate cannot decide; leave "
+            "these points out, or judge 'undefined > 0'."
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -11,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from identifiable._checks import OutputError
-from identifiable._stopping import printable
 from identifiable.cli import report
 from identifiable.cli.measuring import Command, Job, Output
 from identifiable.cli.options import Parser, command
-from identifiable.cli.output import BASIS
+from identifiable.cli.output import BASIS, tell
 from identifiable.options import (
     AttributeOptions,
     AuditOptions,
@@ -57,8 +55,8 @@ def _calling(name: str) -> Callable[[Job], Any]:
 
         options = job.keywords()
         opened = deconfound.screen(job.paths[0], **{f.name: options.pop(f.name) for f in fields(ScreenOptions)})
-        if not job.typed.quiet and sys.stderr is not None:
-            print(printable(roles_table(opened.representation.name, opened.summary)), file=sys.stderr, flush=True)
+        if not job.typed.quiet:
+            tell(roles_table(opened.representation.name, opened.summary))
         return getattr(deconfound, name)(opened, **options)
 
     return call

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
 
 from identifiable.cli.bilipschitz import imported
 from identifiable.cli.measuring import Command, Job
-from identifiable.cli.output import BASIS, check_suffix
+from identifiable.cli.output import BASIS, check_suffix, prints_aside
 from identifiable.options import ExtractOptions
 from identifiable.results import Extraction
 
@@ -28,7 +26,7 @@ def _call(job: Job) -> Any:
     words, inputs = job.paths
     if words.startswith(TIMM) or os.path.exists(words) or ":" not in words:
         return extracted(words, inputs, job.options)
-    with redirect_stdout(sys.stderr):  # what the user's code prints must not end up in the result
+    with prints_aside():
         return extracted(imported(words, "MODEL"), inputs, replace(job.options, name=words))
 
 

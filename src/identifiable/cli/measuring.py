@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from identifiable._stopping import printable
 from identifiable.cli.conditions import Condition
 from identifiable.cli.options import add_options, add_result_options, command, given, recorded
-from identifiable.cli.output import check_outputs, check_page, check_suffix, deliver, exit_code, progress_bar
+from identifiable.cli.output import check_outputs, check_page, check_suffix, deliver, exit_code, progress_bar, tell
 from identifiable.options import Options
 
 
@@ -130,7 +128,7 @@ def run(wanted: Command, typed: argparse.Namespace) -> int:
     save = {} if kept_back else {path: partial(file.write, job, found) for path, file in files.items()}
     deliver(result, typed, save={**save, **wanted.save(job, found)})
     if not typed.quiet and (kept := wanted.kept(job)) and os.path.isdir(kept):
-        print(printable(f"{kept}: the run is complete; this folder can be deleted"), file=sys.stderr)
+        tell(f"{kept}: the run is complete; this folder can be deleted")
     return exit_code([*(failures() if wanted.gate_last else failed), *filter(None, [kept_back])])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from identifiable._checks import UsageError
 from identifiable.cli.bilipschitz import imported
 from identifiable.cli.measuring import Command, Job, Output
 from identifiable.cli.options import TABLE_FORMATS
-from identifiable.cli.output import BASIS
+from identifiable.cli.output import BASIS, prints_aside
 from identifiable.options import MechanismsCommandOptions
 from identifiable.results import Mechanisms
 
@@ -40,7 +38,7 @@ def _call(job: Job) -> Any:
     options = job.options.shared(MechanismsOptions)
     if job.options.decoder is not None:
         options = replace(options, name=job.options.decoder)
-    with redirect_stdout(sys.stderr):  # what the user's code prints must not end up in the result
+    with prints_aside():
         source = imported(job.options.decoder, "--decoder") if file is None else file
         return mechanisms(source, *job.paths, **vars(options))
 

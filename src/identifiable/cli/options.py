@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from identifiable._checks import UsageError
+from identifiable.cli.output import say
 from identifiable.options import Declared, Options, declared
 
 Kind = TypeVar("Kind", bound=Options)
@@ -32,6 +33,10 @@ class Parser(argparse.ArgumentParser):
         if left:
             self.error(f"unrecognized arguments: {' '.join(left)}")
         return found, left
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Help and the version, as every result: argparse itself would not say that a disk is full."""
+        say(message, end="")
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see '{self.prog} --help'.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from identifiable._checks import OutputError, UsageError
 from identifiable._stopping import printable
@@ -29,14 +29,80 @@ def progress_bar(options: argparse.Namespace) -> AbstractContextManager[Bar | Li
     return Bar() if sys.stderr.isatty() else nullcontext(Lines())
 
 
+class _Stderr:
+    """stderr of a command: what cannot be said there, because a disk is full or its reader is gone, is lost and changes nothing else."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with self._lost():
+            self._stream.write(text)
+            self._stream.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        with self._lost():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError):  # ValueError: the user's code has closed it
+            with suppress(OSError, ValueError):  # what waits in its buffer would fail again when Python ends
+                _to_nowhere(self._stream)
+
+
+def Stderr(stream: TextIO) -> TextIO:
+    """`stream` as a command writes to it: nothing fails that is written there, be it by the code of a user."""
+    return cast(TextIO, _Stderr(stream))
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Print to stderr."""
+    print(printable(text), end=end, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def prints_aside() -> Iterator[None]:
+    """What the user's code prints goes to stderr: it must not end up in the result. So does what it writes to our stdout by its number."""
+    try:
+        out, err = sys.stdout.fileno(), sys.stderr.fileno()
+        sys.stdout.flush()
+        kept = os.dup(out)
+    except (OSError, ValueError):  # not files, as in a notebook
+        out = kept = -1
+    try:
+        if kept >= 0:
+            os.dup2(err, out)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept >= 0:
+            os.dup2(kept, out)
+            os.close(kept)
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
+
+
 def say(text: str, end: str = "\n") -> None:
     """Print to stdout. A reader that has seen enough is not an error; a full disk is."""
     try:
         print(printable(text), end=end, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _to_nowhere(sys.stdout)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _to_nowhere(sys.stdout)
         raise OutputError(f"stdout: cannot be written ({error.strerror}); free some space.") from None
 
 
@@ -46,7 +112,7 @@ def warn(alerts: Sequence[Alert]) -> None:
     from identifiable.report.render.terminal import printed
 
     if alerts:
-        print(printable(printed(notices(alerts))), end="", file=sys.stderr)
+        tell(printed(notices(alerts)), end="")
 
 
 def deliver(
@@ -90,7 +156,7 @@ def exit_code(failed: Iterable[str]) -> int:
     """Say which `--fail-if` conditions hold; 1 if any does."""
     code = EXIT_FINE
     for sentence in failed:
-        print(printable(f"identifiable: failed: {sentence}"), file=sys.stderr)
+        tell(f"identifiable: failed: {sentence}")
         code = EXIT_CONDITION
     return code
 
@@ -103,8 +169,8 @@ def page(result: Any, path: str) -> str:
 
 
 def check_page(path: str | None) -> None:
-    """Refuse a page whose name does not say what it is."""
-    if path is not None and path != "-" and not _is_device(Path(path)):
+    """Refuse a page whose name does not say what it is. One for stdout would stand between the lines of the table."""
+    if path is not None and not _is_device(Path(path)):
         check_suffix(path, PAGE_SUFFIXES)
 
 
@@ -139,12 +205,13 @@ def check_outputs(paths: Sequence[str | None], inputs: Iterable[str]) -> None:
     for path in named:
         target = Path(path)
         folder = target.parent
+        opened = [target] * target.exists() + [folder] * (not _is_device(target))
         why = None
         if target.is_dir():
             why = "it is a directory"
         elif not folder.is_dir():
             why = f"there is no folder {folder}"
-        elif not os.access(target if _is_device(target) else folder, os.W_OK):
+        elif not all(os.access(place, os.W_OK) for place in opened):
             why = "permission denied"
         elif target.is_file() and any(_same_file(target, source) for source in sources):
             why = "it is one of the inputs"

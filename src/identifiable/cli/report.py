@@ -25,7 +25,8 @@ def _run(options: argparse.Namespace) -> int:
     from identifiable.results import write_text
 
     check_outputs([options.output], [options.result])
-    check_page(options.output)
+    if options.output != "-":
+        check_page(options.output)
     text = _drawn(options.result, options.output)
     if options.output == "-":
         say(text, end="")

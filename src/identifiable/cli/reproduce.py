@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable, Mapping
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from identifiable._checks import OutputError, UsageError
 from identifiable.cli.measuring import Command, Job, run
-from identifiable.cli.output import EXIT_FINE, say
+from identifiable.cli.output import EXIT_FINE, prints_aside, say
 from identifiable.options import ReproduceOptions
 from identifiable.results import Mechanistic, Reproduction, RoederFigure, Table1, Table2, Table3
 
@@ -47,7 +45,7 @@ def _call(job: Job) -> Any:
 
     bar = job.options.progress
     told = None if bar is None else bar.say
-    with redirect_stdout(sys.stderr):  # stdout is for the result
+    with prints_aside():
         return reproduce(job.paths[0], **vars(replace(job.options, say=told, changes=_changes(_listed_changes(job)))))
 
 

@@ -14,8 +14,10 @@ from identifiable._compiling import uncompiled
 from identifiable.disentanglement import kernels
 from identifiable.disentanglement.codes import Array, Labels
 
-FEW = 2**18  # rows by features by classes of a regression, up to which it is done here
-FEW_ROWS = 2**13  # of a column, likewise
+FEW = (
+    2**20
+)  # rows by features by classes of a regression, up to which it is done here: 0.05 s for 100 steps, compiled 0.02 s
+FEW_ROWS = 2**15  # of a column, likewise: 3 ms, compiled 1 ms; numba takes 0.7 s to load and 6 s to compile
 
 
 def logistic_loss(

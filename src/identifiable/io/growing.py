@@ -26,7 +26,7 @@ from identifiable import _stopping
 from identifiable._checks import DataError, OutputError
 from identifiable.io.array_files import DTYPES, safetensors_header
 from identifiable.io.containers import IDS
-from identifiable.results.writing import take_name
+from identifiable.results.writing import LONGEST, check_writable, cut_name, mode_of, take_name
 
 SUFFIX = ".unfinished"
 MARK = b"identifi"  # where the journal begins
@@ -49,7 +49,7 @@ class GrowingFile:
         metadata: Mapping[str, str],
     ):
         self.output = Path(output)
-        self.path = self.output.with_name(self.output.name + SUFFIX)
+        self.path = self.output.with_name(cut_name(self.output.name, LONGEST - len(SUFFIX)) + SUFFIX)
         self._n, self._widths = len(ids), widths
         entries: dict[str, Any] = {"__metadata__": dict(metadata)}
         self._offsets: dict[str, int] = {}
@@ -72,9 +72,10 @@ class GrowingFile:
     def _opened(self, ids: NDArray[np.int64]) -> IO[bytes]:
         """The unfinished file of this very run, or a new one."""
         with self._said():
+            check_writable(self.output)
             # through a link another file would be emptied; Windows has no such flag
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-            file = os.fdopen(os.open(self.path, flags, 0o666), "r+b", buffering=0)
+            file = os.fdopen(os.open(self.path, flags, mode_of(self.output)), "r+b", buffering=0)
         try:
             self._lock(file)
             with self._said():

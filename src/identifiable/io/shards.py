@@ -12,7 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ STATE, SPLITS = "state.json", "dataset_dict.json"  # of `datasets`
 LARGEST_STATE = 2**24
 
 Reader = Callable[[Path], Container]
+_Columns = tuple[int, tuple[str, ...] | None]  # how many, and what they are called
 
 
 class Shard(NamedTuple):
@@ -72,11 +73,12 @@ class _Slot:
 
 @dataclass(frozen=True)
 class ShardRecipe:
-    """How the rows of one shard are found again, and what they were."""
+    """How the rows of one shard are found again, and what they were; `order` is where the columns of the first shard are in it."""
 
     again: Callable[[], LazyRows]
     n: int
     dtype: str
+    order: tuple[int, ...] | None = None  # as they are
 
 
 class ShardRows:
@@ -128,7 +130,7 @@ class ShardRows:
             start, stop = wanted
             first, last = np.searchsorted(self.edges, [start, max(stop - 1, start)], side="right") - 1
             parts = [
-                self._shard(k)[max(start - int(self.edges[k]), 0) : stop - int(self.edges[k])]
+                self._rows_of(k, slice(max(start - int(self.edges[k]), 0), stop - int(self.edges[k])))
                 for k in range(int(first), int(last) + 1)
                 if stop > start
             ]
@@ -139,8 +141,12 @@ class ShardRows:
         shard = np.searchsorted(self.edges, wanted, side="right") - 1
         for k in np.unique(shard).tolist():
             here = shard == k
-            out[here] = self._shard(k)[wanted[here] - self.edges[k]]
+            out[here] = self._rows_of(k, wanted[here] - self.edges[k])
         return out
+
+    def _rows_of(self, k: int, rows: slice | NDArray[Any]) -> NDArray[Any]:
+        found, order = self._shard(k)[rows], self.recipes[k].order
+        return found if order is None else np.take(found, order, axis=1)
 
     def _shard(self, k: int) -> LazyRows:
         with self._lock:
@@ -175,12 +181,8 @@ class Shards:
             table = self.reader(shard.path).table(part, ids=ids, own_ids=own_ids)
             if not found:
                 width, names = table.rows.shape[1], table.columns
-            if (table.rows.shape[1], table.columns) != (width, names):
-                raise DataError(
-                    f"{shard.path}: expected the {width} columns of {self.shards[0].path.name}, in its order, got "
-                    f"{table.rows.shape[1]} ({named(table.columns or ()) or 'without names'}); shards need the same columns."
-                )
-            found.append(_recipe(table.rows))
+            order = self._order(shard, (table.rows.shape[1], table.columns), (width, names))
+            found.append(_recipe(table.rows, order))
             row_ids.append(table.ids)
             if len(opened) < OPEN:
                 opened.append(table.rows)
@@ -201,6 +203,20 @@ class Shards:
         values = self._joined([column.values for column in columns], part or "the column")
         assert values is not None
         return IdentifiedColumn(values, self._joined([column.ids for column in columns], "ids"))
+
+    def _order(self, shard: Shard, own: _Columns, first: _Columns) -> tuple[int, ...] | None:
+        """Where the columns of the first shard are in another one: by name where they have names, None where they are as there."""
+        (width, names), (expected, wanted) = own, first
+        if own == first:
+            return None
+        if width != expected or names is None or wanted is None or len(set(wanted)) < width or {*names} != {*wanted}:
+            raise DataError(
+                f"{shard.path}: expected the {expected} columns of {self.shards[0].path.name} "
+                f"({named(wanted or ()) or 'without names'}), got {width} ({named(names or ()) or 'without names'}); shards need "
+                "the same columns."
+            )
+        place = {name: j for j, name in enumerate(names)}
+        return tuple(place[name] for name in wanted)
 
     def _joined(self, columns: Sequence[NDArray[Any] | None], what: str) -> NDArray[Any] | None:
         held = [column for column in columns if column is not None]
@@ -288,27 +304,19 @@ class LabelledShards(LabelledTable, Shards):
             table: Any = self.reader(shard.path)
             if hasattr(table, "outline"):  # it says what it holds before it is unpacked
                 layout: Layout = table.outline(features)
-                found.append(ShardRecipe(table.recipe(features), layout.shape[0], layout.dtype.str))
+                recipe = ShardRecipe(table.recipe(features), layout.shape[0], layout.dtype.str)
                 width = layout.shape[1]
             else:
                 rows = table.rows(features)
-                found.append(_recipe(rows))
+                recipe = _recipe(rows)
                 width = rows.shape[1]
                 if k < OPEN:
                     opened[k] = rows
-            heads = self._labelled(table).heads(features, width)
+            own = width, self._labelled(table).heads(features, width)
             if k == 0:
-                expected, names = width, heads
-            if width != expected:
-                raise DataError(
-                    f"{shard.path}: expected {expected} columns, as {self.shards[0].path.name} has, got {width}."
-                )
-            if heads != names:
-                raise DataError(
-                    f"{shard.path}: expected the columns of {self.shards[0].path.name}, in its order, got "
-                    f"{named(heads or ()) or 'none with names'}; write it again in that order."
-                )
-        result = ShardRows(found, expected, self._file_names(), decoded=not opened)
+                first = own
+            found.append(replace(recipe, order=self._order(shard, own, first)))
+        result = ShardRows(found, first[0], self._file_names(), decoded=not opened)
         for k, rows in opened.items():
             result.keep(k, rows)
         return result
@@ -346,8 +354,8 @@ class LabelledShards(LabelledTable, Shards):
         return container
 
 
-def _recipe(rows: LazyRows) -> ShardRecipe:
-    return ShardRecipe(rows.again, int(rows.shape[0]), rows.dtype.str)
+def _recipe(rows: LazyRows, order: tuple[int, ...] | None = None) -> ShardRecipe:
+    return ShardRecipe(rows.again, int(rows.shape[0]), rows.dtype.str, order)
 
 
 def open_shards(shards: Sequence[Shard], label: str, reader: Reader) -> Container:

@@ -88,7 +88,10 @@ def _distortion(result: Distortion) -> str:
         return "the decoder has no finite derivative at any point"
     if math.isinf(result.largest):
         return "the decoder loses a direction, so 1 + L is infinite"
-    return f"1 + L is at most {result.largest:.4g} at these points, and {result.best_constant:.4g} after the best scale"
+    seen = "these points"
+    if result.undefined:
+        seen = f"{result.n - result.undefined} of {counted(result.n, 'point')} ({result.undefined} have no derivative)"
+    return f"1 + L is at most {result.largest:.4g} at {seen}, and {result.best_constant:.4g} after the best scale"
 
 
 def _reproduction(result: Reproduction) -> str:

@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,9 @@ def _namespace() -> str:
     except OSError:
         return ""
 
+
+LONGEST = 255  # bytes a file may be called on every usual disk
+STEM = 60  # of them that a temporary file has of the name it will take
 
 # Tells this machine, and a container on it, from others that write to the same disk: numbers of processes repeat there.
 HERE = f"{crc32(f'{platform.node()} {_namespace()}'.encode()):08x}-"
@@ -104,9 +107,10 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _in_the_end(path: Path, *, folder: bool) -> Iterator[Path]:
-    stem = f".{path.name[:60]}."
+    stem = f".{cut_name(path.name, STEM)}."
     named: dict[str, Any] = {"prefix": f"{stem}{HERE}{os.getpid()}-", "suffix": TEMPORARY}
     try:
+        check_writable(path)
         beside = _followed(path).parent
         if not _is_stream(path):
             _remove_stale(beside, stem)
@@ -163,6 +167,29 @@ def new_folder(path: Path) -> Iterator[None]:
             path.rmdir()
 
 
+def cut_name(name: str, size: int) -> str:
+    """A file name of at most `size` bytes: this one, or its beginning and what tells it from others that begin so."""
+    whole = os.fsencode(name)
+    mark = f"~{crc32(whole):08x}"
+    return name if len(whole) <= size else whole[: size - len(mark)].decode("utf-8", "ignore") + mark
+
+
+def mode_of(path: Path, *, folder: bool = False) -> int:
+    """Who may do what with the file that takes the name `path`: as with what is there and is replaced, else as with anything new."""
+    target = _followed(path)
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return (0o777 if folder else 0o666) & ~umask
+
+
+def check_writable(path: Path) -> None:
+    """Refuse to replace what may not be written, as a shell does; its folder alone would let us."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def take_name(finished: Path, path: str | os.PathLike[str], size: int) -> None:
     """The first `size` bytes of a finished file become `path`; in a block of `together` with the others.
 
@@ -197,8 +224,6 @@ def _deliver(files: Sequence[_Finished]) -> None:
     for file in others:
         with _said(file.path):
             _flush(file.temporary)
-    umask = os.umask(0)
-    os.umask(umask)
     with steady:
         for file in others:
             temporary, path = file.temporary, file.path
@@ -206,11 +231,23 @@ def _deliver(files: Sequence[_Finished]) -> None:
                 folder = temporary.is_dir()
                 if path.is_dir() and not folder:
                     raise IsADirectoryError(21, "it is a directory")
-                mode = 0o777 if folder else 0o666  # what tempfile makes is private; a result is an ordinary file
-                temporary.chmod(mode & ~umask)
-                os.replace(file.cut(), _followed(path))
+                _make_like(_followed(path), file.cut())  # what tempfile makes is private; a result is an ordinary file
+                os.replace(temporary, _followed(path))
             complete.append(str(path))
             unfinished.pop(str(temporary), None)
+
+
+def _make_like(target: Path, temporary: Path) -> None:
+    """Give a file the mode of what it replaces, and the owner and the group where that is permitted, as if that were written into."""
+    mode = mode_of(target, folder=temporary.is_dir())
+    if target.exists() and hasattr(os, "chown"):
+        before = target.stat()
+        for owner, group in ((-1, before.st_gid), (before.st_uid, -1)):
+            with suppress(OSError):
+                os.chown(temporary, owner, group)
+        if temporary.stat().st_gid != before.st_gid:
+            mode &= ~0o070  # what one group may do is not for another
+    temporary.chmod(mode)
 
 
 def _flush(temporary: Path) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from identifiable._checks import DataError, IdentifiableError, UsageError, words_of
+from identifiable._checks import DataError, UsageError, failing
 
 LAST, ALL = "last", "all"
 LAYER = "layer_"  # before the number of a layer
@@ -179,15 +179,9 @@ class Encoder(ABC):
                 f"({_listed(used)}); get the whole model, or pass --untrained SEED (untrained=) for one without training."
             )
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _failing(self) -> AbstractContextManager[None]:
         """What goes wrong in someone else's code, in one line."""
-        try:
-            yield
-        except (IdentifiableError, MemoryError):
-            raise
-        except Exception as error:  # anything may come out of it
-            raise DataError(f"{self.name}: the model failed on these inputs ({words_of(error)}).") from error
+        return failing(lambda words: DataError(f"{self.name}: the model failed on these inputs ({words})."))
 
     def digest(self) -> str:
         """sha256 of all weights, by name."""

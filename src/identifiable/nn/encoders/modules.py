@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from identifiable._checks import DataError, IdentifiableError, UsageError, words_of
+from identifiable._checks import DataError, IdentifiableError, UsageError, failing, words_of
 from identifiable._extras import require
 from identifiable.nn.encoders.encoder import (
     CLASS_TOKEN,
@@ -184,11 +184,11 @@ def of_module(name: str, source: Any, weights: str | None, untrained: int | None
             raise UsageError(
                 f"{name}: expected a torch.nn.Module or a function that returns one, got {type(source).__name__}."
             )
-        try:
-            with drawn_from(untrained or 0):
-                made = source()
-        except Exception as error:  # someone else's code
-            raise UsageError(f"{name}: making the model failed ({words_of(error)}).") from error
+        with (
+            failing(lambda words: UsageError(f"{name}: making the model failed ({words}).")),
+            drawn_from(untrained or 0),
+        ):
+            made = source()
         if not isinstance(made, nn.Module):
             raise UsageError(f"{name}: expected a function that returns a torch.nn.Module, got {type(made).__name__}.")
     elif untrained is not None:
