@@ -748,7 +748,7 @@ def test_a_transposed_table_is_an_alert_or_an_error_that_asks():
 
 
 def test_more_folds_than_rows_allow_say_both():
-    with pytest.raises(UsageError, match=naming("400 rows", "300 folds")):
+    with pytest.raises(DataError, match=naming("400 rows", "300 folds")):
         compare(rows(0), rows(1), folds=300)
 
 

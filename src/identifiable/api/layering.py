@@ -35,6 +35,7 @@ def layers(first: Any, second: Any, /, *, options: LayersOptions) -> Layers:
         of such files (checkpoints over training; the last is the model), a mapping of names to arrays or a list of arrays. An
         entry called `ids` says who the rows are.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> first = {f"layer_{i}": rng.standard_normal((200, 4)) for i in range(3)}
     >>> turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
