@@ -141,11 +141,15 @@ def test_a_text_of_an_attribute_is_no_longer_than_its_place(tmp_path: Path, bloc
         file.attrs.update(texts)
         file.attrs["reference"] = file.create_group("b").ref
         file.attrs["record"] = np.array([("text", 1)], [("name", h5py.string_dtype()), ("number", "i4")])
+        lists = np.array([np.arange(2), np.arange(3)], object)
+        file.create_group("lists").attrs.create("some", lists, dtype=h5py.vlen_dtype(int))
     whole = bytearray(path.read_bytes())
     with h5py.File(path) as file:
         for name in file.attrs:
             check_attribute(file, name)
         assert check_attribute(file, "none") is None
+        with pytest.raises(ValueError, match="lists"):
+            check_attribute(file["lists"], "some")
     for name, word in {"one": "encoded", "several": "second"}.items():
         heap = whole.index(b"GCOL") - block
         places = [k for k in range(len(whole)) if whole[k : k + 12] == struct.pack("<IQ", len(word), heap)]

@@ -63,8 +63,8 @@ def Stderr(stream: TextIO) -> TextIO:
 
 
 def tell(text: str, end: str = "\n") -> None:
-    """Print to stderr."""
-    print(printable(text), end=end, file=sys.stderr, flush=True)
+    """Print to stderr, at once: the last words of a signal must not come between a line and its end."""
+    print(printable(text) + end, end="", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import struct
 import tempfile
 import warnings
@@ -482,7 +483,7 @@ def layout_of(head: bytes, label: str) -> Layout:
             if len(text) < length:
                 raise ValueError(f"EOF after {len(text):,} of {length:,} bytes")
             # without padding: where a byte is damaged, numpy takes time with the square of a run of spaces before it
-            short = b" ".join(text.split())
+            short = re.sub(rb"[ \t\r\n]+", b" ", text)
             # 3.0 differs from 2.0 only in the encoding of field names, which a table of numbers has none of
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             shape, fortran, dtype = read(io.BytesIO(len(short).to_bytes(width, "little") + short))

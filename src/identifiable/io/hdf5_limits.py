@@ -76,10 +76,16 @@ def _objects(file: FileBytes, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _are_texts(dtype: Any) -> bool:
-    """Whether values are texts of any length: records and references lie in a file otherwise."""
+    """Whether values are texts of any length: records and references lie in a file otherwise.
+
+    Lists of any length are refused (ValueError): we read none, and one damaged byte makes such a list of a text, which HDF5 (2.0 too)
+    cannot read without ending the process.
+    """
     import h5py
 
     text = h5py.check_string_dtype(dtype)
+    if text is None and h5py.check_vlen_dtype(dtype) is not None:
+        raise ValueError("lists of any length in place of texts or numbers")
     return text is not None and text.length is None
 
 
@@ -143,7 +149,7 @@ def check_dataset(dataset: Any) -> None:
     if dataset.chunks is None:
         if size > max(dataset.id.get_storage_size(), 0):
             raise ValueError(f"{said}, {dataset.id.get_storage_size():,} bytes are there")
-        if size and _are_texts(dataset.dtype):
+        if _are_texts(dataset.dtype) and size:
             _check_texts(dataset)
         return
     others = any(code >= OTHERS and code != LZF for code in _filters(dataset))
@@ -186,7 +192,7 @@ def check_attribute(element: Any, name: str) -> None:
     size, held = math.prod(found.shape) * found.get_type().get_size(), element.file.id.get_filesize()
     if size > held:
         raise ValueError(f"attribute {name!r} declares {size:,} bytes in a file of {held:,}")
-    file = _local(element) if size and _are_texts(found.dtype) else None
+    file = _local(element) if _are_texts(found.dtype) and size else None
     if file is None:
         return
     base, count = element.file.userblock_size, math.prod(found.shape)
