@@ -108,6 +108,8 @@ def test_sign_makes_skew_positive_and_else_the_largest_loading():
         (0.31, [1.0, 0.2, 0.1], 0.01, True),  # both rules give the same sign
         (-0.31, [1.0, 0.2, 0.1], 0.01, False),  # another sample may take the other rule
         (-0.29, [1.0, 0.2, 0.1], 0.01, False),
+        (-0.2, [1.0, 0.2, 0.1], 0.01, True),  # both ends of the doubtful range are outside it
+        (-0.45, [1.0, 0.2, 0.1], 0.01, True),
         (-3.0, [1.0, -0.99, 0.1], 0.01, True),  # skew decides for certain
     ],
 )

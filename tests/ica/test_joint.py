@@ -78,6 +78,7 @@ MATCH = ComponentMatch((0, 0), (1, 1), 0.95, 0.005, False, False)
         ({}, UNSIGNED, None),
         ({}, None, "no_partner"),
         ({"correlation": 0.79}, GOOD, "weak_match"),
+        ({"correlation": 0.8}, GOOD, None),  # the level itself is enough, as where shared components are counted
         ({"p": 0.01}, GOOD, "match_by_chance"),
         ({}, POOR, "not_reproducible"),
         ({}, UNTESTED, "not_refitted"),

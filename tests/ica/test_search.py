@@ -304,3 +304,12 @@ def test_where_divide_and_conquer_gives_up_another_decomposition_finds_the_same(
 
     monkeypatch.setattr(np.linalg, "svd", gives_up)
     np.testing.assert_allclose(orthogonal(matrix), expected, atol=1e-12)
+
+
+def test_four_rows_for_each_column_are_enough_to_begin_at_the_farthest():
+    """All of them are drawn then, and the first direction is that of the longest row; with one fewer it is one by chance."""
+    for rows, near in ((20, True), (19, False)):
+        sample = np.random.default_rng(1).standard_normal((rows, 5))
+        sample[7] *= 100
+        first = far_rows(sample, np.random.default_rng(2))[0]
+        assert (abs(first @ sample[7]) / np.linalg.norm(sample[7]) > 1 - 1e-12) == near

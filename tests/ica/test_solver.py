@@ -320,6 +320,19 @@ def test_gaussians_are_not_misplaced():
     assert misplaced(np.sign(sample[:500, :3]), turn, LOGCOSH).components.size > 0
 
 
+def test_what_was_learnt_of_a_component_is_forgotten_once_it_is_turned_apart():
+    """Of older steps too, and the others keep what they had."""
+    memory, steps = _Secants(), skews(8, 3)
+    memory.pairs.extend((s, 2 * s) for s in steps[:2])
+    here, there = (_Point(np.eye(4), np.ones(4), size * steps[2], np.ones((4, 4))) for size in (2.0, 1.0))
+    memory.learn(-steps[2], here, there, np.array([3]))
+    assert len(memory.pairs) == 3
+    for (step, _), before in zip(memory.pairs, (*steps[:2], -steps[2]), strict=True):
+        assert not step[3].any()
+        assert not step[:, 3].any()
+        np.testing.assert_array_equal(step[:3, :3], before[:3, :3])
+
+
 def coupled(n_pairs_of: int, noise: float, rng: np.random.Generator) -> tuple[_Point, Any]:
     """A point of a quadratic whose pairs are coupled at random, as finitely many rows couple them, and its Hessian."""
     d = n_pairs_of
@@ -453,6 +466,32 @@ def test_what_is_left_at_the_limit_of_precision_is_judged_by_the_scale(monkeypat
     steps: list[Step] = []
     assert polish(passes, wrong, LOGCOSH, scale, 0.0, steps).converged == converged
     assert (len(steps) < 25) == converged
+
+
+def test_a_survey_at_the_very_end_leaves_nothing_gained_since(monkeypatch):
+    """One that stops right after its last look returns the point it looked at."""
+    passes, wrong = off("lule", 1000)
+    few = contrast("logcosh", 0)  # nothing is compiled
+    for most in range(1, 10):
+        monkeypatch.setattr(solver, "MAX_POLISH", most)
+        end = polish(passes, wrong, few, 0.3, 1e-6, [], survey=True)
+        if end.survey is not None:
+            break
+    shown = passes.survey(end.rotation, few).shapes.value
+    np.testing.assert_array_equal(end.survey.shapes.value, shown)
+    assert end.gained == 0
+
+
+def test_a_gain_that_never_shrinks_is_given_up_after_two_steps(monkeypatch):
+    """Nine tenths of what was least so far is no progress; rounding may go on to wander about there for ever."""
+    passes, wrong = off("lule", 500)
+    little = _Point(wrong, np.ones(4), 1e-6 * skews(3, 1)[0], np.ones((4, 4)))
+    monkeypatch.setattr(_Point, "at", lambda *_, **__: little)
+    steps: list[Step] = []
+    end = polish(passes, wrong, LOGCOSH, 1.0, 0.0, steps)
+    assert 0 < little.gain < solver.AT_LIMIT
+    assert end.converged
+    assert len(steps) == solver.STAGNANT + 1
 
 
 @pytest.mark.parametrize(("share", "at_once"), [(2.0, True), (0.5, False)])
