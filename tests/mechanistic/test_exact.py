@@ -66,6 +66,14 @@ def test_scales_of_outputs_change_nothing() -> None:
     known = block_jacobians([2, 1, 3], rng)
     scaled = known.jacobians[0] * 10 ** rng.uniform(-5, 5, (known.jacobians.shape[1], 1))
     assert np.array_equal(exact_factors(scaled).owners, exact_factors(known.jacobians[0]).owners)
+    assert np.array_equal(exact_factors(1e-20 * known.jacobians[0]).owners, exact_factors(known.jacobians[0]).owners)
+
+
+def test_there_is_no_gap_where_nothing_can_be_dropped() -> None:
+    for rows in (np.ones((3, 1)), np.random.default_rng(6).standard_normal((8, 2))):
+        found = exact_factors(rows)
+        assert (found.n_factors, found.gap) == (1, 0.0)
+    assert exact_factors(np.eye(2)).gap > 0
 
 
 def test_only_zeros_are_refused() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from identifiable._checks import DataError
+from identifiable.mechanistic import factors
 from identifiable.mechanistic.counting import (
     AGREED,
     LEAST_POINTS,
@@ -746,3 +747,29 @@ def test_a_point_that_splits_further_or_has_too_few_rows_does_not_speak_against_
     assert not _differ(many * 5, [1, 2, 2, 2, 2], 2)
     assert _differ(many * 5, [1, 1, 2, 2, 2], 2)
     assert not _differ(few * 5, [1, 1, 1, 1, 1], 2)
+
+
+def changing_mixing(points: int, seed: int) -> np.ndarray:
+    """Two noisy blocks, mixed anew at each point: only the local form finds them."""
+    rng = np.random.default_rng(seed)
+    blocks = block_jacobians([2, 2], rng, points=points, outputs=[30, 30], condition=1.0).jacobians
+    J = np.stack([point @ rng.standard_normal((4, 4)) for point in blocks])
+    return np.asarray(J + 0.01 * J.std() * rng.standard_normal(J.shape))
+
+
+def test_a_number_of_the_local_form_that_few_outputs_make_is_not_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    J = changing_mixing(12, 10)
+    found = find_factors(J)
+    assert (found.n_factors, found.form, found.certain, found.reason) == (2, "local", True, "separated")
+    monkeypatch.setattr(factors, "_by_few", lambda *_: True)
+    found = find_factors(J)
+    assert (found.n_factors, found.form, found.certain, found.reason) == (2, "local", False, "unstable")
+
+
+def test_a_point_where_nothing_moves_changes_no_owner_of_the_local_form() -> None:
+    J = changing_mixing(12, 10)
+    alive = find_factors(J)
+    found = find_factors(np.concatenate([J, np.zeros((1, *J.shape[1:]))]))
+    assert (found.n_factors, found.form, found.at_points[-1]) == (2, "local", 0)
+    np.testing.assert_array_equal(found.owners, alive.owners)
+    assert found.owned == pytest.approx(alive.owned, abs=1e-12)

@@ -41,6 +41,13 @@ def test_sparsity_gap_of_generic_overlap(overlap: int) -> None:
     assert sparsity_gap(overlapping(6, overlap, np.random.default_rng(overlap)), PAIR).gap == 6 - 1 - overlap
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_sparsity_gap_does_not_depend_on_the_unit_of_the_outputs(scale: float) -> None:
+    J = overlapping(6, 2, np.random.default_rng(0))
+    J = np.vstack([J, 3 * J[:2]])  # sets of rows that are not independent
+    assert sparsity_gap(scale * J, PAIR) == sparsity_gap(J, PAIR)
+
+
 def test_sparsity_gap_of_two_generic_planes() -> None:
     rng = np.random.default_rng(0)
     gaps = []
