@@ -13,7 +13,12 @@ LIMITS = {
     "identifiability.layers": {"LEVEL": 0.05, "MAP_LEVEL": 0.01, "HALF": 0.5, "FEW_ROWS": 10, "FEWEST_DEPTHS": 5},
     "identifiability.moved": {"LEVEL": 0.05, "FEWEST_ROWS": 5, "DRAWS": 99, "FEWEST_DRAWS": 19},
     "identifiability.neighbours": {"NEIGHBOURS": 10, "ALIKE": 0.02, "GROWTH": 1.5, "QUERIES": 64, "SAMPLE_ROWS": 1000},
-    "identifiability.pairs": {"CHANCE_LEVEL": 0.05, "WORST_ROWS": 10, "SVCCA_COMPONENTS": (16, 64, 256, 768)},
+    "identifiability.pairs": {
+        "CHANCE_LEVEL": 0.05,
+        "WORST_ROWS": 10,
+        "LEAST_TRAINING": 10,
+        "SVCCA_COMPONENTS": (16, 64, 256, 768),
+    },
     "identifiability.trend": {"FEWEST": 4, "RESAMPLES": 1000},
     "groups": {"RANK_TOLERANCE": 1e-12, "GRAM_TOLERANCE": 1e-6, "REFINE_ABOVE": 1e4},
     "bounds": {"LARGEST_D": 64, "GAUSSIAN_LOG_COSH": 0.3745672074914382},

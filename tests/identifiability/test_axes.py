@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from identifiable import ica
 from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
 from identifiable.identifiability import axes as axes_room
@@ -16,7 +17,7 @@ from identifiable.identifiability.axes import AxesOf, measure_axes
 from identifiable.identifiability.run import CompareRun, Table
 from identifiable.intake import gather_moments
 from identifiable.moments import Array, Moments
-from identifiable.options import CompareOptions
+from identifiable.options import CompareOptions, IcaOptions
 from identifiable.rows import plan_rows
 
 CELLS = 10
@@ -168,3 +169,27 @@ def test_a_column_that_does_not_vary_moves_nothing():
         assert plain.efficiency is not None
         assert wider.efficiency is not None
         assert wider.efficiency.held_out == pytest.approx(plain.efficiency.held_out, abs=1e-5)
+
+
+@pytest.mark.parametrize(("fewer", "withheld"), [(25, False), (24, True)])
+def test_a_quarter_of_the_rows_needed_is_enough_for_a_half(fewer: int, withheld: bool):
+    """One column: 100 rows are needed. The cells are one half each."""
+    x = np.random.default_rng(0).laplace(size=(100, 1))
+    run = CompareRun(0, 1, settings=CompareOptions(workers=1))
+    for first in (fewer, 100 - fewer):
+        cell = (np.arange(100) >= first).astype(np.intp)
+        tables = [Table(name, Blocks(x, name=name), None, run) for name in "xy"]
+        cells = gather_moments([t.blocks for t in tables], part=cell, n_parts=2)
+        for which, table in enumerate(tables):
+            table.known_moments = reduce(Moments.merge, cells).alone(which)
+        assert (measure_axes(run, *tables, cells, cell)[0].axes.withheld == "few_rows") == withheld
+
+
+def test_upright_axes_are_orthonormal_whatever_the_spectrum():
+    """So a turn at random among arbitrary components, which is drawn in them, is uniform."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((500, 4)) * [1, 1, 1, 0.1] @ haar_rotation(4, rng)
+    spread = rows.std(axis=0)
+    fit = ica.fit(Blocks(rows / spread), Moments.of(rows / spread), IcaOptions(restarts=1))
+    unmixing = axes_room._Unmixing.of(fit, 1 / spread)
+    np.testing.assert_allclose(unmixing.upright @ unmixing.upright.T, np.eye(4), atol=1e-6)

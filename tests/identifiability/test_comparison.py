@@ -492,6 +492,13 @@ def test_in_sample_linear_error_of_independent_gaussians_looks_good_and_held_out
     assert abs(result.pairs[0].similarity.cka_debiased) < 0.01
 
 
+@pytest.mark.parametrize(("n", "few"), [(24, {"training": 19, "needed": 26}), (25, None)])
+def test_ten_training_rows_for_each_dimension_are_enough(n, few):
+    X = np.random.default_rng(0).standard_normal((n, 2))  # four of five folds: 19 and 20 rows
+    told = [alert.values for alert in compare(X, X[:, ::-1], **BARE).alerts if alert.code == "few_rows"]
+    assert told == ([] if few is None else [{**few, "dimensions": 2, "per_dimension": 9.5}])
+
+
 @pytest.mark.long
 def test_shuffle_p_values_are_uniform_under_the_null():
     draws = 19

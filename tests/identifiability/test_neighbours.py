@@ -260,3 +260,12 @@ def test_the_interval_of_an_overlap_stays_between_0_and_1() -> None:
     none = overlap_of(found, (lists + 1) % n, part).ci95
     assert none is not None
     assert 0.0 <= none[0] < none[1] < 1.0
+
+
+def test_close_rows_are_counted_within_twice_and_four_times_the_radius_of_copies() -> None:
+    frame = neighbours._Frame(np.zeros(2, np.float32), np.float32(1))
+    rows = np.array([[0, 0], [0.03, 0], [0, 0.06], [0.07, 0], [0, 0.1], [0.15, 0]], np.float32)
+    member = np.arange(len(rows))
+    closest = neighbours._Closest(frame, frame(rows[:1]), member, member[:1])
+    closest.add(0, [rows])
+    assert closest.counts == [1, 3]  # of ALIKE = 0.02, the row itself apart

@@ -147,7 +147,7 @@ def alerts_of(pairs: Sequence[PairResult], protocol: str) -> list[Alert]:
                         "larger_group_worse",
                         {
                             "name": arrow,
-                            "larger": larger.group.replace("_", " "),
+                            "larger": larger.group,
                             "smaller": smaller.group.replace("_", " "),
                             "larger_error": larger.held_out.mean,
                             "smaller_error": smaller.held_out.mean,
