@@ -127,6 +127,34 @@ def test_chunks_of_zarr_become_no_longer_than_declared(tmp_path, form):
         read(tmp_path / "a.zarr")
 
 
+@pytest.mark.parametrize("compressor", ["gzip", None])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_chunk_of_zarr_has_no_more_texts_than_its_bytes_can_hold(tmp_path, version, compressor):
+    """A place for each text is made before one is read: a gigabyte for a damaged byte."""
+    zarr = pytest.importorskip("zarr")
+    import numcodecs
+
+    gzips = numcodecs.GZip() if version == 2 else zarr.codecs.GzipCodec()
+    words = np.array([f"row {k}" for k in range(8)], dtype=object)
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version)
+    root.create_array("x", data=VALUES)
+    made = root.create_array("ids", shape=(8,), chunks=(8,), dtype=str, compressors=gzips if compressor else None)
+    made[:] = words
+    chunk = tmp_path / "a.zarr" / "ids" / ("0" if version == 2 else "c/0")
+    packed = chunk.read_bytes()
+    content = gzip.decompress(packed) if compressor else packed
+    assert int.from_bytes(content[:4], "little") == 8
+    for said in (8, 9, 2**27):
+        changed = said.to_bytes(4, "little") + content[4:]
+        chunk.write_bytes(gzip.compress(changed) if compressor else changed)
+        if said == 8:
+            found = open_representation(f"{tmp_path / 'a.zarr'}:x", ids="ids")
+            assert found.ids.tolist() == words.tolist()
+        else:
+            with pytest.raises(DataError, match=naming("a.zarr", f"{said:,} texts" if said > 9 else "")):
+                open_representation(f"{tmp_path / 'a.zarr'}:x", ids="ids")
+
+
 def test_a_damaged_array_of_a_group_leaves_nothing_to_be_printed(tmp_path, capfd):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
@@ -408,6 +436,19 @@ def test_more_chunks_of_zarr_than_anyone_writes_are_refused(tmp_path):
 
 
 # -- found by damaging files at random
+
+
+def test_a_batch_of_arrow_without_a_column_of_its_file_is_one_line(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    from identifiable.io.arrow_files import ArrowTable
+
+    table = pa.table({"first": VALUES[:, 0], "second": VALUES[:, 1]})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    np.testing.assert_array_equal(read(tmp_path / "a.arrow"), VALUES[:, :2])
+    monkeypatch.setattr(ArrowTable, "_all_batches", lambda *_: iter(table.select(["first"]).to_batches()))
+    with pytest.raises(DataError, match=naming("a.arrow", "second")):
+        read(tmp_path / "a.arrow")
 
 
 @pytest.mark.parametrize(("end", "known"), [(b"\n", True), (b"\x0b", False), (b"\x0c", True)])

@@ -196,6 +196,21 @@ def test_of_two_runs_that_begin_together_the_second_is_refused(tmp_path: Path) -
         second.put("k", {"a": np.ones(2)})
 
 
+@pytest.mark.timeout(15)
+def test_a_header_made_long_by_damage_is_not_read(tmp_path: Path) -> None:
+    """numpy takes the square of its length: half a minute here."""
+    kept = KeptArrays(tmp_path / "run", "abc")
+    kept.put("k", {"x": np.arange(3.0)})
+    with zipfile.ZipFile(tmp_path / "run" / "k.npz") as archive:
+        comment, content = archive.comment, archive.read("x.npy")
+    long = content[:8] + (9000).to_bytes(2, "little") + content[10:60] + bytes(9000)
+    with zipfile.ZipFile(tmp_path / "run" / "k.npz", "w") as archive:
+        archive.comment = comment
+        archive.writestr("x.npy", long)
+    assert kept.get("k") is None
+    assert kept.damaged == ["k"]
+
+
 def test_a_member_that_is_no_array_counts_as_absent(tmp_path: Path) -> None:
     kept = KeptArrays(tmp_path, "abc")
     kept.put("k", {"a": np.zeros(2)})

@@ -63,6 +63,16 @@ def endless_heap(path: Path) -> None:
     path.write_bytes(content)
 
 
+def circle_of_names(path: Path) -> None:
+    """Names of a group lie in a heap whose free places are a list: HDF5 follows one that leads to itself for ever."""
+    content = bytearray(hdf5(path))
+    at = content.index(b"HEAP")
+    size, free, start = struct.unpack_from("<3Q", content, at + 8)
+    assert free + 16 <= size
+    struct.pack_into("<Q", content, start + free, free)
+    path.write_bytes(content)
+
+
 def long_text(path: Path) -> None:
     """The place of a text is its length, its heap and its number there."""
     content = bytearray(hdf5(path))
@@ -95,6 +105,7 @@ def hdf5(path: Path, **how: object) -> bytes:
 DAMAGE = {
     "a.parquet": long_page,
     "heap.h5": endless_heap,
+    "names.h5": circle_of_names,
     "text.h5": long_text,
     "chunks.h5": wide_chunks,
     "rows.h5": many_rows,

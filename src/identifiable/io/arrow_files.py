@@ -160,11 +160,16 @@ class ArrowColumns(LabelledTable):
         at = 0
         for batch in self._batches(names, LIST_BATCH_ROWS if is_list else BATCH_ROWS):
             if is_list:
-                block = self._from_lists(batch.column(names[0]), names[0], layout, at)
+                with damage_named(self._damaged):
+                    column = batch.column(names[0])
+                block = self._from_lists(column, names[0], layout, at)
             else:
                 block = np.empty((batch.num_rows, len(names)), layout.stored)
                 for j, name in enumerate(names):
-                    column = batch.column(name)
+                    with damage_named(
+                        self._damaged
+                    ):  # the schema of a batch may name other columns than that of the file
+                        column = batch.column(name)
                     self._refuse_nulls(column, name, at)
                     block[:, j] = column.to_numpy(zero_copy_only=False)
             file.write(np.ascontiguousarray(block).data)

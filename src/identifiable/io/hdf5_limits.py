@@ -23,6 +23,13 @@ HEAP, HEAP_HEADER, OBJECT_HEADER = (
     16,
     16,
 )  # a collection of texts of any length, and what is before each of them
+NAMES, NAMES_HEADER, FREE_PLACE, LAST_FREE = (
+    b"HEAP",
+    32,
+    16,
+    1,
+)  # a heap of names of a group; a free place says where the next is
+SIGNATURE, USER_BLOCKS = b"\x89HDF\r\n\x1a\n", [512 << k for k in range(20)]
 LOOKED_THROUGH = 2**27  # bytes of a file that is searched for heaps; of a longer one nothing is known
 PIECE = 2**22
 RATIO = 1032  # deflate's limit
@@ -44,12 +51,34 @@ def check_heaps(file: FileBytes) -> None:
     """Refuse heaps that end nowhere (ValueError)."""
     if file.size > LOOKED_THROUGH:
         return
+    base = next((at for at in (0, *USER_BLOCKS) if file.read(at, len(SIGNATURE)) == SIGNATURE), 0)
     for start in range(0, file.size, PIECE):
         data = file.read(start, PIECE + len(HEAP))
-        at = data.find(HEAP)
-        while at >= 0:
-            _check_heap(file, start + at)
-            at = data.find(HEAP, at + 1)
+        for kind in (HEAP, NAMES):
+            at = data.find(kind)
+            while at >= 0:
+                if kind == HEAP:
+                    _check_heap(file, start + at)
+                else:
+                    _check_names(file, base, start + at)
+                at = data.find(kind, at + 1)
+
+
+def _check_names(file: FileBytes, base: int, at: int) -> None:
+    """Refuse a heap of names whose list of free places leads back to itself (IV.A.1.d of the specification of the format)."""
+    head = file.read(at, NAMES_HEADER)
+    size, free, start = (int.from_bytes(head[k : k + 8], "little") for k in (8, 16, 24))
+    if head[4:8] != bytes(4) or base + start + size > file.size:
+        return  # no heap, or one that HDF5 refuses
+    content = file.read(base + start, size)
+    for _ in range(size // FREE_PLACE + 1):
+        if free + FREE_PLACE > size:  # as of the last one, which leads to byte 1; and HDF5 refuses what leads out
+            return
+        follows = int.from_bytes(content[free : free + 8], "little")
+        if follows == LAST_FREE:
+            return
+        free = follows
+    raise ValueError(f"the heap at byte {at:,} has no end")
 
 
 def _check_heap(file: FileBytes, at: int) -> None:

@@ -36,11 +36,16 @@ STREAMS: Mapping[str, Callable[[io.BytesIO], Any]] = {
     "lzma": lzma.LZMAFile,
 }
 COMPRESSORS = frozenset([*STREAMS, "zlib", "blosc", "zstd", "lz4"])
+NOTHING = "nothing"  # in place of a codec, where none is
+WORDS = ("vlen-utf8", "vlen-bytes")  # codecs of texts
+COUNT = 4  # bytes of the number of texts of a chunk, and of the length of each
 
 
-def unpacked(codec: str, packed: bytes, most: int) -> bytes:
-    """A chunk as it was before `codec`, of at most `most` bytes (ValueError)."""
-    if codec == "zlib":
+def unpacked(codec: str, packed: bytes, most: int, texts: bool = False) -> bytes:
+    """A chunk as it was before `codec`, of at most `most` bytes (ValueError); `texts`: of texts, of which it says the number."""
+    if codec == NOTHING:
+        found = packed
+    elif codec == "zlib":
         worker = zlib.decompressobj()
         found = worker.decompress(packed, most + 1)
         if len(found) <= most and not worker.eof:
@@ -53,6 +58,10 @@ def unpacked(codec: str, packed: bytes, most: int) -> bytes:
         found = ensure_bytes(numcodecs.get_codec({"id": codec}).decode(packed))
     if len(found) > most:
         raise _too_long(most)
+    if texts and (said := int.from_bytes(found[:COUNT], "little")) * COUNT > len(found) - COUNT:
+        raise ValueError(
+            f"a chunk of {len(found):,} bytes says it has {said:,} texts"
+        )  # a place for each would be made
     return found
 
 
@@ -86,25 +95,25 @@ def _limit(shape: Sequence[int], item: int | None) -> int:
 
 
 class Unpacking:
-    """A step of decoding in zarr 2: `codec`, of at most `most` bytes."""
+    """A step of decoding in zarr 2: `codec`, of at most `most` bytes, and whether texts come of it."""
 
     codec_id = NAME
 
-    def __init__(self, codec: str, most: int):
-        self.codec, self.most = codec, most
+    def __init__(self, codec: str, most: int, texts: bool = False):
+        self.codec, self.most, self.texts = codec, most, texts
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         return cls(**config)
 
     def get_config(self) -> dict[str, Any]:
-        return {"id": NAME, "codec": self.codec, "most": self.most}
+        return {"id": NAME, "codec": self.codec, "most": self.most, "texts": self.texts}
 
     def encode(self, buf: Any) -> Any:
         raise NotImplementedError  # stores are read through this, never written
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        return ndarray_copy(unpacked(self.codec, ensure_bytes(buf), self.most), out)
+        return ndarray_copy(unpacked(self.codec, ensure_bytes(buf), self.most, self.texts), out)
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,7 @@ class ChunkUnpacking(BytesBytesCodec):
     """The same in zarr 3, where a step is told what the chunk is, within a shard too."""
 
     codec: str
+    texts: bool = False
     is_fixed_size = False
 
     @classmethod
@@ -119,11 +129,11 @@ class ChunkUnpacking(BytesBytesCodec):
         return cls(**data["configuration"])
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": NAME, "configuration": {"codec": self.codec}}
+        return {"name": NAME, "configuration": {"codec": self.codec, "texts": self.texts}}
 
     async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
         most = _limit(chunk_spec.shape, getattr(chunk_spec.dtype, "item_size", None))
-        found = await asyncio.to_thread(unpacked, self.codec, chunk_bytes.to_bytes(), most)
+        found = await asyncio.to_thread(unpacked, self.codec, chunk_bytes.to_bytes(), most, self.texts)
         return chunk_spec.prototype.buffer.from_bytes(found)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
@@ -146,7 +156,28 @@ def guarded_steps(metadata: Mapping[str, Any]) -> dict[str, Any]:
     most = _limit(kept["chunks"], item)
     for key in ("compressor", "filters"):
         kept[key] = _step_2(kept.get(key), most)
+    if texts:
+        steps = [*(kept["filters"] or ()), kept["compressor"]]
+        *filters, kept["compressor"] = _counted(
+            steps, "id", lambda codec: {"id": NAME, "codec": codec, "most": most, "texts": True}
+        )
+        kept["filters"] = filters or None
     return kept
+
+
+def _counted(steps: list[Any], key: str, ours: Callable[[str], Mapping[str, Any]]) -> list[Any]:
+    """Steps of which the one behind texts looks at their number: `ours` of its codec, and where there is none, of `NOTHING`."""
+    place = next((k for k, step in enumerate(steps) if isinstance(step, Mapping) and step.get(key) in WORDS), None)
+    if place is None:
+        return steps
+    after = steps[place + 1] if place + 1 < len(steps) else None
+    if after is None:
+        codec = NOTHING
+    elif isinstance(after, Mapping) and after.get(key) == NAME:
+        codec = after.get("configuration", after)["codec"]
+    else:
+        return steps
+    return [*steps[: place + 1], ours(codec), *steps[place + 2 :]]
 
 
 def _step_2(step: Any, most: int) -> Any:
@@ -158,7 +189,8 @@ def _step_2(step: Any, most: int) -> Any:
 
 def _steps(steps: Any) -> Any:
     if isinstance(steps, list):
-        return [_steps(each) for each in steps]
+        made = [_steps(each) for each in steps]
+        return _counted(made, "name", lambda codec: {"name": NAME, "configuration": {"codec": codec, "texts": True}})
     if not isinstance(steps, Mapping):
         return steps
     codec = str(steps.get("name")).removeprefix("numcodecs.")

@@ -9,7 +9,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -21,7 +21,8 @@ from identifiable.results.writing import whole_file, write_text
 
 SCHEMA = "identifiable/checkpoint/1"
 CARD = "checkpoint.json"  # the fingerprint of the run, beside its arrays
-ENTRY = ".npz"
+ENTRY, MEMBER = ".npz", ".npy"
+LONGEST_HEADER = 1000  # bytes of that of an array; ours have some 120
 LONGEST = 200  # bytes of a name; file systems end at 255, and a temporary file needs some
 
 
@@ -58,9 +59,9 @@ class KeptArrays:
             if not path.is_file():
                 raise OSError("a pipe or device")  # to open it might wait for ever
             # numpy warns of shapes beyond 64 bits before it refuses them.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive, np.errstate(invalid="ignore"):
-                held = {name: archive[name] for name in archive.files}
-                if archive.zip.comment != self._seal(key, held):
+            with path.open("rb") as file, zipfile.ZipFile(file) as archive, np.errstate(invalid="ignore"):
+                held = {name.removesuffix(MEMBER): _array(archive, name) for name in archive.namelist()}
+                if archive.comment != self._seal(key, held):
                     raise ValueError("content that was not kept under this key in this run")
                 return held
         except Exception:  # zipfile and numpy raise a dozen unrelated types on damaged archives
@@ -83,7 +84,7 @@ class KeptArrays:
         with whole_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             archive.comment = self._seal(key, values)
             for name, array in values.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                with archive.open(f"{name}{MEMBER}", "w", force_zip64=True) as member:
                     npy_format.write_array(member, array, allow_pickle=False)
 
     def keys(self) -> tuple[str, ...]:
@@ -149,6 +150,17 @@ class KeptArrays:
                 f"({known[:16].encode('unicode_escape').decode()} there, {fingerprint[:16]} here); choose another folder, or "
                 "delete this one to begin anew."
             )
+
+
+def _array(archive: zipfile.ZipFile, member: str) -> NDArray[Any]:
+    """One array, whose header numpy would read for minutes if damage made it long."""
+    with archive.open(member) as stream:
+        start = npy_format.MAGIC_LEN
+        head = cast(zipfile.ZipExtFile, stream).peek(start + 2)
+        if int.from_bytes(head[start : start + 2], "little") > LONGEST_HEADER:
+            raise ValueError("a header that was not written here")
+        result: NDArray[Any] = npy_format.read_array(stream, allow_pickle=False)
+        return result
 
 
 def digest(what: Mapping[str, Any]) -> str:
