@@ -103,6 +103,28 @@ def test_an_attempt_that_breaks_the_promise_is_counted(tmp_path, run, limits, sa
     assert says in found.examples[0]
 
 
+def test_an_attempt_that_ends_by_the_limit_on_its_time_is_made_once_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(attempts, "CPU_SECONDS", 1)
+    there = tmp_path / "there"
+
+    def spin(k: int) -> None:
+        while k == 1:
+            pass
+
+    def spin_once(k: int) -> None:
+        if not there.exists():
+            os.close(os.open(there, os.O_CREAT))
+            spin(k)
+
+    monkeypatch.setattr(attempts, "_hook", lambda *_: lambda *_: None)
+    found = tried(spin, tmp_path / "now", count=3)
+    assert (found.tried, found.broken) == (3, 1)
+    assert "SIGXCPU" in found.examples[0]
+    found = tried(lambda k: spin_once(k) if k == 1 else None, tmp_path / "now", count=3)
+    assert there.exists()
+    assert (found.tried, found.broken) == (3, 0)
+
+
 def test_an_attempt_that_keeps_it_is_not_and_one_crash_ends_one_attempt(tmp_path):
     assert tried(refuse, tmp_path / "now").broken == 0
     assert tried(lambda k: k, tmp_path / "now").broken == 0

@@ -58,7 +58,7 @@ def attempted(
     slowest, largest, first = 0.0, 0, 0
     seen: set[str] = set()
     while first < count:
-        for index, record in _of_child(prepare, first, count, folder):
+        for index, record in _repeated(prepare, first, count, folder):
             faults = [record["fault"]] if record["fault"] else []
             if record["seconds"] > seconds:
                 faults.append(f"{record['seconds']:.1f} s")
@@ -76,6 +76,19 @@ def attempted(
             first = index + 1
     check.note = f"at most {slowest:.2f} s and {largest / 2**20:.0f} MB"
     return check
+
+
+def _repeated(prepare: Prepare, first: int, count: int, folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of a child; an attempt that ended it by the limit on its time is made once more, alone.
+
+    What is changed follows from the number of the attempt, so a file that is slow is slow again. A machine that stands still for some
+    seconds is not: seeds 53 and 73 each had one checkpoint that took 12 s once, and a millisecond whenever it was tried again.
+    """
+    for index, record in _of_child(prepare, first, count, folder):
+        if record.get("late"):
+            yield from _of_child(prepare, index, index + 1, folder)
+        else:
+            yield index, record
 
 
 def _of_child(prepare: Prepare, first: int, count: int, folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -110,7 +123,8 @@ def _of_child(prepare: Prepare, first: int, count: int, folder: Path) -> Iterato
     if index < count:
         ended = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status >> 8}"
         why = f"waits for more than {WALL_SECONDS} s" if hangs else f"the process ended ({ended})"
-        yield index, {"what": what, "fault": why, "seconds": 0.0, "waited": 0.0, "bytes": 0}
+        late = hangs or ended == signal.SIGXCPU.name
+        yield index, {"what": what, "fault": why, "seconds": 0.0, "waited": 0.0, "bytes": 0, "late": late}
 
 
 def _ready(pipe: IO[str]) -> bool:
