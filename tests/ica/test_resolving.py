@@ -473,7 +473,7 @@ def test_pictures_are_kept_to_four_digits():
 
 def test_group_labels_that_are_no_array_are_refused_by_the_name_of_the_option():
     rows = Representation(np.eye(3), name="a")
-    with pytest.raises(DataError, match="^group_by: masked"):
+    with pytest.raises(DataError, match=r"^group_by: masked"):
         group_numbers(np.ma.masked_array([0, 1, 1]), rows)
 
 

@@ -341,3 +341,10 @@ def test_chance_that_just_reaches_a_strong_dimension_withholds_nothing(rng, monk
     X = rng.standard_normal((60, 2))
     found = first(X, X.copy(), intervals=False).shared
     assert (found.withheld, found.strong, found.chance) == (False, 2, shared.STRONG)
+
+
+def test_the_precision_of_errors_is_that_which_the_map_of_all_rows_needs(rng):
+    X, Y = rng.standard_normal((2, 20, 30)).astype(np.float32)  # what fits all of 20 rows leaves nothing of them
+    pair = first(X, Y, groups=("linear",), protocol="paper", intervals=False)
+    assert pair.solver.error_dtype == "float64"
+    assert pair.rung("linear").in_sample.mean < 1e-13

@@ -799,7 +799,7 @@ def test_rows_are_a_sample_from_where_the_operator_of_all_would_take_more_than_i
 def test_an_output_whose_rows_cancel_counts_and_is_bounded():
     rows = np.array([3.0, -3.0, *[1.0, -1.0] * 8])[:, None]
     nodes = np.repeat(np.arange(9), 2)
-    white, turn = _bounded(rows / np.linalg.norm(rows), nodes, MOST)
+    white, _ = _bounded(rows / np.linalg.norm(rows), nodes, MOST)
     assert np.bincount(nodes, white[:, 0] ** 2).max() < MOST + 0.01
     assert (white**2).sum() == pytest.approx(1)
 
