@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from errors import naming
+from identifiable import bounds
 from identifiable._checks import DataError, UsageError
 from identifiable.bounds import (
     Perturbation,
@@ -659,3 +661,10 @@ def test_theorem_2_of_sees_missing_directions_in_any_unit(unit):
     assert np.isfinite(theorem_2_of(unit * U, U).whitening)
     with pytest.raises(DataError, match="direction"):
         theorem_2_of(unit * (U @ np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0]])), U)
+
+
+def test_the_universal_constant_is_given_up_to_its_largest_dimension(monkeypatch) -> None:
+    monkeypatch.setattr(bounds, "LARGEST_D", 3)  # 64 takes half a second
+    assert universal_constant.__wrapped__(3) == universal_constant(3)
+    with pytest.raises(UsageError, match=naming("expected 1 to", 3, "got", 4)):
+        universal_constant.__wrapped__(4)

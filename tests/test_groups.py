@@ -268,3 +268,24 @@ def test_units_that_hide_nothing_are_left_alone(case):
     if case == "constant":
         X = np.full((9, 3), 0.1)
     assert units_of(Moments.of(X)) is None
+
+
+def test_an_affine_map_may_be_given_as_lists_of_numbers():
+    double = AffineMap([[2, 0], [0, 2]], [1, 3])
+    assert isinstance(double.matrix, np.ndarray)
+    np.testing.assert_array_equal(double.then(double)([[1.0, -1.0]]), [[7.0, 5.0]])
+
+
+@pytest.mark.parametrize("group", [SignedPermutation(), Rigid(), Similarity()], ids=lambda g: g.name)
+def test_what_is_off_a_group_by_more_than_rounding_is_no_member_unless_it_is_allowed_for(group):
+    rng = np.random.default_rng(73)
+    member = group.sample(3, rng)
+    off = AffineMap(member.matrix + 1e-6 * rng.standard_normal((3, 3)), member.offset)
+    assert group.contains(member)
+    assert not group.contains(off)
+    assert group.contains(off, 1e-4)
+
+
+def test_a_similarity_of_a_constant_table_has_the_scale_1():
+    X, Y = np.full((30, 2), 4.0), rows(73, n=30, d=2)
+    assert Rigid().contains(Similarity().fit(moments(X, Y)))

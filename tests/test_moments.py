@@ -287,3 +287,8 @@ def test_a_map_may_be_left_out_for_one_representation():
     bare.add(0, rows)
     assert_same(sums.moments()[0], Moments.of(np.hstack([(X[:, :2] - center) @ matrix, X[:, 2:]]), (4, 3)))
     assert_same(bare.moments()[0], Moments.of(X, (2, 3)))
+
+
+def test_moments_of_lists_are_those_of_the_array():
+    values = [[0.0, 1.0], [2.0, 5.0], [3.0, -1.0]]
+    assert_same(Moments.of(values, widths=(1, 1)), Moments.of(np.array(values), widths=(1, 1)))

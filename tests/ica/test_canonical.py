@@ -13,7 +13,7 @@ from identifiable import resolve
 from identifiable._checks import UsageError
 from identifiable.blocks import Blocks
 from identifiable.ica import Resolved, fit
-from identifiable.ica.canonical import Canonical, Shape, _variance_errors, canonical
+from identifiable.ica.canonical import Canonical, Shape, _clear_top, _variance_errors, canonical
 from identifiable.ica.diagnostics import Judged, places, ties
 from identifiable.moments import Moments
 from identifiable.options import IcaOptions as Settings
@@ -218,3 +218,10 @@ def test_errors_of_carried_variance_are_the_formula_one_component_at_a_time(orth
         turned = 4 * angle[i] ** 2 / 2 * sum((loadings[i] @ loadings[j]) ** 2 for j in others)
         leaked = angle[i] ** 2 / 2 * sum(loadings[j] @ loadings[j] for j in others)
         assert found[i] == pytest.approx(np.sqrt(size + turned + leaked**2), rel=1e-9)
+
+
+def test_two_largest_entries_of_one_size_fix_a_sign_only_where_they_agree():
+    exact = np.zeros(3)
+    np.testing.assert_array_equal(
+        _clear_top(np.array([[2.0, -2.0, 1.0], [2.0, 2.0, 1.0], [1.0, -2.0, 1.0]]), exact), [False, True, True]
+    )

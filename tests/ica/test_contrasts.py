@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from identifiable.ica.contrasts import CONTRASTS, contrast, gaussian_values
+from identifiable.ica.kernels import add_powers
 
 NAMES = list(CONTRASTS)
 
@@ -83,3 +84,10 @@ def test_single_precision_costs_no_more_than_its_rounding(name):
 
 
 # Passes
+
+
+def test_sums_of_powers_are_those_of_numpy():
+    y = np.random.default_rng(73).standard_normal((5, 2)) + 1.0
+    sums = np.zeros((8, 2))
+    add_powers.plain(y, *sums)
+    np.testing.assert_allclose(sums, [(y**k).sum(axis=0) for k in range(1, 9)], rtol=1e-12)

@@ -16,7 +16,7 @@ from identifiable.ica import Fit, fit
 from identifiable.ica.canonical import Shape
 from identifiable.ica.contrasts import CONTRASTS, contrast
 from identifiable.ica.curvature import curvature_errors, pair_curvature
-from identifiable.ica.diagnostics import Judged, gaussian_p, judge, looks_gaussian
+from identifiable.ica.diagnostics import LEAST_MARGIN, Judged, gaussian_p, judge, looks_gaussian
 from identifiable.ica.passes import Passes
 from identifiable.ica.stability import Refit, Stability, stability
 from identifiable.ica.whitening import Whitener
@@ -339,6 +339,11 @@ def test_a_component_beyond_a_limit_is_refused_with_the_limit_and_one_within_is_
         assert (verdict.identifiable, verdict.reason.code) == (True, "reproducible")
         assert verdict.reason.values["refits"] == 4
     assert {verdict.reason.values["correlation"] for verdict in others} == {0.99}
+
+
+def test_a_margin_at_its_limit_is_enough(three):
+    first, *_ = judged(three, {"margin": LEAST_MARGIN, "flattest": 2})
+    assert (first.identifiable, first.reason.code) == (True, "reproducible")
 
 
 def test_refits_that_differ_once_are_enough_to_refuse_a_component(three):

@@ -15,7 +15,7 @@ from identifiable.blocks import Blocks
 from identifiable.groups import haar_rotation
 from identifiable.ica import Resolved, resolve_jointly
 from identifiable.ica.matching import match_correlations
-from identifiable.ica.refits import _halves
+from identifiable.ica.refits import _halves, group_numbers
 from identifiable.options import ResolveOptions
 from identifiable.representation import Representation
 from identifiable.results import Resolution, from_json, without_time
@@ -469,3 +469,15 @@ def test_pictures_are_kept_to_four_digits():
     densities = 1e4 * np.array([component.density for component in found.result.components])
     np.testing.assert_allclose(densities, densities.round(), atol=1e-6)
     assert densities.max() > 1000
+
+
+def test_group_labels_that_are_no_array_are_refused_by_the_name_of_the_option():
+    rows = Representation(np.eye(3), name="a")
+    with pytest.raises(DataError, match=r"^group_by: masked"):
+        group_numbers(np.ma.masked_array([0, 1, 1]), rows)
+
+
+def test_refits_count_passes_over_the_rows_of_their_halves():
+    X = np.random.default_rng(73).laplace(size=(600, 2))
+    alone, refitted = (resolve(X, stability=k, restarts=1).result.passes for k in (0, 2))
+    assert refitted > alone + 2  # two refits, each of several passes over half of the rows and one over the other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -803,3 +804,18 @@ def test_what_a_turn_gains_in_kurtosis_is_that_of_the_turned_columns():
     far[0] = 1e3  # an outlier is clipped
     assert np.abs(_kurtosis_gains(far, np.eye(3)) - gains)[~np.eye(3, dtype=bool)].max() < 3
     assert kurtosis(far[:, 0]) > 1000
+
+
+def test_after_an_audit_what_the_last_polish_left_is_spared_but_for_the_pairs_that_are_turned(monkeypatch):
+    S = drawn("lll", 300, np.random.default_rng(73))
+    named, spared = [[], [(0, 1)]], []
+
+    def polished(*given, **how):
+        spared.append(how["spared"].tolist())
+        return replace(polish(*given, **how), left=np.array([False, True, True]))
+
+    monkeypatch.setattr(solver, "polish", polished)
+    monkeypatch.setattr(solver, "audit", lambda *_: named.pop())
+    passes = Passes(Blocks(S), Whitener.of(Moments.of(S)))
+    solver.solve(passes, LOGCOSH, rng=np.random.default_rng(1), tol=1e-4, far=False, search="together")
+    assert spared == [[False] * 3, [False, False, True]]

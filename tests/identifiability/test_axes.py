@@ -11,7 +11,7 @@ import pytest
 
 from identifiable import ica
 from identifiable.blocks import Blocks
-from identifiable.groups import haar_rotation
+from identifiable.groups import WhiteBasis, haar_rotation
 from identifiable.identifiability import axes as axes_room
 from identifiable.identifiability.axes import AxesOf, measure_axes
 from identifiable.identifiability.run import CompareRun, Table
@@ -193,3 +193,30 @@ def test_upright_axes_are_orthonormal_whatever_the_spectrum():
     fit = ica.fit(Blocks(rows / spread), Moments.of(rows / spread), IcaOptions(restarts=1))
     unmixing = axes_room._Unmixing.of(fit, 1 / spread)
     np.testing.assert_allclose(unmixing.upright @ unmixing.upright.T, np.eye(4), atol=1e-6)
+
+
+def test_the_interval_of_an_efficiency_holds_what_its_correction_may_be_wrong_by(monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(73)
+    turn = haar_rotation(3, rng)
+    x = rng.standard_normal((400, 3)) * [3.0, 2.0, 1.0]
+    y = x @ turn + 0.3 * rng.standard_normal((400, 3))
+    cells = [Moments.of(part, widths=(3, 3)) for part in np.split(np.hstack([x, y]), CELLS)]
+    white = WhiteBasis.of(reduce(Moments.merge, cells).alone(0))
+    pair = axes_room._Paired((np.eye(3), np.eye(3)), (turn.T, turn), np.ones(3))
+    plain = axes_room._efficiency(cells, white, [[pair], [pair]])
+    squares = axes_room._Cells.squares
+
+    def corrected(self: axes_room._Cells, matrix: Array, *overlaps: Array) -> Array:
+        found = squares(self, matrix, *overlaps)
+        return (
+            found + np.array([[2.0], [0.0]]) if len(overlaps) == 2 else found
+        )  # the error before the correction is larger
+
+    monkeypatch.setattr(axes_room._Cells, "squares", corrected)
+    wider = axes_room._efficiency(cells, white, [[pair], [pair]])
+    assert plain is not None
+    assert wider is not None
+    assert wider.held_out == plain.held_out
+    assert plain.ci95 is not None
+    assert wider.ci95 is not None
+    assert wider.ci95[0] < plain.ci95[0] - 1e-3 < plain.ci95[1] < wider.ci95[1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import identifiable
+from identifiable.identifiability import shared
 from identifiable.identifiability.agreement import SHAPES, Agreement
 from identifiable.identifiability.judgement import (
     degree_of,
@@ -318,3 +319,32 @@ def test_neighbours_agree_where_no_line_does_and_not_where_rows_are_unrelated(rn
     unrelated = [first(once, twice[rng.permutation(600)], **TESTED, neighbours=10) for _ in range(5)]
     assert [pair.neighbours.agree for pair in unrelated] == [False] * 5
     assert not first(once, twice, neighbours=10).neighbours.agree  # without shuffles nothing says what chance gives
+
+
+def test_where_both_directions_explain_next_to_nothing_the_better_one_gives_the_form():
+    same = [0.04] * len(SHAPES)
+    other = [0.02 if shape == "linear" else 0.0 for shape in SHAPES]
+    for found in (agreement(same, other), agreement(other, same)):
+        assert form_of(found, 1.0, chance=False).group == "signed_permutation"
+
+
+def test_constant_columns_of_a_table_are_counted_in_an_alert_of_it(rng):
+    X = np.hstack([rng.standard_normal((60, 2)), np.ones((60, 2))])
+    alerts = identifiable.compare(X, rng.standard_normal((60, 3)), **BARE, intervals=False).alerts
+    (alert,) = (alert for alert in alerts if alert.code == "constant_columns")
+    assert alert.values == {"name": "a", "constant": 2, "columns": 4}
+
+
+def test_chance_that_just_reaches_a_strong_dimension_withholds_nothing(rng, monkeypatch):
+    monkeypatch.setattr(shared, "_chance", lambda *_: shared.STRONG)
+    monkeypatch.setattr(shared, "expected_chance", lambda *_: shared.STRONG)
+    X = rng.standard_normal((60, 2))
+    found = first(X, X.copy(), intervals=False).shared
+    assert (found.withheld, found.strong, found.chance) == (False, 2, shared.STRONG)
+
+
+def test_the_precision_of_errors_is_that_which_the_map_of_all_rows_needs(rng):
+    X, Y = rng.standard_normal((2, 20, 30)).astype(np.float32)  # what fits all of 20 rows leaves nothing of them
+    pair = first(X, Y, groups=("linear",), protocol="paper", intervals=False)
+    assert pair.solver.error_dtype == "float64"
+    assert pair.rung("linear").in_sample.mean < 1e-13

@@ -533,3 +533,20 @@ def test_the_course_over_depth_is_told_from_its_range(cka, codes):
     assert [answer.code for answer in found] == codes
     if codes and codes[0] != "depth_between":
         assert (found[0].values["begin"], found[0].values["end"]) == (cka[0], cka[-1])
+
+
+def test_sums_of_pairs_of_layers_take_in_what_waits_when_they_are_merged_and_add_to_what_they_have():
+    rng = np.random.default_rng(73)
+    x, y = rng.standard_normal((12, 3)), rng.standard_normal((12, 2))
+    cell = np.arange(12) % 2
+    frames = [(x.mean(axis=0), np.eye(3)[:, :2]), (y.mean(axis=0), np.eye(2))]
+    first, later = (layer_sums._CrossSums(frames, [(0, 1)], cell, 2) for _ in range(2))
+    first.add(0, [x[:3], y[:3]])
+    first.finish()
+    first.add(3, [x[3:6], y[3:6]])
+    later.add(6, [x[6:], y[6:]])
+    first.merge(later)
+    ((cross, by_cell),) = first.found
+    a, b = x - x.mean(axis=0), y - y.mean(axis=0)
+    np.testing.assert_allclose(cross, a.T @ b, atol=1e-12)
+    np.testing.assert_allclose(by_cell, [a[cell == c, :2].T @ b[cell == c] for c in (0, 1)], atol=1e-12)

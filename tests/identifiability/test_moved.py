@@ -116,3 +116,14 @@ def test_labels_of_several_types_are_told_apart_by_their_text() -> None:
     errors = heavy(rng, 200)
     errors[50:100] += 3
     assert [g.label for g in moved_groups(errors, labels, rng=rng)] == ["b"]
+
+
+def test_labels_that_are_unequally_many_in_their_groups_are_judged_against_the_mean_of_the_group() -> None:
+    rng = np.random.default_rng(73)
+    plate = np.repeat([0, 1], 100)
+    labels = np.array(list("d" * 20 + "a" * 80 + "d" * 80 + "a" * 20))
+    errors = np.where(plate == 0, 1.0, 9.0) + 0.1 * heavy(rng, 200) + (labels == "d")
+    (found,) = moved_groups(errors, labels, rng=rng, groups=plate)
+    assert (found.label, found.rows) == ("d", 100)
+    same = errors - (labels == "d")  # what is left is the plates', and most of the worse one is d
+    assert moved_groups(same, labels, rng=rng, groups=plate) == ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from identifiable._checks import DataError
-from identifiable.mechanistic import factors
+from identifiable.mechanistic import counting, factors
 from identifiable.mechanistic.counting import (
     AGREED,
     LEAST_POINTS,
@@ -24,9 +25,11 @@ from identifiable.mechanistic.counting import (
     likely_number,
 )
 from identifiable.mechanistic.factors import (
+    OWNED,
     _AtPoint,
     _by_few,
     _differ,
+    _enough,
     _local_subspaces,
     _repeated,
     find_factors,
@@ -37,13 +40,15 @@ from identifiable.mechanistic.operator import (
     Frame,
     Spectrum,
     Split,
+    _bounded,
     local_spectrum,
     nearest_vertex,
     spectrum,
     split,
+    subspaces,
     whitened,
 )
-from identifiable.mechanistic.sampling import rows_of
+from identifiable.mechanistic.sampling import rows_allowed, rows_of
 from identifiable.worlds import MovingSprites, SlotWorld
 from mechanistic.blocks_world import block_jacobians, conditioned, same_partition, sine
 
@@ -773,3 +778,53 @@ def test_a_point_where_nothing_moves_changes_no_owner_of_the_local_form() -> Non
     assert (found.n_factors, found.form, found.at_points[-1]) == (2, "local", 0)
     np.testing.assert_array_equal(found.owners, alive.owners)
     assert found.owned == pytest.approx(alive.owned, abs=1e-12)
+
+
+def test_agreement_is_the_share_of_resamples_that_find_the_same_number():
+    def of(leak):
+        return SimpleNamespace(spectrum=lambda: SimpleNamespace(leak=np.array(leak)))
+
+    two, three = of([0, 1e-6, 0.5, 0.6]), of([0, 1e-6, 2e-6, 0.6])
+    drawn = iter([two] * 5 + [three] * 2 + [None] * 3)
+    view = SimpleNamespace(resampled=lambda rng: next(drawn))
+    assert counting.agreement(view, 2, np.random.default_rng(73)) == 0.5
+
+
+def test_rows_are_a_sample_from_where_the_operator_of_all_would_take_more_than_its_work():
+    assert rows_allowed(20) == int(2e9 / 210**2)
+    assert rows_allowed(2) == 2**26 // 16
+    assert rows_allowed(200) == 4000
+
+
+def test_an_output_whose_rows_cancel_counts_and_is_bounded():
+    rows = np.array([3.0, -3.0, *[1.0, -1.0] * 8])[:, None]
+    nodes = np.repeat(np.arange(9), 2)
+    white, _ = _bounded(rows / np.linalg.norm(rows), nodes, MOST)
+    assert np.bincount(nodes, white[:, 0] ** 2).max() < MOST + 0.01
+    assert (white**2).sum() == pytest.approx(1)
+
+
+def test_rows_whose_entries_cancel_are_live():
+    white = np.array([[1.0, -1.0]] * 8)
+    nothing = np.zeros((2, 0))
+    assert _enough(_AtPoint(np.arange(8), white, Frame(white, np.eye(2), np.eye(2), nothing)))
+    assert not _enough(_AtPoint(np.arange(8), white, Frame(white * ([1], *[[0]] * 7), np.eye(2), np.eye(2), nothing)))
+
+
+def test_outputs_move_only_where_less_than_the_limit_is_with_their_owners():
+    found = find_factors(np.random.default_rng(73).standard_normal((2, 12, 2)))
+    assert [replace(found, owned=owned).moving for owned in (OWNED, np.nextafter(OWNED, 0))] == [False, True]
+
+
+def test_the_subspaces_of_a_split_are_those_of_its_owners():
+    rng = np.random.default_rng(73)
+    rows = 0.1 * rng.standard_normal((20, 4))
+    rows[:10, :2] += rng.standard_normal((10, 2))
+    rows[10:, 2:] += rng.standard_normal((10, 2))
+    white = np.linalg.qr(rows)[0]
+    wrong = np.eye(2)[np.r_[np.zeros(11, int), np.ones(9, int)]]  # one of the second factor stands with the first
+    found = split(white, Spectrum(np.array([0, 0, 1.0, 1, 1]), wrong, (white**2).sum(axis=1)), 2)
+    np.testing.assert_array_equal(found.owners, np.repeat([0, 1], 10))
+    axes, dimensions = subspaces(white, found.owners, 2)
+    assert found.dimensions == dimensions == (2, 2)
+    np.testing.assert_array_equal(found.axes, axes)
